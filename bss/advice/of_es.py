@@ -8,8 +8,6 @@ from bss.advice.fit_advice import ONE_MODEL, FitAdvice, of_losses
 from bss.errors import InputError
 from bss.laws import EsFit
 from bss.laws.base import Estimate
-from bss.laws.es.predict import best
-from bss.laws.es.values import predicted_loss
 from bss.rules import Setting
 from bss.units import format_tokens
 
@@ -23,9 +21,9 @@ def fit_advice(fit: EsFit, setting: Setting, ending: str, name: str) -> FitAdvic
     beyond the outer ones as these are apart (derived here). What the law says farther out is no
     voice: nothing holds it to a positive loss there.
     """
-    batch = np.geomspace(fit.measured_batches[0], fit.measured_batches[-1], GRID)
+    batch = np.geomspace(fit.batches[0], fit.batches[-1], GRID)
     try:
-        loss = [predicted_loss(fit, int(setting.tokens), size) for size in batch]
+        loss = fit.losses(batch, setting.tokens).tolist()
     except InputError as error:  # no law that tells at which loss the budget ends
         return FitAdvice(name, Estimate(None, level=fit.level, note=str(error)), notes=(ONE_MODEL,))
     notes = ["losses are of the rate and the ending of the runs that were fitted", ONE_MODEL]
@@ -52,7 +50,7 @@ def _with_own(fit: EsFit, advice: FitAdvice, tokens: int, loss: float) -> FitAdv
     Losses of other batches are the law's, about that B_opt.
     """
     try:
-        own = best(fit, loss).get("B_opt")
+        own = fit.best_batches(loss).get("B_opt")
     except InputError as error:
         own = Estimate(None, level=fit.level, note=str(error))
     if own is None:  # of a law that has none
@@ -63,11 +61,11 @@ def _with_own(fit: EsFit, advice: FitAdvice, tokens: int, loss: float) -> FitAdv
         return FitAdvice(advice.name, own, measured=True, runs=advice.runs, notes=advice.notes)
     shift = advice.best.value / own.value
     low, high = (end and end / shift for end in (advice.low, advice.high))
-    least, most = (fit.measured_batches[i] * fit.seq_len for i in (0, -1))
+    least, most = (fit.batches[i] * fit.seq_len for i in (0, -1))
 
     def lost(size: float) -> float | None:
         if not least <= size <= most:
             return None
-        return max(predicted_loss(fit, tokens, size * shift / fit.seq_len) - loss, 0.0)
+        return max(float(fit.losses(size * shift / fit.seq_len, tokens)[0]) - loss, 0.0)
 
     return replace(advice, best=own, low=low, high=high, lost=lost)

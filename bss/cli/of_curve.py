@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> Output:
         given = {"clock": options.clock, "warmup": warmup, "since": since}
         given |= {"hold_out": options.hold_out, "options": how, "report": report}
         fit, free = with_free(options, lambda x: laws.fit_curve(runs, constraints=x, **given))
-    save_residuals(options, fit, runs, warmup)
+    save_residuals(options, fit)
     known = fit.easy_by.value is not None
     notes = [
         f"{LAW}, ν = lr^p/B^m, T = Σ lr^{float(fit.law.a):g} / sqrt(1 + B_phi/B)",

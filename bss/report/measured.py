@@ -122,7 +122,7 @@ def _es_fits(
         return None, {}
     section = "Which law predicts batches it has not seen"
     chosen = attempts.attempt(section, partial(fit_es, points, options=options))
-    fits = {} if chosen is None else {chosen.name: chosen}
+    fits = {} if chosen is None else {chosen.law_name: chosen}
     if chosen is not None and chosen.comparison is None:
         attempts.missing[section] = chosen.choice
     for law in FAMILIES:

@@ -174,6 +174,13 @@ class CriticalFit(Fit):
 
     KIND = "critical"
     SCHEMA = 2
+    RESIDUAL_UNIT = "log steps"
+
+    @property
+    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
+        """Columns of `residuals` to plot against, with axis labels."""
+        axes = {"batch": f"batch ({self.unit})", "log_batch_over_critical": "log B/B_crit"}
+        return axes | {"params": "N", "tokens": "D (tokens)"}
 
     @property
     def critical(self) -> list[Estimate]:
