@@ -15,7 +15,6 @@ from bss.laws.critical.values import CriticalFit
 from bss.laws.es.design import design
 from bss.laws.es.values import EsFit, tokens_to_target
 from bss.laws.final_loss.values import TableFit
-from bss.laws.functional.forecast import predict_runs
 from bss.laws.functional.values import CurveFit
 
 
@@ -40,8 +39,8 @@ def residuals_of(fit: Fit, data: pd.DataFrame | None = None, *, warmup: int = 0)
 
     Args:
         fit: any.
-        data: the points of a fit E(S), the runs of a law of curves; the others hold their own.
-        warmup: tokens of warm-up of those runs.
+        data: the points of a fit E(S); the others hold their own.
+        warmup: not used.
 
     Raises:
         InputError: the data are missing, or are of another kind.
@@ -54,12 +53,12 @@ def residuals_of(fit: Fit, data: pd.DataFrame | None = None, *, warmup: int = 0)
         against = {"batch": f"batch ({fit.unit})", "log_batch_over_critical": "log B/B_crit",
                    "params": "N", "tokens": "D (tokens)"}  # fmt: skip
         return Residuals(fit.residuals(), "log steps", against)
+    if isinstance(fit, CurveFit):
+        return Residuals(fit.residuals(), fit.RESIDUAL_UNIT, fit.RESIDUAL_AXES)
     if data is None:
         raise InputError(f"data: missing; a fit of kind {fit.KIND!r} does not hold what it fitted")
     if isinstance(fit, EsFit):
         return _of_es(fit, data)
-    if isinstance(fit, CurveFit):
-        return _of_curve(fit, data, warmup)
     raise InputError(f"fit: kind {fit.KIND!r} has no residuals")
 
 
@@ -80,19 +79,6 @@ def _of_es(fit: EsFit, points: pd.DataFrame) -> Residuals:
     against = {"batch": "batch (sequences)", "log_batch_over_best": "log B/B_opt",
                "steps": "steps S", "target_loss": "target loss (nats)"}  # fmt: skip
     return _in_logs(pd.DataFrame(table), "log tokens", against)
-
-
-def _of_curve(fit: CurveFit, runs: pd.DataFrame, warmup: int) -> Residuals:
-    table = predict_runs(fit, runs, warmup=warmup, extrapolate=True).rename(
-        columns={"loss": "measured", "predicted": "fitted"}
-    )
-    table["share"] = table["tokens"] / table.groupby("run")["tokens"].transform("max")
-    columns = [name for name in ("batch", "lr") if name in runs]
-    ends = runs.groupby("run", sort=False)[columns].last()
-    table = table.join(ends, on="run")
-    against = {"tokens": "tokens", "share": "share of the run"}
-    against |= {"batch": "last batch (sequences)"} if "batch" in ends else {}
-    return _in_logs(table, "log loss", against | ({"lr": "last rate"} if "lr" in ends else {}))
 
 
 def _in_logs(table: pd.DataFrame, unit: str, against: dict[str, str]) -> Residuals:
