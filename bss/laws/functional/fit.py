@@ -143,8 +143,8 @@ def _ranges(curves: Curves) -> dict[str, Any]:
         "tokens": int(np.nanmax(curves.tokens)),
         "min_lr_over_peak": float(np.min(np.where(used, lr, np.inf) / peaks)),
         "max_lr_over_batch": float(np.where(used, lr / batch, 0.0).max()),
-        "budgets": tuple(_digits(np.unique(curves.budgets), 6)),
-        "peak_lrs": tuple(_digits(np.unique(curves.peak_lrs), 6)),
+        "budgets": tuple(sorted({*_digits(curves.budgets, 3)})),
+        "peak_lrs": tuple(sorted({*_digits(curves.peak_lrs, 3)})),
     }
 
 
