@@ -14,6 +14,7 @@ from bss.cli.fitting import (
     fit_options,
     opened_tables,
     save_residuals,
+    with_free,
 )
 from bss.cli.output import Output, Table, drawing, number
 from bss.cli.predict import tested
@@ -61,9 +62,7 @@ def run(options: argparse.Namespace) -> Output:
     measured = without(measured, options.drop)
     given = {"overhead": options.overhead, "reference": options.reference_batch}
     given |= {"unit": options.unit, "hold_out": options.hold_out, "options": how}
-    if options.fix or options.bound:
-        raise InputError("--fix, --bound: S = a + b/B has no parameter to fix; leave them out")
-    fit = laws.fit_critical(measured, **given)
+    fit, _ = with_free(options, lambda x: laws.fit_critical(measured, constraints=x, **given))
     save_residuals(options, fit)
     forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
     payload = fit.to_dict()

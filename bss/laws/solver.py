@@ -1,11 +1,10 @@
-"""The fitter that every law shares: least squares in a box, many starts and resamples at once.
+"""Least squares in a box, from many starts and for many resamples at once; shared by every law.
 
-A fixed number of Levenberg-Marquardt iterations, vectorised over problems (bootstrap resamples,
-targets, left-out batches) and over starts, in float64. Parameters live in a box and iterates are
-projected onto it; a law that wants a positive parameter fits its logarithm, and a parameter whose
-bounds are equal is held fixed, so that members of a family share one compiled program. Where
-parameters trade off along a bent valley, steps follow it by geodesic acceleration (Transtrum and
-Sethna, arXiv 1201.5885).
+A fixed number of Levenberg-Marquardt iterations, vectorized over problems (bootstrap resamples,
+targets, left-out batches) and over starts, in float64. Iterates are projected onto the box. A law
+with a positive parameter fits its logarithm. A parameter whose bounds are equal is fixed, so that
+members of a family share one compiled program. Where parameters trade off along a bent valley,
+steps follow it by geodesic acceleration (Transtrum and Sethna, arXiv 1201.5885).
 """
 
 import functools
@@ -20,14 +19,12 @@ import numpy as np
 
 from bss.errors import InputError
 
-TOLERANCE = 1e-4
-CHUNK = 8
-BLOCKS = (CHUNK, 64)  # starts that descend together
+TOLERANCE = 1e-4  # cosine of residuals and derivatives: at it, costs agree to 1e-8
+CHUNK = 8  # starts that descend together: bounds the memory of the curves' derivatives
+ROUND = 10  # iterations between looks at what has converged
+EVERY = 8  # rounds that every start gets before the best one ends the search
 SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)
-ROUND = 10
-EVERY = 8
-AHEAD = 0.1  # part of a step over which its second derivative is taken
-BENT = 0.75  # of a step's size, the acceleration up to which it is trusted
+AHEAD, BENT = 0.1, 0.75  # part of a step, and trusted size of the acceleration, as in the paper
 Residual = Callable[[jax.Array, Any], jax.Array]
 
 
@@ -171,7 +168,7 @@ def _in_blocks(
     In blocks of one size, padded, so that a law's fit, its left-out batches and its bootstrap share
     one compiled program.
     """
-    block = next((size for size in BLOCKS if size >= len(starts)), BLOCKS[-1])
+    block = CHUNK if len(starts) <= CHUNK else 8 * CHUNK
     solved = []
     with jax.enable_x64(True):
         for first in range(0, len(starts), block):

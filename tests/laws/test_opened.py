@@ -114,6 +114,11 @@ def test_a_batch_left_out_of_steps_by_hand(steps):
     )
 
 
+def test_steps_have_no_parameter_to_fix(steps):
+    with pytest.raises(InputError, match="alpha: held, but S = a"):
+        fit_critical(steps, constraints="alpha=1.4", options=QUICK)
+
+
 def test_a_point_of_steps_that_fits_no_curve_is_named(steps):
     b, rng = 2.0 ** np.arange(5, 15), np.random.default_rng(0)
     one = steps.iloc[[0] * 10].assign(model="m", params=1e8, batch=b)

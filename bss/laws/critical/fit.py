@@ -13,8 +13,9 @@ import pandas as pd
 from scipy import stats
 
 from bss.laws.base import Estimate, Options, interval
+from bss.laws.constraints import FREE, Constraints
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
-from bss.laws.critical.laws import Fitted, definitions, laws_of
+from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
 from bss.laws.critical.shape import (
     CbsDefinition,
     fit_shapes,
@@ -41,6 +42,7 @@ def fit_critical(
     overhead: float = 0.2,
     reference: float | str = 256,
     unit: str = "sequences",
+    constraints: Constraints | str = FREE,
     hold_out: Sequence[str] = (),
     options: Options | None = None,
 ) -> CriticalFit:
@@ -52,6 +54,7 @@ def fit_critical(
         reference: B_ref, a batch in the range of linear scaling: a number in `unit`, "smallest" of
             each curve, or a share of each b/a, e.g. "10%".
         unit: of batches: "sequences", or "tokens" to compare context lengths.
+        constraints: none can be set: S = a + b/B has no other parameter.
         hold_out: "batch" for the errors at each batch left out.
         options: how intervals are made.
 
@@ -59,10 +62,11 @@ def fit_critical(
         InputError: if a setting is out of range, or `steps_curves` refuses the table.
     """
     options, definition = options or DEFAULTS, CbsDefinition.parse(overhead, reference)
+    Constraints.parse(constraints).check((), "S = a + b/B")
     level = options.level
     curves, warnings = steps_curves(points, unit)
     fitted, unseen = Fitted.of(curves, options), _without_each(curves)
-    law_draws, measured = fitted.by_law(definition).draws, fitted.measured(definition)
+    measured = fitted.measured(definition)
     fits = tuple(
         _critical_batch(i, fitted, definition, measured.draws[i], unseen[i][0], level)
         for i in range(len(curves))
@@ -70,17 +74,14 @@ def fit_critical(
     warnings += [text for fit in fits for text in _warnings(fit)]
     nonlinear = sum(fit.is_linear for fit in fits) * 2 < len(fits)
     quantity: Quantity = "B_crit" if nonlinear else "cbs"
-    draws = list(fitted.refits.kappa) if nonlinear else [
-        measured.draws[i] if fit.method == "measured" else law_draws[i]
-        for i, fit in enumerate(fits)
-    ]  # fmt: skip
     if nonlinear:
         warnings.append(
             f"the laws are of b/a: most curves do not scale linearly up to the reference batch of "
             f"{definition}; --reference-batch smallest serves every curve"
         )
     values = [getattr(fit, quantity).value for fit in fits]
-    laws, refused, notes = laws_of(curves, values, draws, level)
+    draws = fitted.refits.kappa if nonlinear else _cbs_draws(fits, fitted, definition, measured)
+    laws, refused, notes = laws_of(curves, values, list(draws), level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     bracketed = [fit.B_crit.value is not None for fit in fits]
     variables = () if law is None else law.variables
@@ -100,6 +101,15 @@ def fit_critical(
         level=level,
         warnings=(*warnings, *notes),
     )
+
+
+def _cbs_draws(
+    fits: Sequence[CriticalBatch], fitted: Fitted, definition: CbsDefinition, measured: Batches
+) -> list[np.ndarray]:
+    """Return the refits [R] of each critical batch, by its method."""
+    by_law = fitted.by_law(definition).draws
+    pairs = zip(fits, by_law, measured.draws, strict=True)
+    return [other if fit.method == "measured" else own for fit, own, other in pairs]
 
 
 def _critical_batch(

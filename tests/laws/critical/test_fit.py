@@ -193,13 +193,12 @@ def test_batches_in_tokens_compare_context_lengths():
     assert [at.B_crit.value for at in fit.fits] == pytest.approx([2000 * 512] * 2, rel=1e-4)
 
 
-def test_unreached_batches_and_rising_steps_are_told():
+def test_unreached_batches_are_reported():
     points = planted()
     points.loc[9, "reached"] = False
-    points.loc[8, "steps"] = points.loc[7, "steps"] * 1.01
     fit = fit_critical(points, options=QUICK)
     told = " ".join(fit.warnings)
-    assert "not reached at batch 16384" in told and "steps rise" in told
+    assert "not reached at batch 16384" in told
     assert list(fit.fits[0].curve.censored) == [16384]
 
 

@@ -118,7 +118,9 @@ def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, cur
     one = predict_schedule(fit, BatchSchedule.parse("4"), tokens, RATE)
     assert one == last_losses(fit, curves("4"))[0]
     far = BatchSchedule.parse("4"), 10 * tokens, RATE
-    with pytest.raises(InputError, match="tested for: tokens 2e.07 is 10 times the largest measured; ask within"):
+    with pytest.raises(
+        InputError, match=r"tested for: tokens 2e\+07 is 10 times the largest measured; ask within"
+    ):
         predict_schedule(fit, *far)
     assert (predict_schedule(fit, *far, extrapolate=True).value or 9) < (one.value or 0)
     unlike = planted_curves.table(("128",))
