@@ -126,7 +126,7 @@ def parameters_table(fit: CurveFit) -> Table:
     return Table(title, ("parameter", "estimate", "in predictions", ""), rows)
 
 
-EARLY = 0.02  # of the budget: no losses are drawn before it
+EARLY = 0.02  # of the budget: a figure has no losses before it
 OF_SCHEDULE = ("batch", "tokens", "lr", "decay", "shape")
 
 

@@ -22,8 +22,8 @@ class Constraints:
     """Ranges of parameters by name, in the units in which they are printed; as text, by commas.
 
     Examples:
-        >>> held = Constraints.parse("L_0=1.69, s=.2:1")
-        >>> str(held), held.ranges["s"]
+        >>> fixed = Constraints.parse("L_0=1.69, s=.2:1")
+        >>> str(fixed), fixed.ranges["s"]
         ('L_0=1.69, s=0.2:1', (0.2, 1.0))
     """
 

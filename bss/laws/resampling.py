@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from numpy.random import Generator  # loaded once numbers are drawn
+    from numpy.random import Generator  # loaded when numbers are sampled
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ def draw_noise(
 def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
     """Return variance components of a least-squares fit: sums of squares equated to their means.
 
-    Of residuals [N] at the minimum, with their jacobian [N, P] (columns of held parameters left out
-    or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e). Their sums
-    of squares between and within runs have expectations linear in the two variances, whose
-    coefficients are traces.
+    Of residuals [N] at the minimum, with their jacobian [N, P] (columns of fixed parameters are
+    left out or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e).
+    Their sums of squares between and within runs have expectations linear in the two variances,
+    whose coefficients are traces.
     """
     Z = _members(runs)
     basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)

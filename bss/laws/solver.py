@@ -34,7 +34,7 @@ class Solution(NamedTuple):
     Attributes:
         parameters, cost: [R, P], and [R], half the sum of squared residuals.
         converged: [R], whether the cosine of the residuals with every free derivative is < 1e-4.
-        at_bound: [R, P], whether a parameter ended on a bound (False where it is held fixed).
+        at_bound: [R, P], whether a parameter ended on a bound (False if it is fixed).
     """
 
     parameters: np.ndarray
@@ -43,7 +43,7 @@ class Solution(NamedTuple):
     at_bound: np.ndarray
 
     def best(self) -> "Solution":
-        """The one of lowest cost, where all are solutions to one problem."""
+        """Return the one of lowest cost, if all are solutions to one problem."""
         return Solution(*(array[[np.argmin(self.cost)]] for array in self))
 
 
@@ -57,20 +57,20 @@ def solve(
     iterations: int = 60,
     accelerated: bool = False,
 ) -> Solution:
-    """Minimise the sum of squared residuals of R problems, each from K starts.
+    """Minimize the sum of squared residuals of R problems, each from K starts.
 
     Args:
         residual: (parameters [P], one problem's data) -> residuals [N]. It must be a module-level
             function: programs are cached by it and by the shapes of the arguments.
         starts: [R, K, P] or [K, P] for all problems alike.
-        lower: [P] or [R, P]; equal to `upper` where a parameter is held fixed.
+        lower: [P] or [R, P]; equal to `upper` if a parameter is fixed.
         upper: [P] or [R, P].
         data: pytree of arrays, each with a leading axis R.
         iterations: steps tried from each start; a rejected one counts.
         accelerated: by geodesic acceleration, for one more evaluation of residuals in each.
 
     Raises:
-        InputError: no start of some problem has finite residuals.
+        InputError: if no start of a problem has finite residuals.
     """
     problems, parameters = len(jax.tree.leaves(data)[0]), np.shape(starts)[-1]
     starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
@@ -224,12 +224,12 @@ class _Iterate(NamedTuple):
 def _propose(best: _Iterate, damping, lower, upper, bend=None):
     """The damped step, and whether residuals are orthogonal to every free derivative.
 
-    It is accelerated by what `bend` says is the second derivative of the residuals along it.
+    `bend` returns the second derivative of the residuals along a step, which accelerates it.
     """
     gradient = best.slopes @ best.values
-    held = ((best.theta <= lower) & (gradient >= 0)) | ((best.theta >= upper) & (gradient <= 0))
-    slopes = jnp.where(held[:, None], 0.0, best.slopes)
-    gradient = jnp.where(held, 0.0, gradient)
+    fixed = ((best.theta <= lower) & (gradient >= 0)) | ((best.theta >= upper) & (gradient <= 0))
+    slopes = jnp.where(fixed[:, None], 0.0, best.slopes)
+    gradient = jnp.where(fixed, 0.0, gradient)
     normal = slopes @ slopes.T
     size = jnp.diagonal(normal)
     # A derivative that vanishes must leave the system regular and its parameter in place.

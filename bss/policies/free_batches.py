@@ -1,4 +1,4 @@
-"""The batch schedule of the lowest predicted loss, free in every cell of a grid of the budget.
+"""The batch schedule of the lowest predicted loss, with a free batch in each cell of a grid.
 
 By gradients of the law: where clock and noise are those of SGD this is the water-filling
 B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) of the theory (arXiv 2602.14208, bss.theory.joint), found

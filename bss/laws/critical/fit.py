@@ -248,7 +248,7 @@ def _linear_up_to(
     """Return the largest batch in the range of linear scaling, and whether the reference is.
 
     That is up to 1 + LINEAR times the tokens of the smallest batch by the law; of the batch with
-    the fewest tokens if the reference takes more than so many times its, beyond noise.
+    the fewest tokens if the reference takes more than 1 + LINEAR times as many, beyond noise.
     """
     used = curve.batch * curve.steps
     at_reference = np.interp(np.log(reference), np.log(curve.batch), np.log(used))

@@ -67,7 +67,7 @@ class CriticalBatch:
         return self.S_min.value * (1 + self.B_crit.value / batch)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The measurements beside what was fitted to them."""
+        """Return the JSON form: the measurements with what was fitted to them."""
         intervals = {"S_min": plain.pop("S_min"), "E_min_sequences": plain.pop("E_min")}
         bounds = {name: estimate["value"] for name, estimate in intervals.items()}
         return plain.pop("curve") | bounds | {"intervals": intervals} | plain

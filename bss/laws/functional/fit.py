@@ -194,7 +194,7 @@ def _noise_is_known(one: Solved, draws: np.ndarray, level: float) -> bool:
 
 
 def _bootstrap(one: Solved, errors: np.ndarray, slopes: np.ndarray, options: Options) -> Solution:
-    """Return refits of the parameters to losses with a run offset and noise drawn anew."""
+    """Return refits of the parameters to losses with a run offset and noise sampled anew."""
     problem = one.problem
     used = problem.data["weight"] > 0
     runs = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
@@ -233,7 +233,7 @@ def _parameters(one: Solved, draws: np.ndarray, clock: str, level: float) -> dic
         if name in problem.constraints.ranges:
             pass  # its value, or its bounds, are the user's
         elif fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
-            estimate = Estimate(value, value, value, level, "held by the clock")
+            estimate = Estimate(value, value, value, level, "fixed by the clock")
         elif fixed[i]:
             note = problem.reasons[name]
             estimate = Estimate(None, level=level)
