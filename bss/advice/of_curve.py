@@ -8,8 +8,8 @@ from bss.laws import CurveFit
 from bss.laws.base import Estimate
 from bss.laws.functional.curves import stack
 from bss.laws.functional.forecast import FAR, untested
+from bss.laws.functional.law import law_losses
 from bss.laws.functional.paths import plan_path
-from bss.laws.functional.values import law_losses
 from bss.rules import Setting
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd

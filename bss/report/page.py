@@ -166,7 +166,7 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
     for group, members in results.fits.items():
         figures[f"batches {group}"] = plots.batch_against_loss(members)
     if results.curve_fit is not None and results.varied is not None:
-        figures["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
+        figures["fitted"] = fitted_curves(results.curve_fit, results.varied)
     if results.table_fit is not None:
         figures["final"] = table_figure(results.table_fit)
         if results.table_fit.best_rates is not None:

@@ -124,7 +124,7 @@ def test_a_law_of_loss_curves_is_asked_at_one_rate():
     assert decayed.best.value is None
     assert "the rate falls to 0.052 of its peak, measured to 1" in decayed.best.note
     far = fit_advice(fit, Setting(99e3, 30e9, 64, lr=2e-3), "constant", "mine")
-    assert far.extrapolated is None and "times the longest run" in far.best.note
+    assert far.extrapolated is None and "times the largest measured" in far.best.note
 
 
 def test_a_critical_fit_tells_the_critical_batch_alone():
