@@ -49,7 +49,7 @@ ROOMS = {
     "bss/points": 730,
     "bss/policies": 550,
     "bss/report": 780,
-    "bss/rules": 450,
+    "bss/rules": 360,
     "bss/schedules": 860,
     "bss/sweeps": 1_990,
     "bss/tables": 480,

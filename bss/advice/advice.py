@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from bss.advice.fit_advice import FAR, FitAdvice
 from bss.cells import estimate, number
 from bss.laws.base import Estimate
-from bss.rules import RULES, Answer, Setting, answers
+from bss.rules import RULES, Answer, Rule, Setting, answers
 from bss.units import format_tokens
 
 NOBODY = "nobody has measured this"
@@ -146,8 +146,14 @@ def _voices(said: Iterable[Answer], setting: Setting) -> tuple[dict[float, float
     best = [(at.hyperparameters.batch_tokens, at) for at in said if at.batch == "best"]
     known = [(size, at) for size, at in best if size is not None]
     inside = {size: 1.0 for size, at in known if at.in_range}
-    apart = {size: RULES[at.name].beyond(setting) for size, at in known}
+    apart = {size: _beyond(RULES[at.name], setting) for size, at in known}
     return inside or {size: x for size, x in apart.items() if x <= FAR}, bool(inside)
+
+
+def _beyond(rule: Rule, setting: Setting) -> float:
+    """Return how many times the setting lies outside the fitted range; 1 inside."""
+    ends = ((getattr(setting, name), *ends) for name, ends in rule.fitted.items())
+    return max((max(low / value, value / high) for value, low, high in ends), default=1.0)
 
 
 def _with_its_error(fit: FitAdvice) -> Estimate:

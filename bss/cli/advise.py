@@ -12,8 +12,7 @@ from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, Table, add_output_arguments, number, option
 from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
 from bss.errors import InputError, check
-from bss.rules import RULES, Setting
-from bss.rules.setting import non_embedding
+from bss.rules import RULES, Setting, non_embedding
 from bss.units import format_tokens, parse_tokens
 
 ENDINGS = ("wsd", "cosine", "average", "constant")
