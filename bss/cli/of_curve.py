@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bss import laws
-from bss.advice.of_curve import asked_peak
+from bss.advice.of_runs import asked_peak
 from bss.cells import estimate
 from bss.cli.fitting import (
     add_fit_arguments,

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from bss.errors import InputError
+from bss.points import rates
 from bss.points.curve import default_targets, evaluated, points
 from bss.points.rates import best_rates, near_as_one, peak_rate, rate_warnings
 from bss.tables import loss_column
@@ -52,7 +53,7 @@ def measure_points(
     runs, left = independent_runs(runs)
     refuse_conditions(runs, conditions(runs))
     if at_rate is not None:
-        runs = at_rate(runs, at_rate)
+        runs = rates.at_rate(runs, at_rate)
     if targets is None:
         targets = default_targets(runs, count, warmup_tokens=warmup, smooth=smooth)
     every, early = _after_first_loss(points(runs, targets, smooth=smooth), runs)
