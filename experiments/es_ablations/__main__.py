@@ -132,7 +132,7 @@ def measure(
 def fitted(measured: pd.DataFrame, options: Options) -> dict[str, Any]:
     """The law that is chosen, with the errors of all at left-out batches."""
     laws = fit_laws(measured, options, others=())
-    return {"comparison": laws.comparison, "law": laws.best.name, "fit": laws.best}
+    return {"comparison": laws.comparison, "law": laws.best.law_name, "fit": laws.best}
 
 
 def optimum_rows(name: str, measured: pd.DataFrame) -> list[dict[str, Any]]:

@@ -15,10 +15,10 @@ from bss.laws import EsFit, fit_es
 from bss.laws.base import Options
 from bss.laws.es import LAWS
 from bss.laws.es.compare import compare, shown_laws
-from bss.laws.es.values import Comparison, predicted_loss
+from bss.laws.es.values import Comparison
 from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, optima
 from bss.points.curve import default_targets, points
-from bss.points.envelope import envelope
+from bss.points.rates import envelope
 from bss.values import from_dict
 from experiments.es_wsd.study import Study
 from experiments.tables import Tables
@@ -110,8 +110,8 @@ def fit_laws(measured: pd.DataFrame, options: Options, others: Sequence[str] | N
     fit = fit_es(measured, options=options)
     comparison = fit.comparison or compare(measured)
     beside = shown_laws(comparison) if others is None else others
-    named = {law: fit_es(measured, law, options=options) for law in beside if law != fit.name}
-    return Laws(comparison, {fit.name: fit} | named)
+    named = {law: fit_es(measured, law, options=options) for law in beside if law != fit.law_name}
+    return Laws(comparison, {fit.law_name: fit} | named)
 
 
 def answer(kind: str, rates: str, measured: pd.DataFrame) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def horizon_table(decays: pd.DataFrame, law: EsFit) -> pd.DataFrame:
         at = {int(str(batch)): seeds.set_index("seed") for batch, seeds in ended.groupby("batch")}
         held_out = {batch: mean(seeds["eval_loss"].tolist()).value for batch, seeds in at.items()}
         best = min(at, key=lambda batch: held_out[batch])
-        law_best = min(at, key=lambda batch: predicted_loss(law, int(str(end)), batch))
+        law_best = min(at, key=lambda batch: law.losses(batch, int(str(end)))[0])
         for batch, seeds in at.items():
             apart = seeds["test_loss"] - at[best]["test_loss"]
             excess = mean(apart.dropna().tolist())

@@ -81,7 +81,7 @@ def test_horizons_keep_the_best_rate_of_a_batch_and_pair_its_seeds(monkeypatch):
             runs.append(overlay(BASE, change))
             ended = {"eval_loss": loss + 0.1 * seed, "test_loss": loss + 0.3 * seed + 0.01}
             statuses[runs[-1].id] = RunStatus("finished", losses=ended)
-    monkeypatch.setattr(measure, "predicted_loss", lambda law, tokens, batch: -batch)
+    monkeypatch.setattr(EsFit, "losses", lambda law, batch, tokens: [-batch])
     law = EsFit(LAWS["surface"], 64, ())
     table = measure.horizon_table(finals(runs, statuses), law)
     assert list(table["batch"]) == [4, 8]
