@@ -1,6 +1,7 @@
 """Text cells: tables, and estimates as every command, page and advice prints them."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -62,7 +63,12 @@ class Table:
             [_cell(str(name), value) for name, value in zip(known, row, strict=True)]
             for row in frame[known].itertuples(index=False)
         ]
-        return cls(title, [str(name).replace("_", " ") for name in known], rows, strong)
+        return cls(title, [_header(str(name)) for name in known], rows, strong)
+
+
+def _header(column: str) -> str:
+    """The name of a column with spaces for underscores, but for those of symbols as B_opt."""
+    return re.sub(r"(?<![A-Z])_", " ", column) if column.isascii() else column
 
 
 def _cell(column: str, value: Any) -> str:

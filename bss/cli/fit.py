@@ -1,6 +1,6 @@
 """bss fit: fit a law to measurements; `read_fit` reads a fit back from its JSON."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -104,14 +104,10 @@ def es(
     points, chosen = without(points, how.drop), law and LAWS[law]
     given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
     fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
-    comparison = fit.comparison
-    if compare and (comparison is None or chosen is not None):
+    if compare and fit.comparison is None:
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
-        comparison = compare_laws(points, [*LAWS.values(), *own])
-    return _output(
-        fit, free, how, warnings, figure(FIGURES["es"], points, {fit.law.name: fit}),
-        tables=[comparison.summary()] if comparison else [],
-    )  # fmt: skip
+        fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
+    return _output(fit, free, how, warnings, figure(FIGURES["es"], points, {fit.law_name: fit}))
 
 
 def critical(
@@ -146,8 +142,7 @@ def critical(
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
     fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
-    tables = [("Laws of the critical batch", fit.laws_summary())] if fit.laws else []
-    extra = {}
+    extra, tables = {}, {}
     if forecast:
         name = fit.law.variables[0] if fit.law and len(fit.law.variables) == 1 else None
         if name is None:
@@ -156,7 +151,7 @@ def critical(
         found = fit.predict(_frame({name: sizes}))
         extra["forecasts"] = [{name: x, "cbs": row} for x, row in zip(
             sizes, found.to_dict("records"), strict=True)]  # fmt: skip
-        tables.append(("Forecasts, with prediction intervals", _frame({name: sizes}).join(found)))
+        tables["Forecasts, with prediction intervals"] = _frame({name: sizes}).join(found)
     return _output(fit, free, how, warnings, figure(FIGURES["critical"], fit), tables, extra)
 
 
@@ -191,10 +186,7 @@ def table(
     with progress() as report:
         given |= {"options": how.options(300), "progress": report}
         fit, free = _with_free(how, lambda held: laws.fit_table(losses, constraints=held, **given))
-    return _output(
-        fit, free, how, warnings, figure(FIGURES["table"], fit),
-        [("Cross-validation", fit.cross_validation()), ("Parameters", fit.parameters_table())],
-    )  # fmt: skip
+    return _output(fit, free, how, warnings, figure(FIGURES["table"], fit))
 
 
 def curve(
@@ -234,7 +226,7 @@ def curve(
         given |= {"options": how.options(100), "report": report}
         fit, free = _with_free(how, lambda held: laws.fit_curve(kept, constraints=held, **given))
     draw = figure(FIGURES["curve"], fit, kept, warmup=start)
-    return _output(fit, free, how, warnings, draw, [("Cross-validation", fit.cross_validation())])
+    return _output(fit, free, how, warnings, draw)
 
 
 def _with_free(how: FitOptions, make: Callable[[Constraints], Any]) -> tuple[Any, Any]:
@@ -249,7 +241,7 @@ def _output(
     how: FitOptions,
     warnings: Sequence[str],
     draw: Callable[[], Any],
-    tables: "Sequence[tuple[str, pd.DataFrame]]" = (),
+    tables: "Mapping[str, pd.DataFrame] | None" = None,
     extra: dict[str, Any] | None = None,
 ) -> Output:
     """Return the answer, the summary, cross-validation and warnings of any fit."""
@@ -258,7 +250,8 @@ def _output(
     shown = [Table.of_frame(f"{fit.law_name}, {fit.level:.0%} intervals", fit.summary())]
     if free is not None:
         shown.append(Table.of_frame("without the constraint", free.summary()))
-    shown += [Table.of_frame(title, frame) for title, frame in tables if len(frame)]
+    more = fit.details() | dict(tables or {})
+    shown += [Table.of_frame(title, frame) for title, frame in more.items()]
     for one in fit.held_out:
         rows = _frame({one.by: [*one.errors], "rows": [*one.counts.values()],
                        "rms_error": [*one.errors.values()]})  # fmt: skip

@@ -136,11 +136,13 @@ def _critical(fit: "CriticalFit", question: Question, extrapolate: bool) -> Outp
     point = {n: x for n in ("params", "tokens") if (x := getattr(question, n)) is not None}
     if not point:
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
+    from bss.laws.power import predict as law_prediction
+
     law = fit.law_of(list(point))
     curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
     measured = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
     ranges, warnings = check_range(point, measured, extrapolate=extrapolate)
-    critical = fit.best_batch(**point)
+    critical = law_prediction(law, point)
     payload = {"kind": "prediction", "of": "critical", **point}
     payload |= {
         "critical_batch": to_dict(critical),

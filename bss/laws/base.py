@@ -62,6 +62,22 @@ SPANS = f"its interval spans more than a factor of {WIDE:g}"
 """Why an estimate that `too_wide` refuses has no value."""
 
 
+def described(name: str, best: "Estimate", unit: str, method: str = "") -> str:
+    """Return an estimate as a sentence: name, value, unit, interval and method.
+
+    Examples:
+        >>> described("B_opt at loss 1.7", Estimate(4.6, 3.6, 6.7), "sequences", "measured minimum")
+        'B_opt at loss 1.7: 4.6 sequences, 90% interval 3.6 to 6.7 (measured minimum)'
+    """
+    low, high = (None if end is None else number(end, 3) for end in (best.low, best.high))
+    how = f" ({method})" if method else ""
+    if best.value is None:
+        bound = f"at most {high} {unit}" if high else f"at least {low} {unit}" if low else ""
+        return f"{name}: {bound or 'not identified'}{how}"
+    interval = f", {best.level:.0%} interval {low} to {high}" if low and high else ""
+    return f"{name}: {number(best.value, 3)} {unit}{interval}{how}"
+
+
 def too_wide(estimate: Estimate) -> bool:
     """Whether an interval of a positive quantity is so wide that it identifies nothing."""
     return not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0)
@@ -207,6 +223,15 @@ class Fit:
     def cv_error(self) -> float | None:
         """Root mean square residual of left-out measurements; None with none to leave out."""
         raise NotImplementedError
+
+    @property
+    def answer(self) -> str:
+        """The answer of the fit in one line, with its interval and its method."""
+        raise NotImplementedError
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return further tables by title, e.g. errors of cross-validation."""
+        return {}
 
     def summary(self) -> "pd.DataFrame":
         """Return the estimates, a row per target, curve, size or parameter."""

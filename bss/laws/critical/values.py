@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, Fit
+from bss.laws.base import Estimate, Fit, described
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.power import PowerFit, predict
 from bss.laws.resampling import rms
@@ -176,6 +176,37 @@ class CriticalFit(Fit):
         """Root mean square error of log steps at left-out batches between others, or None."""
         errors = np.concatenate([at.left_out[1:-1] for at in self.fits])
         return rms(errors) if np.isfinite(errors).any() else None
+
+    @property
+    def answer(self) -> str:
+        """The critical batch of the last curve, and the exponents of the law."""
+        at, (name, one) = self.fits[-1], ("critical batch size", self.critical[-1])
+        how = f"b/a of {at.curve.model}" if self.quantity == "B_crit" else str(at.curve.model)
+        line = described(f"{name.capitalize()}, {how}", one, self.unit, at.method)
+        if self.law is None:
+            return line
+        pairs = zip(self.law.variables, self.law.exponents, strict=True)
+        symbols = {"params": "N", "tokens": "D"}
+        return line + "".join(
+            f"; {described(f'exponent of {symbols[name]}', e, '').replace(' ,', ',')}"
+            for name, e in pairs
+        )
+
+    def details(self) -> dict[str, pd.DataFrame]:
+        """Return the laws of the critical batch, and its values over definitions."""
+        laws = [
+            {"law": name, "variable": variable, "exponent": e.value, "low": e.low, "high": e.high,
+             "coefficient": law.coefficient.value, "unit": law.unit}
+            for name, law in self.laws.items()
+            for variable, e in zip(law.variables, law.exponents, strict=True)
+        ]  # fmt: skip
+        models = [str(at.curve.name) for at in self.fits]
+        definitions = [
+            {"definition": row.name, **dict(zip(models, row.values, strict=True))}
+            for row in self.definitions
+        ]
+        tables = {"Laws of the critical batch": laws, "By definition": definitions}
+        return {title: pd.DataFrame(rows) for title, rows in tables.items() if rows}
 
     def summary(self) -> pd.DataFrame:
         """A row per curve: model, params, tokens, seq_len, target_loss, unit, the estimates.

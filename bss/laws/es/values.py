@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from bss.errors import InputError, check
-from bss.laws.base import BestBatch, Estimate, Fit, tails
+from bss.laws.base import BestBatch, Estimate, Fit, described, tails
 from bss.laws.es.law import Law
 from bss.laws.resampling import RunEffects, draw_noise
 
@@ -229,22 +229,66 @@ class EsFit(Fit):
             raise InputError(f"target_loss: the {name} law is unidentified at {target_loss:g}")
         return self.law.from_tokens(entry, self.seq_len)
 
-    def summary(self) -> "pd.DataFrame":
-        """Return one row per target, in nats, steps, tokens (E_min) and sequences (batches).
+    @property
+    def answer(self) -> str:
+        """B_opt at the lowest target that identifies it, or its bound at the lowest target."""
+        known = [at for at in self.fits if at.best.value is not None]
+        at = (known or self.fits)[-1]
+        by = "measured minimum" if at.best.method == "measured" else f"{self.law.name} law"
+        method = by if known else at.best.status
+        return described(f"B_opt at loss {at.target_loss:g}", at.best, "sequences", method)
 
-        Columns target_loss, S_min, E_min, S_opt; each batch quantity and the measured minimum with
-        _low and _high; method and status of B_opt.
+    def summary(self) -> "pd.DataFrame":
+        """Return one row per target loss (nats), highest first.
+
+        Columns: B_opt with low and high, and B_min, in sequences; tokens_at_B_opt and
+        steps_at_B_opt; other batch quantities of the law (sequences); method and status of B_opt;
+        signal_to_noise: rise in log tokens from the best batch to the nearer end, over the
+        residual SD; S_min (steps) and E_min (tokens), asymptotes of the law.
         """
         import pandas as pd
 
         rows = []
         for at in self.fits:
-            row = {"target_loss": at.target_loss, "S_min": at.S_min}
-            row |= {"E_min": at.E_min, "S_opt": at.S_opt}
-            for name, one in (at.batches | {"measured": at.measured}).items():
-                row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
-            rows.append(row | {"method": at.best.method, "status": at.best.status})
+            best = at.best
+            row = {"target_loss": at.target_loss, "B_opt": best.value}
+            row |= {"low": best.low, "high": best.high}
+            tokens = at.E_min if at.S_opt is not None else None
+            row |= {"tokens_at_B_opt": tokens, "steps_at_B_opt": at.S_opt}
+            others = {name: one.value for name, one in at.batches.items() if name != "B_opt"}
+            row |= {"B_min": None, **others, "method": best.method, "status": best.status}
+            row |= {"signal_to_noise": self._signal(at.target_loss)}
+            rows.append(row | {"S_min": at.S_min, "E_min": at.E_min})
         return pd.DataFrame(rows)
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return errors of the laws at left-out batch sizes."""
+        import pandas as pd
+
+        if self.comparison is None:
+            return {}
+        rows = [
+            {
+                "law": row["law"],
+                "parameters": row["parameters"],
+                "CV error (log tokens)": row["interior_log_E"],
+                "at the smallest and largest batch": row["edge_log_E"],
+                "chosen": row["law"] == self.comparison.winner and self.choice == CROSS_VALIDATED,
+            }
+            for row in self.comparison.table
+        ]
+        return {"Cross-validation": pd.DataFrame(rows)}
+
+    def _signal(self, target_loss: float) -> float:
+        """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
+        target, batch = (np.asarray(self.rows[name], float) for name in ("target_loss", "batch"))
+        logs = np.log(np.asarray(self.rows["measured"], float))
+        residual = logs - np.log(np.asarray(self.rows["fitted"], float))
+        at = np.isclose(target, target_loss)
+        sizes = np.unique(batch[at])
+        means = np.array([logs[at & (batch == size)].mean() for size in sizes])
+        noise = np.sqrt(np.nanmean(residual[at] ** 2)) if np.isfinite(residual[at]).any() else 0.0
+        return float((min(means[0], means[-1]) - means.min()) / noise) if noise else math.nan
 
     def tokens(self, batch: Any, target_loss: Any) -> np.ndarray:
         """Return tokens [n] to losses in nats at batches in sequences; infinite if never reached.

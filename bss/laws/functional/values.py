@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import BestBatch, Estimate, Fit
+from bss.laws.base import BestBatch, Estimate, Fit, described
 from bss.laws.functional.law import CurveLaw
 
 if TYPE_CHECKING:
@@ -131,6 +131,20 @@ class CurveFit(Fit):
     def cv_error(self) -> float | None:
         """Root mean square error of log loss at left-out ends; None with too few runs."""
         return self.cv_errors.get(self.clock)
+
+    @property
+    def answer(self) -> str:
+        """The irreducible loss, and the error at left-out ends."""
+        line = described("L_0", self.parameters["L_0"], "nats", f"{self.clock} clock")
+        error = self.cv_error
+        return line if error is None else f"{line}; CV error {error:.2%} of the loss"
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return the error of each clock at left-out ends of runs."""
+        import pandas as pd
+
+        rows = [{"clock": name, "CV error (log loss)": x} for name, x in self.cv_errors.items()]
+        return {"Cross-validation": pd.DataFrame(rows)} if rows else {}
 
     def summary(self) -> "pd.DataFrame":
         """Return a row per parameter: parameter, value, low, high, note, in_predictions.
