@@ -23,20 +23,22 @@ ROUNDED = 0.51
 
 
 class Unknown(InputError):
-    """What neither logs nor options say of some runs; `field` is "batch" or "seq_len"."""
+    """A run lacks facts that neither its log nor options give: "batch" or "seq_len"."""
 
-    def __init__(self, field: str, *runs: str):
-        one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
-        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        who = f"run {shown} does not say its" if one else f"runs {shown}{more} do not say their"
-        missing = "sequence length; give --seq-len N"
-        if field == "batch":
-            each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' where it changes"
-            missing = f"batch in sequences; give --batch {each}"
-        others = "" if one or field == "seq_len" else "; again for others"
-        super().__init__(f"{who} {missing}{others}")
-        self.field = field
-        self.fields: tuple[str, ...] = (field,)
+    def __init__(self, run: str, fields: Sequence[str]):
+        super().__init__("; ".join(lacking(field, [run]) for field in fields))
+        self.fields = tuple(fields)
+
+
+def lacking(field: str, runs: Sequence[str]) -> str:
+    """Return the line that refuses runs without a batch or a sequence length."""
+    one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
+    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+    who = f"run {shown} does not give its" if one else f"runs {shown}{more} do not give their"
+    if field == "seq_len":
+        return f"{who} sequence length; give --seq-len N"
+    each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' if it changes"
+    return f"{who} batch in sequences; give --batch {each}{'' if one else '; again for others'}"
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,6 @@ class LogOptions:
         run_regex: searched in a run's name; its groups become columns: `size` is params, `lr`
             peak_lr, `run` the run's name, `batch` its batch, and others as they are called.
         columns: names of metrics, by ours.
-        otherwise: batches of runs whose batch nothing else says.
-        answered: fields that were asked for.
 
     Raises:
         InputError: on construction: no regular expression, or one without named groups.
@@ -101,8 +101,6 @@ class LogOptions:
     seq_len: int | None = None
     run_regex: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    otherwise: Batches = field(default_factory=Batches)
-    answered: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check(self.seq_len is None or self.seq_len >= 1, "--seq-len", self.seq_len, "1 or more")
@@ -150,40 +148,47 @@ def counted(
         Unknown: neither the log nor an option says the batch, or the sequence length.
         InputError: they contradict each other.
     """
-    if seq_len is None:
-        raise _unknown(rows, run, schedule)
+    missing = [] if seq_len else ["seq_len"]
+    if schedule is None and not ({"batch", "batch_tokens"} & rows.keys() or _stepped(rows)):
+        missing.append("batch")
+    if missing or seq_len is None:
+        raise Unknown(run, missing)
     rows = dict(rows)
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
         _fill_tokens(rows, samples * seq_len)
-    if (size := rows.pop("batch_tokens", None)) is not None:
+    if (size := rows.pop("batch_tokens", None)) is not None and "batch" not in rows:
         rows["batch"] = _sequences(size, run, seq_len)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
-    if schedule is not None:
+    stepped = _tokens_per_step(rows, seq_len)
+    if stepped is not None and _accumulated(stepped, schedule) and not logged:
+        table, source = {**rows, "batch": stepped}, "tokens per step"
+    elif schedule is not None:
         table, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
             _compare(rows, table["batch"], run, given)
     elif logged:
         table, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
-    elif (batch := _tokens_per_step(rows, seq_len)) is not None:
-        table, source = {**rows, "batch": batch}, "tokens per step"
+    elif stepped is not None:
+        table, source = {**rows, "batch": stepped}, "tokens per step"
     else:
-        raise Unknown("batch", run)
+        raise Unknown(run, ["batch"])
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
 
 
-def _unknown(rows: Rows, run: str, schedule: BatchSchedule | None) -> Unknown:
-    """That the sequence length is unknown, and whether the batch is too."""
-    unknown = Unknown("seq_len", run)
-    try:
-        counted(rows, run, schedule, 1)
-    except Unknown as other:
-        unknown.fields += other.fields
-    except InputError:  # for want of the length
-        pass
-    return unknown
+def _accumulated(batch: np.ndarray, schedule: BatchSchedule | None) -> bool:
+    """Return whether the one batch that was given is a micro-batch of the batch in the log."""
+    if schedule is None or len(schedule.batches) > 1:
+        return False
+    factors = batch / max(schedule.batches)
+    return bool((factors > 1).all() and (factors % 1 == 0).all())
+
+
+def _stepped(rows: Rows) -> bool:
+    """Return whether the rows have steps and a count of tokens."""
+    return "step" in rows and ("tokens" in rows or "samples" in rows)
 
 
 def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:

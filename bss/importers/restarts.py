@@ -143,7 +143,7 @@ def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
     A loss that is measured again when the run has ended restarts nothing.
     """
     counts = everywhere[place]
-    again = len(counts) > 2 and counts[-1] == counts[-2] and _rising(counts[:-1])
+    again = len(counts) > 1 and counts[-1] == counts[-2] and _rising(counts[:-1])
     return np.delete(place, -2) if again else place
 
 

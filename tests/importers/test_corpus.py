@@ -38,7 +38,7 @@ def test_one_format_takes_it_first(name):
     """By name alone it may be read by others; `auto` asks them in the registry's order."""
     for file in files_of(name):
         head = head_of(file)
-        takers = [known for known, importer in IMPORTERS.items() if importer.reader(file, head)]
+        takers = [known for known, importer in IMPORTERS.items() if importer.reader(file, head, {})]
         assert takers[:1] == [EXPECTED[name]["format"]], takers
 
 
@@ -69,7 +69,7 @@ def test_decimal_commas_are_told(tmp_path, capsys):
     out = str(tmp_path / "runs.csv")
     told = printed(capsys, "import", "auto", str(CORPUS / "decimal-comma.csv"), "-o", out,
                    *EXPECTED["decimal-comma.csv"]["arguments"])  # fmt: skip
-    assert told["runs"][0]["notes"][0].startswith("commas are of decimals: ")
+    assert told["runs"][0]["notes"][0].startswith("commas are decimal: ")
 
 
 @pytest.mark.parametrize("name", sorted(set(EXPECTED) - set(READ)))
