@@ -1,21 +1,21 @@
 """Loss curves of other trainers and trackers, imported as run tables.
 
-A format of text is one declaration (`trainers.py`); tables have one reader (`table.py`), trackers
-their metrics by name (`names.py`). An `Importer` recognises a file and reads its runs as Logs, from
-which `runs.py` makes run tables: restarts merged, batches resolved, every table checked. A custom
+A format of text is one declaration (`formats.toml`); tables have one reader (`table.py`), trackers
+their metrics by name (`names.toml`). An `Importer` recognises a file and reads its runs as Logs.
+`runs.py` makes run tables of them: restarts merged, batches resolved, every table checked. A custom
 importer is named `package.module:ATTRIBUTE`.
 """
 
-from bss.importers import names, records, trainers
+from bss.importers import records
 from bss.importers.batches import LogOptions
 from bss.importers.files import SkippedFile, read_logs
 from bss.importers.huggingface import PrintedDicts, TrainerState
 from bss.importers.log import AnyOf, Importer, Log
-from bss.importers.names import MetricNames
+from bss.importers.names import NAMES, TRAINERS, MetricNames
 from bss.importers.plain import LongTable, PlainTable
 from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
-from bss.importers.text import LineFormat
+from bss.importers.text import LineFormat, text_formats
 from bss.importers.wandb import WandbExports
 from bss.registry import Registry
 
@@ -34,9 +34,10 @@ __all__ = [
 ]
 
 
-def _trainer(own: Importer, *metrics: MetricNames) -> Importer:
+def _trainer(own: Importer, *trainers: str) -> Importer:
     """Return an importer of a trainer's logs, and of what it logs to trackers."""
-    return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own))
+    metrics = tuple(NAMES[trainer] for trainer in trainers if trainer in NAMES)
+    return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own)) if metrics else own
 
 
 _HUGGING_FACE = AnyOf(
@@ -47,25 +48,14 @@ _HUGGING_FACE = AnyOf(
 IMPORTERS: Registry[Importer] = Registry(
     "format",
     {
-        "wandb": WandbExports(names.TRAINERS),
-        "tensorboard": EventFiles(names.TRAINERS),
-        "huggingface": _trainer(_HUGGING_FACE, names.HUGGING_FACE),
+        "wandb": WandbExports(TRAINERS),
+        "tensorboard": EventFiles(TRAINERS),
+        "huggingface": _trainer(_HUGGING_FACE, "huggingface"),
         "mllog": records.MLLOG,
-        "megatron": _trainer(trainers.MEGATRON, names.MEGATRON),
-        "olmo": _trainer(records.OLMO_CONSOLE, names.OLMO_CORE, names.OLMO),
-        "levanter": _trainer(records.LEVANTER_JSON, names.LEVANTER),
-        "torchtitan": _trainer(trainers.TORCHTITAN, names.TORCHTITAN),
-        "nanotron": _trainer(trainers.NANOTRON, names.NANOTRON),
-        "nemo": trainers.NEMO,
-        "maxtext": _trainer(trainers.MAXTEXT, names.MAXTEXT),
-        "composer": _trainer(records.COMPOSER_CONSOLE, names.COMPOSER),
-        "fairseq": trainers.FAIRSEQ,
-        "torchtune": trainers.TORCHTUNE,
-        "nanogpt": trainers.NANOGPT,
-        "nanochat": trainers.NANOCHAT,
-        "parameter-golf": trainers.PARAMETER_GOLF,
-        "modded-nanogpt": trainers.MODDED_NANOGPT,
-        "llm.c": trainers.LLM_C,
+        "olmo": _trainer(records.OLMO_CONSOLE, "olmo-core", "olmo"),
+        "levanter": _trainer(records.LEVANTER_JSON, "levanter"),
+        "composer": _trainer(records.COMPOSER_CONSOLE, "composer"),
+        **{name: _trainer(own, name) for name, own in text_formats().items()},
         "long": LongTable(),
         "plain": PlainTable(),
     },

@@ -25,14 +25,10 @@ from bss.errors import InputError
 from bss.files import read_json
 from bss.importers.lines import Cells, Lines, columns_of
 from bss.importers.log import Importer, Log, Rows
-from bss.importers.names import MetricNames
+from bss.importers.names import NAMES
 from bss.importers.records import named_log
 
-STATE = MetricNames.declared(
-    "huggingface",
-    "step=step, tokens=num_input_tokens_seen, lr=learning_rate, loss=loss, "
-    "eval_loss=eval_loss|eval_*_loss",
-)
+STATE = NAMES["trainer_state"]
 STEPLESS = (
     "the dicts have no step, and no progress bar, global_step or logging_steps gives it; give "
     "trainer_state.json instead, or name a key that is a step with --columns step=NAME"

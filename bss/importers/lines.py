@@ -14,7 +14,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.importers.log import HEAD, Rows, encoding_of, plain
 
-NOTHING = ("", "-", "none", "null", "na", "n/a")
+NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
 """Texts that stand for a value that was not logged."""
 _EPOCHS = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 

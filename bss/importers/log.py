@@ -187,16 +187,6 @@ def named_by_directory(file: Path) -> bool:
     return SHARED.fullmatch(file.stem) is not None or file.name.startswith("events.out.tfevents")
 
 
-def as_logged(rows: Rows) -> Rows:
-    """Return the rows unchanged: their step counts completed steps."""
-    return rows
-
-
-def completed(rows: Rows) -> Rows:
-    """Return the rows of a trainer whose step is the index of the step just done, from 0 on."""
-    return {**rows, "step": rows["step"] + 1} if "step" in rows else rows
-
-
 Correction = Callable[[Rows], Rows]
 
 

@@ -1,39 +1,15 @@
-"""Trainers by the names that they log to trackers and JSON, and their settings by name.
+"""Trainers by the names that they log, and their settings by name; names.toml declares them."""
 
-- GPT-NeoX (`megatron/logging.py`, tb_wandb_log): `train/lm_loss`, `validation/lm_loss` by the
-  iteration completed.
-- MaxText (`common/metric_logger.py`): `learning/loss`, `eval/avg_loss` by the index of the step
-  just done, from 0 on.
-- composer and llm-foundry (`composer/trainer/trainer.py`, `_train_loop`): the training loss is
-  logged before the batch is counted, held-out losses after. So a loss is of one step more, and
-  `time/token`, which is of before the batch, is not read. `loss/train/total` may be divided by
-  tokens, so the cross-entropy goes first.
-- nanoGPT (`train.py`): `iter`, steps completed, with the losses of each evaluation, by a W&B step
-  that counts them. `batch_size` of its settings is the batch of a device and micro-step.
-- nanochat (`scripts/base_train.py`): `step`, the index from 0 on; `train/loss` is an exponential
-  average of weight 0.9; held-out losses are in bits per byte.
-- LitGPT (`litgpt/pretrain.py`): a tracker's step counts micro-batches, `step` steps completed.
-- Lightning (`loops/training_epoch_loop.py`, `_batches_that_stepped`): losses are named by users,
-  `train_loss` and `val_loss` in its examples, by the index of the step just done; W&B gets it
-  as `trainer/global_step`. Names that end in `_epoch` are means and not read. NeMo logs by it.
-- OLMo (`olmo/train.py`) and OLMo-core (`callbacks/speed_monitor.py`, `scheduler.py`): completed
-  steps, exact tokens, one held-out loss per set.
-- Levanter, marin (`lib/levanter/docs`; `callbacks`): the index of the step just done, and the
-  tokens up to its end.
-- nanotron (`trainer.py`), torchtitan (`components/metrics.py`, `train.py`), Megatron-LM
-  (`training.py`): completed steps. Megatron's `lm loss vs samples` is its `lm loss` by samples.
-- Hugging Face Trainer (`integrations/integration_utils.py`, rewrite_logs): `train/global_step`.
-"""
-
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from importlib.resources import files
 from typing import Any
 
-import numpy as np
-
 from bss.errors import InputError
-from bss.importers.log import LOSSES, Correction, Rows, as_logged, completed, some
+from bss.importers.corrections import CORRECTIONS
+from bss.importers.log import LOSSES, Correction, some
 
 
 @dataclass(frozen=True)
@@ -59,20 +35,10 @@ class MetricNames:
     config: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     per_device: tuple[str, ...] = ()
     twins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    corrected: Correction = as_logged
+    corrected: Correction = CORRECTIONS["as_logged"]
     marks: tuple[str, ...] = ()
     counts_logs: bool = False
     notes: tuple[str, ...] = ()
-
-    @classmethod
-    def declared(cls, trainer: str, names: str, config: str = "", **others: Any) -> "MetricNames":
-        """Return the names written as in --columns, alternatives separated by |.
-
-        Examples:
-            >>> MetricNames.declared("mine", "step=iter, loss=train/ce|train/loss").names
-            {'step': ('iter',), 'loss': ('train/ce', 'train/loss')}
-        """
-        return cls(trainer, _declared(names), _declared(config), **others)
 
     def named_in(self, available: Iterable[str]) -> dict[str, list[str]]:
         """Return the names that are present by column: one, or all that a pattern matches."""
@@ -181,131 +147,29 @@ def fitting(
     return [t for t, names in named if len(names) == most and set(LOSSES) & names]
 
 
-def _declared(text: str) -> dict[str, tuple[str, ...]]:
-    pairs = (pair.strip().partition("=") for pair in text.split(",") if pair.strip())
-    return {column: tuple(names.split("|")) for column, _, names in pairs}
+def declared(file: str) -> dict[str, Any]:
+    """Return the declarations in a TOML file of this package."""
+    return tomllib.loads((files("bss.importers") / file).read_text(encoding="utf-8"))
 
 
-def _losses_completed(rows: Rows) -> Rows:
-    """Return the rows with training losses one step on, and held-out ones as they are."""
-    if not {"step", "loss"} <= set(rows):
-        return rows
-    held_out = {**rows, "loss": np.full(len(rows["step"]), np.nan)}
-    trained = {**completed(rows), "eval_loss": held_out["loss"]}
-    both = held_out.keys() if "eval_loss" in rows else rows.keys()
-    return {column: np.concatenate([trained[column], held_out[column]]) for column in both}
+def _metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
+    """Return the names of a trainer as a table of names.toml has them."""
+    lists = ("per_device", "marks", "notes")
+    options = {name: tuple(declaration.get(name, ())) for name in lists}
+    names, config = (
+        {column: tuple("|".join([there] if isinstance(there, str) else there).split("|"))
+         for column, there in declaration.get(part, {}).items()}
+        for part in ("names", "config")
+    )  # fmt: skip
+    corrected = CORRECTIONS[declaration.get("corrected", "as_logged")]
+    counts, twins = declaration.get("counts_logs", False), declaration.get("twins", {})
+    return MetricNames(
+        trainer, names, config, twins=twins, corrected=corrected, counts_logs=counts, **options
+    )
 
 
-_declare = MetricNames.declared
-HUGGING_FACE = _declare(
-    "huggingface",
-    "step=train/global_step, tokens=train/num_input_tokens_seen, lr=train/learning_rate, "
-    "loss=train/loss, eval_loss=eval/loss|eval/*_loss",
-    "vocabulary=vocab_size",
-    per_device=("per_device_train_batch_size",),
-    counts_logs=True,
-)
-MEGATRON = _declare(
-    "megatron",
-    "samples=samples vs steps, batch=batch-size, lr=learning-rate, loss=lm loss, "
-    "eval_loss=lm loss validation",
-    "seq_len=seq_length, vocabulary=padded_vocab_size",
-    twins={"samples": ("lm loss", "lm loss vs samples")},
-)
-OLMO_CORE = _declare(
-    "olmo-core",
-    "tokens=throughput/total tokens, lr=optim/LR (group 0), loss=train/CE loss, "
-    "eval_loss=eval/lm/*/CE loss",
-    "seq_len=dataset.sequence_length, batch_tokens=data_loader.global_batch_size",
-)
-OLMO = _declare(
-    "olmo",
-    "tokens=throughput/total_tokens, lr=optim/learning_rate_group0, loss=train/CrossEntropyLoss, "
-    "eval_loss=eval/*/CrossEntropyLoss",
-    "seq_len=model.max_sequence_length, batch=global_train_batch_size",
-)
-LEVANTER = _declare(
-    "levanter",
-    "step=global_step, tokens=throughput/total_tokens, lr=optim/learning_rate, loss=train/loss, "
-    "eval_loss=eval/loss",
-    "seq_len=train_seq_len|model.max_seq_len|model.seq_len, batch=trainer.train_batch_size",
-    corrected=completed,
-)
-TORCHTITAN = _declare(
-    "torchtitan",
-    "tokens=n_tokens_seen|ntokens_seen, lr=lr, loss=loss_metrics/global_avg_loss, "
-    "eval_loss=validation_metrics/loss",
-    "seq_len=training.seq_len, batch=training.global_batch_size",
-    per_device=("training.local_batch_size",),
-)
-NANOTRON = _declare(
-    "nanotron",
-    "step=iteration_step, tokens=consumed_tokens, lr=lr, loss=lm_loss",
-    "seq_len=tokens.sequence_length",
-    counts_logs=True,
-)
-GPT_NEOX = _declare(
-    "gpt-neox",
-    "lr=train/learning_rate, loss=train/lm_loss, eval_loss=validation/lm_loss",
-    "seq_len=seq_length, batch=train_batch_size",
-)
-MAXTEXT = _declare(
-    "maxtext",
-    "lr=learning/current_learning_rate, loss=learning/lm_loss|learning/loss, "
-    "eval_loss=eval/avg_loss",
-    "seq_len=max_target_length, vocabulary=vocab_size",
-    per_device=("per_device_batch_size",),
-    corrected=completed,
-    marks=("learning/loss",),
-)
-COMPOSER = _declare(
-    "composer",
-    "lr=lr-*/group0, loss=metrics/train/LanguageCrossEntropy|loss/train/total, "
-    "eval_loss=metrics/eval/LanguageCrossEntropy",
-    "seq_len=max_seq_len, batch=global_train_batch_size",
-    corrected=_losses_completed,
-)
-NANOGPT = _declare(
-    "nanogpt",
-    "step=iter, lr=lr, loss=train/loss, eval_loss=val/loss",
-    "seq_len=block_size",
-    per_device=("batch_size",),
-    marks=("iter",),
-    counts_logs=True,
-)
-NANOCHAT = _declare(
-    "nanochat",
-    "step=step, loss=train/loss",
-    "seq_len=max_seq_len, batch_tokens=total_batch_size",
-    per_device=("device_batch_size",),
-    corrected=completed,
-    marks=("train/lrm", "total_training_flops"),
-    counts_logs=True,
-    notes=("train/loss is averaged over some ten steps; bits per byte are not read",),
-)
-LITGPT = _declare(
-    "litgpt",
-    "step=step, tokens=total_tokens, lr=learning_rate, loss=loss, eval_loss=val_loss",
-    "batch=train.global_batch_size",
-    per_device=("train.micro_batch_size",),
-    marks=("iter_time", "remaining_time"),
-    counts_logs=True,
-)
-LIGHTNING = _declare(
-    "lightning",
-    "step=trainer/global_step, lr=lr-*, eval_loss=val_loss|val/loss, "
-    "loss=reduced_train_loss|train_loss|train_loss_step|train/loss|train/loss_step",
-    "batch=global_batch_size|data.global_batch_size",
-    corrected=completed,
-    marks=(
-        "trainer/global_step", "reduced_train_loss", "train_loss", "train_loss_step",
-        "train/loss_step",
-    ),
-    counts_logs=True,
-)  # fmt: skip
+NAMES = {trainer: _metric_names(trainer, d) for trainer, d in declared("names.toml").items()}
+"""The names of each trainer, and of formats whose values have names."""
 
-TRAINERS = (
-    HUGGING_FACE, MEGATRON, OLMO_CORE, OLMO, LEVANTER, TORCHTITAN, NANOTRON, GPT_NEOX, MAXTEXT,
-    COMPOSER, NANOGPT, NANOCHAT, LITGPT, LIGHTNING,
-)  # fmt: skip
+TRAINERS = tuple(n for n in NAMES.values() if n.trainer not in ("plain", "trainer_state", "mllog"))
 """Trainers that trackers know; the first of those that fit equally well is used."""

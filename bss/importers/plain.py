@@ -21,34 +21,14 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.importers.corrections import completed
 from bss.importers.lines import Cells, epochs, number
-from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows, completed
-from bss.importers.names import MetricNames, choose
+from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
+from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.table import Table, first_rows, names_in, table_of
 from bss.importers.text import log_of
 
-METRICS = MetricNames.declared(
-    "plain",
-    "step=step|steps|global_step|trainer_global_step|train_global_step|iter|iteration|iterations"
-    "|current_steps|current_step|train_step|training_step|optimizer_step|opt_step|num_updates"
-    "|update|updates|completed_steps|step_num|num_steps|iter_num|it,"
-    "tokens=tokens|total_tokens|tokens_seen|consumed_tokens|num_tokens|train_tokens"
-    "|tokens_processed|tokens_consumed|total_tokens_seen|num_input_tokens_seen|optim_total_tokens"
-    "|throughput_total_tokens|train_tokens_seen|n_tokens_seen|ntokens_seen|seen_tokens"
-    "|trained_tokens|cumulative_tokens,"
-    "samples=samples|consumed_samples|samples_seen|consumed_train_samples,"
-    "batch=batch|global_batch_size|global_batch,"
-    "batch_tokens=batch_tokens|tokens_per_step|tokens_per_batch|batch_size_tokens,"
-    # Lightning's LearningRateMonitor names the optimizer: lr-AdamW
-    "lr=lr|learning_rate|lr_adam*|lr_sgd*|lr_lion*|lr_muon*|lr_adafactor*|lr_rmsprop*|train_lr"
-    "|train_learning_rate|optim_lr|optim_learning_rate|optimizer_lr|current_lr|lr_0|lr_group_0,"
-    "loss=loss|train_loss|training_loss|train_loss_step|lm_loss|train_lm_loss|loss_out|loss_train"
-    "|train_ce_loss|ce_loss|train_ce|cross_entropy|train_cross_entropy|train_nll|nll|nll_loss"
-    "|loss_avg|avg_loss|train_avg_loss|loss_metrics_global_avg_loss,"
-    "eval_loss=eval_loss|val_loss|valid_loss|validation_loss|loss_val|loss_eval|eval_avg_loss"
-    "|val_ce_loss|val_ce|val_nll|dev_loss|heldout_loss|loss_valid|loss_validation|eval_lm_loss"
-    "|val_lm_loss|eval_cross_entropy|val_cross_entropy",
-)
+METRICS = NAMES["plain"]
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 RUNS = ("run", "run_id", "run_name", "run_uuid")
 LENGTHS = (

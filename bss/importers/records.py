@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.importers.corrections import CORRECTIONS
 from bss.importers.lines import Cells, Lines, columns_of, epochs
-from bss.importers.log import Importer, Log, Rows
-from bss.importers.names import COMPOSER, LEVANTER, OLMO, OLMO_CORE, MetricNames, choose
+from bss.importers.log import Importer, Log
+from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.table import flat, json_of
 from bss.importers.text import log_of
 
@@ -178,26 +178,6 @@ def _mllog_event(event: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[s
     return {}, {**values, "samples_count": samples}
 
 
-def _falling(rows: Rows) -> Rows:
-    """Return the rows; refuse a held-out value that rises, as an accuracy does."""
-    values = rows.get("eval_loss", np.zeros(0))
-    values = values[np.isfinite(values)]
-    if len(values) > 1 and values[-1] > values[0] and values.max() <= 1:
-        raise InputError("eval_accuracy rises, so it is an accuracy and no loss; leave the log out")
-    return rows
-
-
-def _with_batch_tokens(rows: Rows) -> Rows:
-    """Return the rows with the tokens of a step, from the tokens and steps before it."""
-    steps, tokens = rows.get("steps_before"), rows.get("tokens_before")
-    if steps is None or tokens is None:
-        return rows
-    size = np.divide(tokens, steps, out=np.full(len(steps), np.nan), where=steps > 0)
-    known = np.unique(size[np.isfinite(size)])
-    one = len(known) == 1 and known[0] % 1 == 0
-    return {**rows, "batch_tokens": np.full(len(steps), known[0])} if one else rows
-
-
 def _console(trainer: MetricNames, **more: tuple[str, ...]) -> MetricNames:
     """Return the names with the step of blocks, and without learning rates of four decimals."""
     names = {**trainer.names, "step": ("step",), **more}
@@ -209,7 +189,7 @@ OLMO_CONSOLE = Blocks(
     r"\[step=(?P<step>\d+)/(?:\d+|\?\?\?)(?:,epoch=(?P<epoch>\d+))?[^\]]*\]\s*$",
     r"(?:^|\s)\s{2,}(?P<name>[^\s=]+(?: [^\s=]+)*)=(?P<value>\S+)\s*$",
     r"\s{2}train/(CE loss|CrossEntropyLoss)=",
-    (_console(OLMO_CORE), _console(OLMO)),
+    (_console(NAMES["olmo-core"]), _console(NAMES["olmo"])),
     ("losses are printed to four digits",),
 )
 _BEFORE = {"steps_before": ("time/batch",), "tokens_before": ("time/token",)}
@@ -218,23 +198,18 @@ COMPOSER_CONSOLE = Blocks(
     r"^\[batch=(?P<step>\d+)/\d+\]:\s*$",
     r"^\s+(?:Train|Eval) (?P<name>\S[^:]*): (?P<value>\S+)\s*$",
     r"^\s+Train (?:loss/train/total|metrics/train/LanguageCrossEntropy): ",
-    (replace(_console(COMPOSER, **_BEFORE), corrected=_with_batch_tokens),),
+    (replace(_console(NAMES["composer"], **_BEFORE), corrected=CORRECTIONS["batch_tokens"]),),
 )
 LEVANTER_JSON = JsonEvents(
     "Levanter, marin: lines of the JSON tracker",
     '"tracker": "json_logger"',
-    LEVANTER,
+    NAMES["levanter"],
     _levanter_event,
 )
 MLLOG = JsonEvents(
     "MLPerf: MLLOG lines of a language model",
     ":::MLLOG {",
-    MetricNames.declared(
-        "mllog",
-        "samples=samples_count, loss=train_loss|train_loss_mean, eval_loss=eval_loss|eval_accuracy",
-        "seq_len=max_sequence_length|sequence_length, batch=global_batch_size",
-        corrected=_falling,
-    ),
+    NAMES["mllog"],
     _mllog_event,
     {"seed": "seed", "peak_lr": "opt_base_learning_rate"},
 )

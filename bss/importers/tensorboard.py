@@ -7,7 +7,7 @@ another file, and names sort by time.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,7 @@ def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
     try:
         from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
         from tensorboard.compat.proto import event_pb2
+        from tensorboard.util.tensor_util import make_ndarray
     except ImportError:
         raise InputError(
             f"{file}: event files are read by tensorboard; {install('tensorboard')}"
@@ -90,7 +91,7 @@ def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
     for place, record in enumerate(RawEventFileLoader(str(file)).Load()):
         event = decode(record)
         for value in event.summary.value:
-            read = _number(value)
+            read = _number(value, make_ndarray)
             if read is not None:
                 scalars.setdefault(value.tag, []).append((event.step, number(read), place))
     if place + 1 < records:  # the loader ends at a record whose check fails
@@ -98,20 +99,14 @@ def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
     return scalars, cut
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any, make_ndarray: Callable[[Any], np.ndarray]) -> float | None:
     """Return a scalar's number; None if a summary is something else."""
     if value.HasField("simple_value"):
         return value.simple_value
-    if not value.HasField("tensor") or any(d.size != 1 for d in value.tensor.tensor_shape.dim):
+    if not value.HasField("tensor"):
         return None
-    tensor = value.tensor
-    if tensor.float_val or tensor.double_val:
-        return float((tensor.float_val or tensor.double_val)[0])
-    kinds = {4: "<f", 8: "<d"}  # DT_FLOAT is 1, DT_DOUBLE is 2
-    size = len(tensor.tensor_content)
-    if tensor.dtype in (1, 2) and size in kinds:
-        return struct.unpack(kinds[size], tensor.tensor_content)[0]
-    return None
+    array = make_ndarray(value.tensor)
+    return float(array.item()) if array.size == 1 and array.dtype.kind == "f" else None
 
 
 def _records(file: Path) -> tuple[int, str]:

@@ -8,6 +8,8 @@ The named groups of a declaration's regular expressions are columns:
 - `estimate`: a training loss that counts if no line has `loss`;
 - `epoch`, for a note if the data is read more than once; `nan`, for `finish`;
 - in settings `seq_len`, `batch`, `batch_tokens` and `vocabulary`.
+
+formats.toml has the declarations of the trainers that are known.
 """
 
 import math
@@ -15,22 +17,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.corrections import CORRECTIONS
 from bss.importers.lines import Lines, columns_of, epochs, number
 from bss.importers.log import (
     COLUMNS,
     COUNTS,
     LOSSES,
+    AnyOf,
     Correction,
     Importer,
     Log,
     Rows,
-    as_logged,
     run_name,
 )
+from bss.importers.names import declared
 
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
 """The beginning of a line that may have a launcher's `[rank0]: `, `0: `, `name | ` or a time."""
@@ -67,7 +72,7 @@ class LineFormat(Importer):
     ignored: str = ""
     known_by: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
-    finish: Correction = as_logged
+    finish: Correction = CORRECTIONS["as_logged"]
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -235,3 +240,30 @@ def log_of(
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
     source = str(file)
     return Log(run_name(file), columns, source, source, length, tuple(notes), cut, vocabulary)
+
+
+def _line_format(declaration: Mapping[str, Any]) -> LineFormat:
+    """Return a format as a table of formats.toml has it."""
+
+    def joined(regex: str | list[str]) -> str:
+        return "".join(regex).replace("<prefix>", PREFIX)
+
+    others = ("about", "settings", "notes", "finish")
+    regexes = {name: joined(regex) for name, regex in declaration.items() if name not in others}
+    return LineFormat(
+        declaration["about"],
+        settings=tuple(map(joined, declaration.get("settings", ()))),
+        notes=declaration.get("notes", {}),
+        finish=CORRECTIONS[declaration.get("finish", "as_logged")],
+        **regexes,
+    )
+
+
+def text_formats() -> dict[str, Importer]:
+    """Return the importers that formats.toml declares, by name."""
+    formats: dict[str, Importer] = {}
+    for name, declarations in declared("formats.toml").items():
+        versions = tuple(map(_line_format, declarations))
+        about = "; ".join(version.about for version in versions)
+        formats[name] = versions[0] if len(versions) == 1 else AnyOf(about, versions)
+    return formats

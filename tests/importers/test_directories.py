@@ -181,7 +181,7 @@ def test_a_batch_that_contradicts_the_log_is_refused(tmp_path, capsys):
     (tmp_path / "a.log").write_text("".join(lines))
     given = ["-o", str(tmp_path / "o.csv"), "--seq-len", "64", "--batch", "128"]
     said = refused(capsys, "import", "auto", str(tmp_path / "a.log"), *given)
-    assert "logs a batch of 64 at step 1, but --batch says 128" in said
+    assert "logs a batch of 64 at step 1, but --batch gives 128" in said
 
 
 def test_the_last_loss_of_a_diverged_run_is_no_final_loss(folder, capsys):
@@ -207,4 +207,4 @@ def test_a_batch_that_contradicts_the_settings_beside_a_history_is_refused(tmp_p
     [run] = printed(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given)["runs"]
     assert (run["batch"], run["batch_from"]) == ("64", "logged")
     said = refused(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given, "--batch", "128")
-    assert "logs a batch of 64 at step 1, but --batch says 128" in said
+    assert "logs a batch of 64 at step 1, but --batch gives 128" in said
