@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from bss.cli.kinds import KINDS
 
 from bss.cli import COMMANDS, main, parser
-from bss.cli.kinds import KINDS
 from bss.values import to_dict
 from tests.cli.test_sweep import CONFIG
 

@@ -4,10 +4,10 @@ import re
 import shlex
 
 import pytest
+from bss.cli.printing import places
 
 from bss.cli import main
 from bss.cli.output import emit
-from bss.cli.printing import places
 
 PLAN = 'plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512 6B:768" --lr 4e-3 --beta2 .97'
 COMMANDS = [

@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from bss.report.tables import MOST_ROWS, runs_table
 
 from bss.cli import main
 from bss.report.measured import How, measured_results
 from bss.report.page import write_results
-from bss.report.tables import MOST_ROWS, runs_table
 from bss.tables import check_runs
 
 EXPERIMENT = {"title": "Runs", "command": "bss report runs.csv", "versions": {"bss": "0.1.0"}}

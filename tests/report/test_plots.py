@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from bss.report.findings import short_answer
 
 from bss import plots
 from bss.advice.of_table import PUBLISHED
@@ -13,7 +14,6 @@ from bss.plots.curves import varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.style import law_styles, svg
 from bss.policies.follow_optimum import optimal_batch
-from bss.report.findings import short_answer
 from bss.report.results import read_results
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
