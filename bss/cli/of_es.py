@@ -159,7 +159,7 @@ def predicted(fit: EsFit, options: argparse.Namespace) -> Output:
     payload |= {**to_dict(answers), "tested": ranges | counts}
     rows = [(name, estimate(value), value.note) for name, value in answers.items()]
     title = ", ".join(f"{name} {number(value)}" for name, value in question.items())
-    table = Table(f"at {title}, by {fit.label}", ("", "estimate", ""), rows)
+    table = Table(f"at {title}, by the {fit.label}", ("", "estimate", ""), rows)
     about = f"points scatter {scatter:.2%} of the loss about the law; that is in the intervals"
     notes = [about] if fit.rows else []
     figure = drawing("predictions.es_figure", fit, options.loss, question.get("batch"))

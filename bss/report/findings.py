@@ -62,7 +62,7 @@ def unidentified(results: Reported) -> list[str]:
     targets: dict[tuple[str, str], list[str]] = {}
     for group, laws in results.fits.items():
         for fit in laws.values():
-            where = f"by {fit.label}{f', {group}' if group else ''}"
+            where = f"by the {fit.label}{f', {group}' if group else ''}"
             for target in fit.fits:
                 for name, batch in target.batches.items():
                     if batch.value is None:
