@@ -17,11 +17,11 @@ from bss.laws.constraints import FREE, Constraints
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
 from bss.laws.critical.shape import (
+    SEARCHED,
     CbsDefinition,
     fit_shapes,
     log_steps_of,
     measured_critical_batch,
-    profile_interval,
 )
 from bss.laws.critical.values import CriticalBatch, CriticalFit, OutlierSteps, Quantity
 from bss.laws.held_out import HeldOut, check_hold_out
@@ -120,13 +120,13 @@ def _critical_batch(
     left_out: np.ndarray,
     level: float,
 ) -> CriticalBatch:
-    """Return the result of curve i; the interval of κ is its profile's."""
+    """Return the result of curve i."""
     curve, kappa, smallest = (
         fitted.curves[i],
         float(fitted.shapes.kappa[i]),
         fitted.curves[i].batch[0],
     )
-    ends = profile_interval(curve, level)
+    ends = _bend_interval(curve, kappa, fitted.refits.kappa[i], level)
     bend = _bracketed(kappa, *ends, level)
     reference = float(definition.at(kappa, smallest))
     value, low, high = definition.by_law(np.array([kappa, *ends]), smallest).tolist()
@@ -159,6 +159,16 @@ def _critical_batch(
         left_out=tuple(left_out.tolist()),
         status=B_crit.note or "converged",
     )
+
+
+def _bend_interval(
+    curve: StepsCurve, kappa: float, draws: np.ndarray, level: float
+) -> tuple[float, float]:
+    """Return the interval of κ from its refits [R]; 0 and inf if it reaches the end searched."""
+    low, high = np.log(draws) - np.log(curve.batch[0]), np.log(draws) - np.log(curve.batch[-1])
+    opened = [low <= -0.99 * SEARCHED, high >= 0.99 * SEARCHED]
+    found = interval(kappa, np.select(opened, [0.0, np.inf], draws), level=level)
+    return found.low or 0.0, np.inf if found.high is None else found.high
 
 
 def _ends_of_steps(

@@ -13,9 +13,8 @@ from bss.laws.power import PowerFit, predict
 from bss.laws.resampling import rms
 
 METHOD = (
-    "profile likelihood, F threshold (B_crit and the closed form); parametric bootstrap with "
-    "sampled noise variance (S_min, E_min, interpolation); laws: the wider of Student's t over the "
-    "scatter and the errors of the values"
+    "parametric bootstrap with sampled noise variance, percentiles; laws: the wider of Student's t "
+    "over the scatter and the errors of the values"
 )
 Quantity = Literal["cbs", "B_crit"]
 NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}

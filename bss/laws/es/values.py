@@ -387,7 +387,8 @@ class EsFit(Fit):
         """
         import pandas as pd
 
-        table = pd.DataFrame(self.rows)
+        names = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
+        table = pd.DataFrame(self.rows, columns=[*names])
         best = {at.target_loss: at.best.value or np.nan for at in self.fits}
         log_best = np.log(table["target_loss"].map(best).to_numpy(float))
         residual = np.log(table["measured"].to_numpy(float) / table["fitted"].to_numpy(float))

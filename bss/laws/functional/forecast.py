@@ -23,9 +23,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.units import format_tokens
 
 FAR = 1.25  # times a range measured: beyond it nothing was tested
-UNSEEN = (
-    1.5  # times the error at left-out runs: covers 88% and 93% of planted new budgets, peak LRs
-)
+UNSEEN = 1.25  # times the error at left-out runs: covers 9 of 10 planted ends at a new budget or LR
 DECAYED = 0.1  # of the peak: an LR that falls to it or below has fallen to zero
 Rate = Callable[[Any], Any] | float
 

@@ -16,7 +16,6 @@ from bss.laws.critical.shape import (
     CbsDefinition,
     fit_shapes,
     measured_critical_batch,
-    profile_interval,
     refit_shapes,
 )
 from bss.tables import read_points
@@ -118,14 +117,15 @@ def test_interpolation_is_exact_on_piecewise_powers():
 
 
 @pytest.mark.slow
-def test_profile_intervals_cover_at_their_level():
+def test_intervals_cover_at_their_level():
     covered, generator = [], np.random.default_rng(1)
-    for _ in range(200):
+    for i in range(150):
         points = planted(batches=BATCHES[::2])
         points["steps"] *= np.exp(0.05 * generator.standard_normal(len(points)))
-        low, high = profile_interval(steps_curves(points)[0][0], 0.9)
-        covered.append(low <= 2000 <= high)
-    assert np.mean(covered) == pytest.approx(0.9, abs=0.04)
+        how = Options(resamples=200, level=0.9, seed=i)
+        found = fit_critical(points, reference="smallest", options=how).fits[0].B_crit
+        covered.append((found.low or 0) <= 2000 <= (found.high or np.inf))
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_the_interval_of_what_no_run_had_is_wider(planted_curves, curves):
     seen = width("1")
     assert width("1", rate=RATE * 1.1) == pytest.approx(seen)
     for new in ({"rate": RATE * 1.5}, {"tokens": 3 * planted_curves.tokens}, {"rate": RATE / 1.5}):
-        assert width("1", **new) == pytest.approx(1.5 * seen)
+        assert width("1", **new) == pytest.approx(1.25 * seen)
 
 
 def test_an_interval_holds_its_estimate_and_the_draws(planted_curves, curves):
