@@ -13,7 +13,11 @@ from functools import partial
 from typing import Any
 
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.exceptions import CoercionError, MissingArgumentError
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    UnusedCliTokensError,
+)
 
 from bss import version
 from bss.cli.ending import ended
@@ -99,6 +103,8 @@ def _run(given: list[str], name: str) -> int:
             given, exit_on_error=False, print_error=False
         )
     except CycloptsError as error:
+        if isinstance(error.__cause__, InputError):
+            raise error.__cause__ from None
         called = f"bss {name}".strip()
         print(f"{called}: {_problem(error)}; see {called} --help", file=sys.stderr)
         return 2
@@ -118,9 +124,9 @@ def _problem(error: CycloptsError) -> str:
     option = error.argument.name if error.argument else ""
     if isinstance(error, MissingArgumentError):
         return f"{option}: missing"
-    if isinstance(error.__cause__, InputError):
-        return str(error.__cause__)
-    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, UnusedCliTokensError):
+        return f"unrecognized arguments: {' '.join(error.unused_tokens or [])}"
+    text = " ".join(str(error).partition("Available commands")[0].split()).rstrip(".")
     if isinstance(error, CoercionError) and option:
         return f"{option}: {text.replace(f' for {option}', '')}"
     return text

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from bss import version
 from bss.cli.options import TableOptions, TargetOptions, read_curves
 from bss.cli.output import Output, Show
+from bss.errors import InputError
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ def _measured(
     source: Path, table: TableOptions, targets: TargetOptions, since: str | None, resamples: int
 ) -> "Reported":
     """Measure and fit what the runs allow."""
-    from bss.laws.base import check_resamples
     from bss.report.measured import How, measured_results
 
-    check_resamples(resamples)
+    if resamples < 10:
+        raise InputError(f"--resamples {resamples}: expected 10 or more")
     runs, warnings = read_curves(source, table, targets, need_finished=False)
     longest = max(int(n) for n in runs["tokens"])
     start = None if since is None else parse_tokens(since, field="--since", total=longest)

@@ -15,7 +15,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
-from bss.laws.es.values import ASKED
+from bss.laws.es.values import REQUESTED
 from bss.stats import LR_PHASES, ROLES
 from bss.tables import read_points, read_runs
 
@@ -74,7 +74,7 @@ class Results:
     def chosen_es(self) -> EsFit | None:
         """The E(S) fit that cross-validation chose, else the first."""
         fits = [*self.fits.get("", {}).values()]
-        return next((fit for fit in fits if fit.choice != ASKED), fits[0] if fits else None)
+        return next((fit for fit in fits if fit.choice != REQUESTED), fits[0] if fits else None)
 
     @property
     def all_warnings(self) -> list[str]:
