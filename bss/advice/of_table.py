@@ -22,7 +22,7 @@ MOST = 3  # cells of a fit that are told
 SIZES = ("params", "tokens", "tokens_per_param")
 PUBLISHED = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
 """The fit of a published table: 170 final losses of arXiv 2503.04715, 17 (N, D). Made by `bss fit
-table results/published/steplaw_dense_best.csv --resamples 50 --json`; a test makes it again."""
+table results/published/steplaw_dense_best.csv --resamples 100 --json`; a test makes it again."""
 NAME = "published final losses, arXiv 2503.04715, 215M to 1.07B parameters, 4B to 100B tokens"
 BASIS = (
     "the published runs are said to decay by cosine, with beta2 0.95 per step at every batch; "
@@ -75,7 +75,7 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str, name: str) -> FitAd
     def lost(batch: float) -> float | None:
         if not (known and seen.low <= batch <= seen.high):
             return None
-        return max(float(law.given_up(N, D, np.array([batch * shift]))[0]), 0.0)
+        return max(float(law.excess_loss(N, D, np.array([batch * shift]))[0]), 0.0)
 
     measured = min(_apart(at, setting) for at in fit.optima) < math.log(NEAR)
     notes = [f"losses are not known: {at.text}" for at in where if not at.tested]

@@ -21,7 +21,6 @@ from bss.files import write_text
 from bss.laws import EsFit
 from bss.laws.base import Fit
 from bss.laws.es.values import ASKED
-from bss.laws.final_loss.rates_table import rates_table
 from bss.laws.residuals import residuals_of
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
@@ -106,9 +105,6 @@ def _content(results: Reported) -> dict[str, Any]:
         },
         "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
         "optima": tables.optima_table(final) if final and final.status == "converged" else None,
-        "best_rates": rates_table(final.best_rates, final.seq_len)
-        if final and final.best_rates
-        else None,
         "residual_error": next(
             (
                 math.exp(fit.error)
@@ -180,7 +176,7 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
         figures["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
     if results.table_fit is not None:
         figures["final"] = table_figure(results.table_fit)
-        if results.table_fit.best_rates is not None:
+        if results.table_fit.best_lrs is not None:
             figures["rates"] = rates_figure(results.table_fit)
     for name, fit, data in _opened(results):
         with suppress(InputError):  # nothing is fitted there
