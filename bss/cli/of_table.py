@@ -24,17 +24,16 @@ from bss.laws import TableFit
 from bss.laws.base import UNIDENTIFIED, Estimate, ToleranceRange
 from bss.laws.final_loss.best import TOLERANCES
 from bss.laws.final_loss.forms import FORMS
-from bss.laws.final_loss.rates_table import rates_table
 from bss.laws.final_loss.table import final_losses, read_losses
 from bss.laws.final_loss.values import LossPrediction, OutlierRow
 from bss.units import parse_tokens
 from bss.values import to_dict
 
 PICTURES = ("final_loss.table_figure", "rates_map.rates_figure")
-DIRECTIONS = {
-    "tokens": ("the largest budgets", "beyond"),
-    "params": ("the largest model", "beyond"),
-    "cell": ("(N, D) in turn", "inside"),
+LEFT_OUT = {
+    "tokens": "the largest budgets",
+    "params": "the largest model",
+    "cell": "groups of (N, D), one at a time",
 }
 
 
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = f"average these only: {', '.join(FORMS)}, or package.module:ATTRIBUTE"
     parser.add_argument("--form", action="append", metavar="NAME", help=text)
     text = 'params, tokens, batch, cell or run in turn, or a condition as "tokens>=80B"'
-    add_fit_arguments(parser, run, resamples=300, hold_out=text)
+    add_fit_arguments(parser, run, resamples=200, hold_out=text)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> Output:
 
     Examples:
         bss fit table LOSSES.csv
-        bss fit table LOSSES.csv --resamples 20 --json
+        bss fit table LOSSES.csv --resamples 100 --json
     """
     how = fit_options(options)
     table, said = _losses(options)
@@ -72,16 +71,13 @@ def run(options: argparse.Namespace) -> Output:
         f"{fit.law.text()}; {fit.formula}; sizes at the middle of the table",
         f"rms error {fit.rmse:.2g} nats over {len(fit.law.points.loss)} points{error}",
         _growth(fit),
-        *_rates_notes(fit),
+        *_lr_notes(fit),
         *(outlier_text(one, fit.seq_len) for one in fit.outliers),
         f"{fit.level:.0%} intervals: {fit.method}",
         *(f"warning: {text}" for text in fit.warnings),
     ]
     tables = [left_out_table(fit), optima_table(fit), parameters_table(fit)]
-    tables[2:2] = [forms_table(fit)] if len(fit.law.thetas) > 1 else []
     tables += opened_tables(fit, free, _facts)
-    if fit.best_rates is not None:
-        tables.insert(2, rates_table(fit.best_rates, fit.seq_len))
     payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
     return Output(payload, tables, notes, figure=drawing(PICTURES[fit.with_lr], fit))
 
@@ -95,33 +91,20 @@ def _losses(options: argparse.Namespace) -> tuple[pd.DataFrame, list[str]]:
 
 
 def left_out_table(fit: TableFit) -> Table:
-    """Errors at runs that were not seen, extrapolation first; what a user asked for below."""
-    rows = [
-        (what, "–", number(fit.left_out[kind], 2), fit.law.text(regime))
-        for kind, (what, regime) in DIRECTIONS.items()
-    ]
-    rows += [(h.out, number(h.rmse, 2), number(h.near, 2), "") for h in fit.hold_out]
-    columns = ("left out", "rms error, nats", "near the best batch", "forms by their weights")
-    return Table("errors at runs left out", columns, rows)
+    """Return errors at left-out runs of the law, and of each form at left-out (N, D)."""
+    rows = [(f"law, {what}", number(fit.left_out[kind], 2)) for kind, what in LEFT_OUT.items()]
+    errors = fit.law.cv_errors.items() if len(fit.law.cv_errors) > 1 else ()
+    rows += [(f"{name} form, {LEFT_OUT['cell']}", number(error, 2)) for name, error in errors]
+    return Table("errors at left-out runs near the best batch", ("left out", "nats (rms)"), rows)
 
 
 def _facts(fit: TableFit) -> dict[str, str]:
     """What a constraint may change."""
-    facts = {
-        f"rms error at {DIRECTIONS[kind][0]}": number(x, 3) for kind, x in fit.left_out.items()
-    }
+    facts = {f"rms error at {LEFT_OUT[kind]}": number(x, 3) for kind, x in fit.left_out.items()}
     facts |= {f"{n} of {fit.law.heaviest}": estimate(one) for n, one in fit.parameters.items()}
     return facts | {
         f"exponent of B_opt in {n}": estimate(x) for n, x in fit.B_opt_exponents.items()
     }
-
-
-def forms_table(fit: TableFit) -> Table:
-    """What each form has not seen."""
-    errors = fit.law.cv_errors
-    rows = [(name, *(number(errors[regime][name], 2) for regime in errors))
-            for name in fit.law.thetas]  # fmt: skip
-    return Table("each form: left-out errors in nats", ("form", *errors), rows)
 
 
 def parameters_table(fit: TableFit) -> Table:
@@ -149,23 +132,28 @@ def optima_table(fit: TableFit) -> Table:
         ".005": lambda at: _span(at.batch.within(TOLERANCES[1]), unit),
         "": lambda at: at.batch.why,
     }
+    if fit.best_lrs is not None:
+        rates = {(at.params, at.tokens): at for at in fit.best_lrs.optima}
+        cells["best LR"] = lambda at: estimate(rates[at.params, at.tokens].lr, 1, 3)
     source = "law of losses" if fit.best is None else "power law through these"
     return Table.of(f"{title}; elsewhere by the {source}", fit.optima, cells)
 
 
-def _rates_notes(fit: TableFit) -> list[str]:
-    """The law of the rate, and how the best one grows."""
-    if fit.best_rates is None:
+def _lr_notes(fit: TableFit) -> list[str]:
+    """How the best learning rate grows."""
+    if fit.best_lrs is None:
         return []
-    powers = fit.best_rates.exponents.items()
-    told = {name: power for name, power in powers if power.value is not None}
-    parts = [f"{name}^{estimate(power)}" for name, power in told.items()]
-    grows = f"the best rate grows as {' · '.join(parts)}" if parts else "the best rate is not told"
-    return [grows + ("; `--lr-coupling from:FIT` takes that of B" if "B" in told else "")]
+    powers = fit.best_lrs.exponents.items()
+    parts = [f"{name}^{estimate(power)}" for name, power in powers if power.value is not None]
+    if not parts:
+        return ["growth of the best learning rate unidentified"]
+    coupling = fit.best_lrs.exponents["B"].value is not None
+    more = "; `--lr-coupling from:FIT` takes the power of B" if coupling else ""
+    return [f"the best learning rate grows as {' · '.join(parts)}{more}"]
 
 
 def outlier_text(one: OutlierRow, seq_len: float | None) -> str:
-    """A row far from the others, as `--drop` takes it, and what it does."""
+    """Return a row far from the others, as `--drop` takes it."""
     name, size = (
         ("batch", one.batch_tokens / seq_len) if seq_len else ("batch_tokens", one.batch_tokens)
     )
@@ -187,9 +175,7 @@ def _growth(fit: TableFit) -> str:
         for name in ("N", "D")
         if exponents[name].value is not None
     ]
-    less = exponents["D_less_N"]
-    apart = f"; D's exponent less N's {estimate(less)}" if less.value is not None else ""
-    return f"B_opt grows as {' · '.join(parts)}{apart}"
+    return f"B_opt grows as {' · '.join(parts)}"
 
 
 def _span(alike: ToleranceRange | None, unit: float) -> str:
@@ -258,12 +244,12 @@ def prediction_table(prediction: LossPrediction, seq_len: float | None) -> Table
         *((f"batches within {one.rise:g} nats", _span(one, unit)) for one in best.ranges),
     ]
     if prediction.best_lr is not None:
-        rows.append(("best rate at this batch", estimate(prediction.best_lr, 1, 3)))
+        rows.append(("best learning rate at this batch", estimate(prediction.best_lr, 1, 3)))
     if prediction.best_batch_at_lr is not None:
         at_lr = estimate(prediction.best_batch_at_lr, unit, 3)
-        rows.append((f"best batch at this rate, {noun}", at_lr))
-    if prediction.given_up is not None:
-        rows.append(("given up against the best batch, nats", f"{prediction.given_up:.2g}"))
+        rows.append((f"best batch at this learning rate, {noun}", at_lr))
+    if prediction.excess_loss is not None:
+        rows.append(("loss above that of the best batch, nats", f"{prediction.excess_loss:.2g}"))
     title = f"{prediction.form}; {prediction.loss.level:.0%} intervals"
     return Table(title, ("", "prediction"), rows)
 

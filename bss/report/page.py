@@ -18,7 +18,6 @@ from bss.errors import InputError
 from bss.files import write_text
 from bss.laws.base import Fit
 from bss.laws.es.values import REQUESTED
-from bss.laws.final_loss.rates_table import rates_table
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.rates_map import rates_figure
@@ -103,9 +102,6 @@ def _content(results: Reported) -> dict[str, Any]:
         },
         "parameters": tables.parameter_table(results.curve_fit) if results.curve_fit else None,
         "optima": tables.optima_table(final) if final and final.status == "converged" else None,
-        "best_rates": rates_table(final.best_rates, final.seq_len)
-        if final and final.best_rates
-        else None,
         "cv_error": opened["es"].cv_error if "es" in opened else None,
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": plan,
@@ -169,7 +165,7 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
         figures["fitted"] = fitted_curves(results.curve_fit, results.varied)
     if results.table_fit is not None:
         figures["final"] = table_figure(results.table_fit)
-        if results.table_fit.best_rates is not None:
+        if results.table_fit.best_lrs is not None:
             figures["rates"] = rates_figure(results.table_fit)
     for name, fit in _opened(results).items():
         if not fit.residuals().empty:

@@ -97,6 +97,9 @@ def optima_table(fit: TableFit) -> Table:
         f"B_opt ({counted})": lambda at: estimate(at.batch, unit, 3),
         "within .005 nats of the best": lambda at: range_text(at.batch.within(TOLERANCES[1]), unit),
     }
+    if fit.best_lrs is not None:
+        rates = {(at.params, at.tokens): at for at in fit.best_lrs.optima}
+        cells["best LR"] = lambda at: estimate(rates[at.params, at.tokens].lr, 1, 3)
     return Table.of("", fit.optima, cells)
 
 
