@@ -91,7 +91,8 @@ class LossLaw:
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
     ) -> np.ndarray:
         """Return expected losses; without lr at the best one. The arguments broadcast."""
-        shape = np.broadcast_shapes(*(np.shape(x) for x in (params, tokens, batch, lr)))
+        given = (params, tokens, batch, 1.0 if lr is None else lr)
+        shape = np.broadcast_shapes(*(np.shape(x) for x in given))
         logs = self.logs(params, tokens, batch, lr)
         parts = np.array_split(logs, 1 + len(logs) // CHUNK)
         rows, expected = self.points.logs, self._expected_residuals
