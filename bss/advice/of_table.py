@@ -15,7 +15,7 @@ from bss.rules import Setting
 
 PUBLISHED = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
 """The fit of a published table: 170 final losses of arXiv 2503.04715, 17 (N, D). Made by `bss fit
-table results/published/steplaw_dense_best.csv --resamples 50 --json`; a test makes it again."""
+table results/published/steplaw_dense_best.csv --resamples 100 --json`; a test makes it again."""
 FACTORS = 2.0 ** np.linspace(-4, 4, 65)
 """Multiples of the optimum: as far as a tolerance of 0.003 nats reaches, 8 per doubling."""
 
@@ -40,6 +40,6 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str) -> FitAdvice:
     own = float(fit.law.curve(N, D)[2])  # of the law, about which its losses are
     seen = fit.tested["batch_tokens"]
     known = FACTORS[(own * FACTORS >= seen.low) & (own * FACTORS <= seen.high)]
-    excess = np.maximum(fit.law.given_up(N, D, own * known), 0.0)
+    excess = np.maximum(fit.law.excess_loss(N, D, own * known), 0.0)
     lr = () if setting.lr is None else (f"losses are of LRs tuned per batch, not {setting.lr:g}",)
     return FitAdvice(best, known, excess, lr)

@@ -225,7 +225,7 @@ def _fitted_coupling(rule: str) -> str:
     from bss.cli.fit import read_fit
 
     fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
-    power = fit.best_rates and fit.best_rates.exponents["B"]
+    power = fit.best_lrs and fit.best_lrs.exponents["B"]
     if power is None or power.value is None:
         why = "its table has no batch of several rates" if power is None else power.note
         raise InputError(f"--lr-coupling {rule}: {why}; name a rule, e.g. sqrt")

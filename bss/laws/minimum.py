@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bss.laws.base import BestBatch, bounded, tails
-from bss.points.rates import paired_seeds
 
 FEWEST = 3  # batches of a minimum
 MISFIT = 0.3  # of the rise above the least, by which a parabola may be off
@@ -173,6 +172,8 @@ def batch_means(
         value, relative, seed: [n], as of `measured_minimum`.
         typical: what a standard deviation usually is, which counts as one degree of freedom.
     """
+    from bss.points.rates import paired_seeds  # loads pandas, which advice does not need
+
     of = paired_seeds(batch, seed)
     design = np.concatenate([np.eye(batch.max() + 1)[batch], np.eye(of.max() + 1)[of]], axis=1)
     scaled, weighed = design / relative[:, None], value / relative

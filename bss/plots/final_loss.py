@@ -8,13 +8,12 @@ from matplotlib.figure import Figure
 
 from bss.laws import TableFit
 from bss.laws.final_loss.best import TOLERANCES, CellOptimum
-from bss.laws.final_loss.law import LossLaw, draw
+from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.values import LossPrediction
 from bss.plots import style
 from bss.units import rounded_tokens
 
 HIGHEST = 0.06  # nats above the best batch that are shown
-DRAWS = 400
 MODELS = 5  # panels at most
 WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the best batch (nats)"}
 
@@ -109,6 +108,6 @@ def prediction_figure(
 
 def _spread(ax: Axes, law: LossLaw, params: float, tokens: float, level: float) -> None:
     batch = law.curve(params, tokens)[0]
-    draws = draw(law.posterior(params, tokens, batch), DRAWS)
+    draws = law.draws(params, tokens, batch)[1:]
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
     ax.fill_between(batch, low, high, color=style.INK, alpha=0.13, lw=0, label="of the law")

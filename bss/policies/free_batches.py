@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
+from bss.laws import CurveFit
 from bss.laws.functional.law import CurveLaw, EvalPoints, Segments, curve_losses
-from bss.laws.functional.values import CurveFit
 from bss.laws.solver import float64
 from bss.schedules.rates import Rate
 

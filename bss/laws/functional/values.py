@@ -12,8 +12,8 @@ from bss.laws.functional.law import CurveLaw
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
 
-MAX_DRAWS = 200  # and
-MAX_ROWS = 1500  # of losses: a fit's JSON takes at most 150 kB
+MAX_DRAWS = 200  # saved: enough for 90% intervals, a quarter of a fit's 150 kB of JSON
+MAX_ROWS = 1500  # losses saved: the rest of the 150 kB
 MAY_LACK = ("cv_errors", "budgets", "peak_lrs", "outliers", "curves")
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "

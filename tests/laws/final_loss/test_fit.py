@@ -180,9 +180,9 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     reads_back(TableFit, fit)
     assert set(fit["left_out"]) == {"cell", "params", "tokens"}
     assert {"law", "rmse", "B_opt_exponents", "warnings"} < set(fit)
-    assert set(fit["optima"][0]) >= {"params", "tokens", "B_opt_tokens", "given_up"}
+    assert set(fit["optima"][0]) >= {"params", "tokens", "B_opt_tokens", "measured"}
     assert set(fit["optima"][0]["B_opt_tokens"]["ranges"][0]) == {"low", "high", "rise"}
-    assert [held["out"] for held in fit["hold_out"]] == ["tokens<=8B"]
+    assert [held["by"] for held in fit["held_out"]] == ["tokens<=8B"]
     kept.write_text(printed)
     ask = ["predict", "--from", str(kept), "--params", "400M", "--tokens", "30B"]
     assert main([*ask, "--batch", "512", "--plot", str(tmp_path / "one.png"), "--json"]) == 0
