@@ -1,5 +1,5 @@
 """The `bss` command."""
 
-from bss.cli.main import COMMANDS, main
+from bss.cli.app import COMMANDS, main
 
 __all__ = ["COMMANDS", "main"]

@@ -101,7 +101,7 @@ def es(
     from bss.laws.es.compare import compare as compare_laws
 
     points, warnings = measured_points(runs, table, targets, at_rate)
-    points, chosen = without(points, how.drop), law and LAWS[law]
+    points, chosen = without(points, how.drop), LAWS[law] if law else None
     given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
     fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
     if compare and fit.comparison is None:
@@ -195,7 +195,7 @@ def curve(
     *,
     clock: str | None = None,
     warmup: str = "0",
-    since: str | None = None,
+    since: str = "0",
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     show: ShowPlot = ShowPlot(),
@@ -206,11 +206,9 @@ def curve(
         runs: a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; may be
             missing in rows that have the schedule only), step or tokens, seq_len or batch_tokens;
             constant runs, and some that change batch or learning rate
-        clock: sgd or adam, or with a power of the learning rate in its time, e.g. adam^0.5; by
-            default the one that predicts left-out runs best
+        clock: sgd or adam; by default the one that predicts left-out runs best
         warmup: tokens of warm-up, whose losses are left out
-        since: leave earlier losses out: tokens, or a percentage of the longest run; by default the
-            start that predicts left-out runs best
+        since: leave earlier losses out: tokens, or a percentage of the longest run
 
     Examples:
         bss fit curve RUNS.parquet
@@ -219,13 +217,13 @@ def curve(
     found, warnings = read_run_table(runs, table.reading(), need_loss=False)
     start = parse_tokens(warmup, field="--warmup")
     longest = max(int(n) for n in found["tokens"])
-    first = None if since is None else parse_tokens(since, field="--since", total=longest)
+    first = parse_tokens(since, field="--since", total=longest)
     kept = without(found, how.drop)
     with progress() as report:
         given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
         given |= {"options": how.options(100), "report": report}
         fit, free = _with_free(how, lambda held: laws.fit_curve(kept, constraints=held, **given))
-    draw = figure(FIGURES["curve"], fit, kept, warmup=start)
+    draw = figure(FIGURES["curve"], fit, kept)
     return _output(fit, free, how, warnings, draw)
 
 

@@ -18,6 +18,7 @@ from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Shape
 from bss.tables import Reading
 from bss.units import format_tokens, parse_tokens
 from bss.values import to_dict
@@ -60,7 +61,7 @@ class Question:
     lr: float | None = None
     warmup: str | None = None
     decay: str | None = None
-    shape: str | None = None
+    shape: Shape | None = None
     runs: Path | None = None
     columns: str | None = None
 
@@ -244,7 +245,7 @@ def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> 
     frame = frame.assign(error=error)
     payload = {"kind": "prediction", "of": fit.KIND, "runs": frame.to_dict("records"),
                "rmse": rmse, "r2": r2}  # fmt: skip
-    payload |= {"tested": _tested(fit)} if fit.KIND == "curve" else {}
+    payload |= {} if fit.KIND == "table" else {"tested": _tested(fit)}
     answer = f"{len(frame)} runs predicted"
     if rmse is not None:
         answer += f"; rms error {rmse:.2g} nats over {len(known)} measured"
@@ -258,7 +259,7 @@ def _runs_of_table(
     from bss.laws import check_losses
     from bss.tables.storage import read_table
 
-    read, origin = read_table(question.runs, how)
+    read, origin = read_table(question.runs or Path(), how)
     table = check_losses(read if "loss" in read else read.assign(loss=float("nan")), origin)
     with_lr = fit.with_lr and "lr" in table
     columns = ["params", "tokens", "batch_tokens", *(["lr"] if with_lr else [])]
@@ -326,7 +327,7 @@ def check_range(
     return {**ranges, "beyond": outside}, warnings
 
 
-def _tested(fit: "CurveFit") -> dict[str, Any]:
+def _tested(fit: Any) -> dict[str, Any]:
     """The errors of a fit, and the ranges measured, for JSON."""
     ranges = {"tokens": (fit.since, fit.tokens), "batch": fit.batches, "lr": fit.rates}
     return {

@@ -14,7 +14,7 @@ from bss.errors import InputError
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
-    from bss.report.results import Reported
+    from bss.report.results import Results
 
 
 def report(
@@ -24,7 +24,7 @@ def report(
     file: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
-    since: str | None = None,
+    since: str = "0",
     resamples: int = 100,
     show: Show = Show(),
 ) -> Output:
@@ -55,8 +55,8 @@ def report(
 
 
 def _measured(
-    source: Path, table: TableOptions, targets: TargetOptions, since: str | None, resamples: int
-) -> "Reported":
+    source: Path, table: TableOptions, targets: TargetOptions, since: str, resamples: int
+) -> "Results":
     """Measure and fit what the runs allow."""
     from bss.report.measured import How, measured_results
 
@@ -64,7 +64,7 @@ def _measured(
         raise InputError(f"--resamples {resamples}: expected 10 or more")
     runs, warnings = read_curves(source, table, targets, need_finished=False)
     longest = max(int(n) for n in runs["tokens"])
-    start = None if since is None else parse_tokens(since, field="--since", total=longest)
+    start = parse_tokens(since, field="--since", total=longest)
     how = How(**targets.measuring(), since=start, resamples=resamples)
     experiment = {
         "title": f"Runs of {source.name}",

@@ -42,14 +42,14 @@ class How:
         targets: losses in nats; chosen where there are None.
         smooth: window over a noisy loss, in tokens.
         warmup: tokens of warm-up of the rate.
-        since: tokens before which losses are left out of the law of loss curves; None is 0.
+        since: tokens before which losses are left out of the law of loss curves.
         resamples: refits of a bootstrap.
     """
 
     targets: Sequence[float] | None = None
     smooth: int | None = None
     warmup: int = 0
-    since: int | None = None
+    since: int = 0
     resamples: int = 100
 
 
@@ -198,7 +198,7 @@ def _falls(run: pd.DataFrame) -> bool:
 def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, how: How) -> CurveFit:
     if varied is None:
         raise InputError("no run changes its batch, nor its rate after the peak")
-    return fit_curve(runs, warmup=how.warmup, since=how.since or 0, options=Options(how.resamples))
+    return fit_curve(runs, warmup=how.warmup, since=how.since, options=Options(how.resamples))
 
 
 def _table_fit(runs: pd.DataFrame, how: How) -> TableFit:

@@ -193,7 +193,7 @@ def _curve(results: Results) -> Iterator[Section]:
         return
     figures = []
     if results.varied is not None:
-        chart = fitted_curves(fit, results.varied, warmup=results.warmup)
+        chart = fitted_curves(fit, results.varied)
         figures.append(("Measured and fitted loss against tokens", chart))
         with suppress(InputError):
             figures.append(("Residuals of the fit", residuals_figure(fit)))
@@ -210,7 +210,7 @@ def _final(results: Results) -> Iterator[Section]:
     if fit is None:
         return
     figures = [("Final loss against batch size", table_figure(fit))]
-    if fit.best_rates is not None:
+    if fit.best_lrs is not None:
         figures.append(("Best learning rate", rates_figure(fit)))
     if fit.status == "converged":
         figures.append(("Residuals of the fit", residuals_figure(fit)))

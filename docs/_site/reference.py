@@ -21,7 +21,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def cli() -> str:
     """Every subcommand's help."""
-    from bss.cli.main import COMMANDS, application
+    from bss.cli.app import COMMANDS, application
 
     parts = ["# Every command and option", "As `.venv/bin/bss COMMAND --help` prints it."]
     for name in COMMANDS:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit
+from bss.laws.base import BestBatch, Estimate, Fit, described
 from bss.laws.final_loss.best import (
     BestBatchLaw,
     CellOptimum,
@@ -20,6 +20,7 @@ from bss.laws.final_loss.best import (
 from bss.laws.final_loss.best_lr import BestLRs, best_batch_at, best_lr
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import SAME_BUDGET
+from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
     import pandas as pd  # which reading a fit does not load
@@ -48,6 +49,16 @@ class OutlierRow:
     lr: float | None
     above: float
     times: float
+
+    def __str__(self) -> str:
+        """Return the row as `--drop` takes it, and how far off it is."""
+        side = "above" if self.above > 0 else "below"
+        lr = "" if self.lr is None else f",lr={self.lr:.10g}"
+        return (
+            f"left out: params={self.params:.10g},tokens={self.tokens:.10g},"
+            f"batch_tokens={self.batch_tokens:.10g}{lr}: {abs(self.above):.2g} {side} its (params, "
+            f"tokens), {self.times:.0f} times what is expected"
+        )
 
 
 @dataclass(frozen=True)
@@ -210,6 +221,42 @@ class TableFit(Fit):
         half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
         columns = {"loss": loss, "low": loss - half, "high": loss + half}
         return pd.DataFrame(columns, table.index)
+
+    @property
+    def answer(self) -> str:
+        """B_opt at the largest measured (N, D) that identifies it."""
+        known = [at for at in self.optima if at.batch.value is not None] or [*self.optima]
+        at = max(known, key=lambda at: (at.params, at.tokens))
+        size, budget = rounded_tokens(at.params), rounded_tokens(at.tokens)
+        name = f"B_opt at N = {size}, D = {budget} tokens"
+        unit, noun = (self.seq_len, "sequences") if self.seq_len else (1.0, "tokens")
+        ends = (end and end / unit for end in (at.batch.value, at.batch.low, at.batch.high))
+        method = at.batch.method if at.batch.value is not None else at.batch.status
+        return described(name, Estimate(*ends, level=at.batch.level), noun, method)
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return errors at left-out runs, exponents, and parameters of the heaviest form."""
+        import pandas as pd
+
+        rows = [{"law": self.law.text(), "left out": kind, "rms error (nats)": error}
+                for kind, error in self.left_out.items()]  # fmt: skip
+        rows += [{"law": name, "left out": "cell", "rms error (nats)": error}
+                 for name, error in self.law.cv_errors.items()]  # fmt: skip
+        powers = {f"B_opt ∝ {n}": e for n, e in self.B_opt_exponents.items()}
+        if self.best_lrs is not None:
+            powers |= {f"best LR ∝ {n}": e for n, e in self.best_lrs.exponents.items()}
+
+        def table(estimates: Mapping[str, Estimate], name: str) -> pd.DataFrame:
+            return pd.DataFrame([
+                {name: key, "value": e.value, "low": e.low, "high": e.high, "note": e.why}
+                for key, e in estimates.items()
+            ])  # fmt: skip
+
+        return {
+            "Cross-validation": pd.DataFrame(rows),
+            "Exponents": table(powers, "power law"),
+            f"Parameters of the {self.law.heaviest} form": table(self.parameters, "parameter"),
+        }
 
     def summary(self) -> "pd.DataFrame":
         """Return params, tokens, B_opt in tokens with B_opt_low and _high per measured (N, D).
