@@ -41,7 +41,7 @@ ROOMS = {
     "bss/cli": 2_830,
     "bss/data": 1_160,
     "bss/exports": 520,
-    "bss/importers": 2_170,
+    "bss/importers": 2_160,
     "bss/laws": 5_810,
     "bss/machines": 180,
     "bss/models": 1_110,

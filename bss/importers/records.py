@@ -111,6 +111,7 @@ class Blocks(Importer):
         for line, text in lines:
             if begin := begins.search(text):
                 if begun:
+                    lines.whole()
                     yield begun, block
                 block = {name: value for name, value in begin.groupdict().items() if value}
                 begun = line
