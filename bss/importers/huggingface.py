@@ -23,7 +23,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.lines import Cells, Lines, columns_of
+from bss.importers.lines import Alike, Cells, Lines, columns_of
 from bss.importers.log import Importer, Log, Rows
 from bss.importers.names import NAMES
 from bss.importers.records import named_log
@@ -91,15 +91,18 @@ class PrintedDicts(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file."""
-        lines, printed = Lines(file), _Printed()
+        lines, printed, alike = Lines(file), _Printed(), Alike()
         for line, text in lines:
             printed.draw(text)
             if _BEGINS.search(text):
                 if whole := _WHOLE.search(text):
                     lines.whole()
+                    alike.row("eval_" in whole[0], whole[0])
                     printed.add(line, dict(_PAIR.findall(whole[0])))
                 else:
                     lines.torn(line, "is no whole dict")
+            elif "{" in text and "train_runtime" not in text:
+                alike.other(line, text)
         step = columns.get("step", "step")
         rows = [(line, row) for line, row in printed.dicts() if step in row]
         if not rows:
@@ -110,7 +113,7 @@ class PrintedDicts(Importer):
         if printed.batch:
             sizes = np.full(len(log.rows["step"]), float(printed.batch.replace(",", "")))
             log = replace(log, rows={**log.rows, "batch": sizes})
-        yield replace(log, notes=(*log.notes, *notes))
+        yield replace(log, notes=(*log.notes, *notes, *alike.notes))
 
 
 @dataclass

@@ -16,6 +16,10 @@ from bss.importers.log import HEAD, Rows, encoding_of, plain
 
 NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
 """Texts that stand for a value that was not logged."""
+SHARE, KEPT = 0.7, 50
+"""Share of words by which a line resembles a row, and number of rows that are compared."""
+_NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
+_WORD = re.compile(r"[^\W\d]{2,}")
 _EPOCHS = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 
 
@@ -26,13 +30,11 @@ class Lines:
 
     Attributes:
         file: Path of the file.
-        cut: Why the end of the file is missing, once all lines are read. A last line that has no
-            line end is left out, because its last digits may be missing.
         closed: Ends of a last line that is whole although it has no line end.
     """
 
     def __init__(self, file: Path, closed: tuple[str, ...] = ()):
-        self.file, self.closed, self.cut = file, closed, ""
+        self.file, self.closed, self._end = file, closed, ""
         self._torn: tuple[int, str] | None = None
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
@@ -42,14 +44,23 @@ class Lines:
         encoding = encoding_of(head)
         with self.file.open(encoding=encoding, errors="replace", newline=end) as opened:
             for number, line in enumerate(opened, 1):
-                if not line.endswith(end) and not line.endswith(self.closed):
+                if not line.endswith(end) and not self._whole(line):
                     why = "which has no end; read to there"
-                    self.cut = f"is cut off in line {number}, {why}"
+                    self._end = f"is cut off in line {number}, {why}"
                     break
                 for part in plain(line.rstrip("\r\n")).split("\r"):
                     yield number, part
-        if self._torn:
-            self.cut = f"is cut off in line {self._torn[0]}; read to there"
+
+    @property
+    def cut(self) -> str:
+        """Why the end of the file is missing, once all lines are read.
+
+        A last line without a line end is left out, because its last digits may be missing.
+        """
+        return f"is cut off in line {self._torn[0]}; read to there" if self._torn else self._end
+
+    def _whole(self, line: str) -> bool:
+        return line.endswith(self.closed) and line.count('"') % 2 == 0
 
     def torn(self, line: int, reason: str) -> None:
         """Note a line that is part of a row: the end of the file if no row follows.
@@ -90,6 +101,92 @@ def number(value: str | float) -> float:
     return math.inf if math.isnan(number) else number
 
 
+class Alike:
+    """Lines that are no rows and resemble one, as a row with a damaged byte does.
+
+    Attributes:
+        lines: Numbers of such lines.
+    """
+
+    def __init__(self):
+        self.lines: list[int] = []
+        self._words: dict[object, frozenset[str]] = {}
+        self._shapes: set[str] = set()
+        self._noted = 0
+        self._before: list[tuple[int, str]] = []
+
+    def row(self, kind: object, text: str) -> None:
+        """Note a row of a kind; lines before the first of its kind are compared again."""
+        new = kind not in self._words
+        if new or self._noted < KEPT:
+            self._noted += 1
+            self._words.setdefault(kind, words_of(text))
+            self._shapes.add(_shape(text))
+        if new:
+            before, self._before = self._before, []
+            for line, other in before:
+                self.other(line, other)
+
+    def other(self, line: int, text: str) -> None:
+        """Note a line that is no row."""
+        words, shape = words_of(text), _shape(text)
+        rows = self._words.values()
+        shared = any(len(row) > 1 and len(words & row) >= SHARE * len(row) for row in rows)
+        if shared or any(_one_byte_apart(shape, row) for row in self._shapes):
+            self.lines.append(line)
+        else:
+            self._before = [*self._before[1 - KEPT :], (line, text)]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note if there are such lines."""
+        alike = f"{len(self.lines)} lines resemble rows and are not read, first line"
+        return tuple(f"{alike} {line}" for line in self.lines[:1])
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a line, of two letters or more."""
+    return frozenset(_WORD.findall(text))
+
+
+def _shape(text: str) -> str:
+    """Return a line with each number and each run of spaces as one letter."""
+    return _NUMBER.sub("0", " ".join(text.split()))
+
+
+def _one_byte_apart(shape: str, row: str) -> bool:
+    """Return whether shapes differ by one letter, which may split a number in two."""
+    if abs(len(shape) - len(row)) > 2:
+        return False
+    before = _common(shape, row)
+    behind = _common(shape[before:][::-1], row[before:][::-1])
+    return before + behind >= len(row) - 1
+
+
+def _common(one: str, other: str) -> int:
+    """Return the number of letters with which both texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return notes on names of one or two values that differ by a letter from another one.
+
+    Args:
+        sizes: Number of values by name.
+        read: Names that are read; others are compared if they have more than three values.
+    """
+    read = set(read)
+    rare = [name for name, size in sizes.items() if size < 3 and name not in read]
+    common = [name for name, size in sizes.items() if size > 3 or name in read]
+    return tuple(
+        f"{name} is logged {sizes[name]} times and not read; it may be {known}"
+        for name in rare
+        for known in common
+        if len(name) == len(known) and sum(map(str.__ne__, name, known)) == 1
+    )
+
+
 @dataclass(frozen=True)
 class Cells:
     """Columns of a table.
@@ -114,6 +211,12 @@ class Cells:
             where = f"{file}, line {self.lines[row]}: {name}"
             raise InputError(f"{where} is {text[:40]!r}; expected a number")
         return self.numbers.get(name, np.full(len(self.lines), np.nan))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of values of each column."""
+        texts = {name: len(cells) for name, cells in self.texts.items()}
+        return texts | {n: int((~np.isnan(v)).sum()) for n, v in self.numbers.items()}
 
     def labels(self, name: str) -> np.ndarray:
         """Return a column of texts [rows], empty if a cell is empty."""

@@ -13,6 +13,7 @@ Long tables have a row per value: run, metric, value, step (MLflow's database, W
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.corrections import completed
-from bss.importers.lines import Cells, epochs, number
+from bss.importers.lines import Cells, epochs, misspelt, number
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.table import Table, first_rows, names_in, table_of
@@ -220,6 +221,8 @@ class LongTable(Importer):
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
         plain = {metric: plain_name(metric) for metric in dict.fromkeys(metrics)}
         _, chosen, notes = choose((METRICS,), dict.fromkeys(plain.values()), given, str(file))
+        read = [metric for metric in plain if plain[metric] in chosen.values()]
+        notes += misspelt(Counter(map(str, metrics)), read)
         ours = {theirs: column for column, theirs in chosen.items() if column != "step"}
         column = np.array([ours.get(plain[metric], "") for metric in metrics], dtype=object)
         known = column != ""

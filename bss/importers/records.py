@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from bss.importers.corrections import CORRECTIONS
-from bss.importers.lines import Cells, Lines, columns_of, epochs
+from bss.importers.lines import Alike, Cells, Lines, columns_of, epochs, misspelt
 from bss.importers.log import Importer, Log
 from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.table import flat, json_of
@@ -52,8 +52,9 @@ def named_log(
     Raises:
         InputError: If it has no loss of a known name, or a value is no number.
     """
-    available = [*{**cells.numbers, **cells.texts}]
-    trainer, chosen, notes = choose(trainers, available, columns, str(file))
+    sizes = cells.sizes
+    trainer, chosen, notes = choose(trainers, sizes, columns, str(file))
+    notes += misspelt(sizes, chosen.values())
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
     settings, more = trainer.settings(config or {})
     for name in ("epoch", "train/epoch"):
@@ -88,28 +89,41 @@ class Blocks(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file; a last block that lacks what all others have is cut off."""
-        lines = Lines(file)
-        cells = columns_of(self._blocks(lines))
+        lines, alike = Lines(file), Alike()
+        cells = columns_of(self._blocks(lines, alike))
         log = named_log(file, cells, self.trainers, columns, lines.cut)
         rows = dict(log.rows)
+        lost = [int(np.isnan(v[:-1]).sum()) for c, v in rows.items() if c != "eval_loss"]
+        notes = (*log.notes, *self.notes)
+        if any(lost):
+            notes += (f"{max(lost)} blocks lack what others have",)
         lacking = [not np.isnan(v[:-1]).any() and np.isnan(v[-1]) for v in rows.values()]
         cut = log.cut
         if any(lacking):
             rows = {column: values[:-1] for column, values in rows.items()}
             cut = cut or "is cut off in its last block; read to there"
-        yield replace(log, rows=rows, cut=cut, notes=(*log.notes, *self.notes))
+        yield replace(log, rows=rows, cut=cut, notes=(*notes, *alike.notes))
 
-    def _blocks(self, lines: Lines) -> Iterator[tuple[int, dict[str, str]]]:
+    def _blocks(self, lines: Lines, alike: Alike) -> Iterator[tuple[int, dict[str, str]]]:
         begins, metric = re.compile(self.begins), re.compile(self.metric)
+        losses = {name for trainer in self.trainers for name in trainer.names["loss"]}
         begun, block = 0, {}
         for line, text in lines:
             if begin := begins.search(text):
                 if begun:
+                    lines.whole()
                     yield begun, block
                 block = {name: value for name, value in begin.groupdict().items() if value}
                 begun = line
+                alike.row("block", text)
             elif begun and (found := metric.search(text)):
-                block[found["name"]] = found["value"]
+                name, value = found["name"], found["value"]
+                if block.setdefault(name, value) != value:
+                    lines.torn(line, f"repeats {name} within a block")
+            elif begun:
+                alike.other(line, text)
+            elif (found := metric.search(text)) and found["name"] in losses:
+                alike.lines.append(line)  # its block's first line is damaged
         if begun:
             yield begun, block
 
@@ -138,14 +152,14 @@ class JsonEvents(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file."""
-        lines, config = Lines(file), dict[str, Any]()
-        cells = columns_of(self._records(lines, config))
+        lines, config, alike = Lines(file), dict[str, Any](), Alike()
+        cells = columns_of(self._records(lines, config, alike))
         log = named_log(file, cells, (self.names,), columns, lines.cut, config)
         found = {ours: config[theirs] for ours, theirs in self.labels.items() if theirs in config}
-        yield replace(log, labels=found)
+        yield replace(log, labels=found, notes=(*log.notes, *alike.notes))
 
     def _records(
-        self, lines: Lines, config: dict[str, Any]
+        self, lines: Lines, config: dict[str, Any], alike: Alike
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for line, text in lines:
             if self.marker in text:
@@ -157,7 +171,14 @@ class JsonEvents(Importer):
                 settings, values = self.split(event)
                 config |= settings
                 if values:
+                    alike.row("values", text)
                     yield line, values
+                elif not settings or settings.keys() & {
+                    n for v in self.names.names.values() for n in v
+                }:
+                    alike.other(line, text)
+            else:
+                alike.other(line, text)
 
 
 def _levanter_event(event: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -22,6 +22,9 @@ WANTED = ("loss", "eval_loss", "lr")
 VOCABULARY = 2**18
 """A vocabulary larger than those in use: the loss of any trained model is below its logarithm."""
 
+FEW = 0.05
+"""Share of rows up to which missing ones are noted."""
+
 SCALING = 0.7
 """Exponent of first losses in the batch from which on losses scale with accumulation."""
 
@@ -256,6 +259,19 @@ def _warnings(logs: Sequence[Log], table: pd.DataFrame) -> Iterator[str]:
             yield f"the median of {column}, {median:.4g}, is above {above}; {why}"
 
 
+def _gaps(table: pd.DataFrame) -> Iterator[str]:
+    """Yield a note if a loss that is logged at equal distances lacks a few rows."""
+    for column in LOSSES:
+        steps = table["step"][table[column].notna()].to_numpy() if column in table else np.zeros(0)
+        if len(steps) > 3:
+            apart = np.diff(steps)
+            usual = int(np.median(apart))
+            gaps = np.flatnonzero((apart > usual) & (apart % max(usual, 1) == 0))
+            if 0 < len(gaps) <= max(1, FEW * len(apart)):
+                at = f"between steps {steps[gaps[0]]:.0f} and {steps[gaps[0] + 1]:.0f}"
+                yield f"{column} has no row {at}, and elsewhere one every {usual} steps"
+
+
 def _report(
     run: str,
     status: str,
@@ -269,6 +285,7 @@ def _report(
     read = sum(int(with_loss(log.rows).sum()) for log in logs)
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     losses = table[LOSSES[0]].dropna()
+    notes = [note for log in logs for note in (log.cut, *log.notes)]
     return Report(
         run=run,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
@@ -285,7 +302,7 @@ def _report(
         steps=int(table["step"].iloc[-1]),
         tokens=int(table["tokens"].iloc[-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
-        notes=tuple(dict.fromkeys(n for log in logs for n in (log.cut, *log.notes) if n)),
+        notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table)])),
         warnings=tuple(warnings),
         first=(int(table["batch"].loc[losses.index[0]]), float(losses.iloc[0])),
     )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
-from bss.importers.lines import Cells, Lines, columns_of
+from bss.importers.lines import Alike, Cells, Lines, columns_of, misspelt
 from bss.importers.log import head_of
 
 JSON = (".jsonl", ".ndjson", ".json")
@@ -105,6 +105,7 @@ class JsonLines(Table):
     def _cells(self) -> Cells:
         lines = Lines(self.file, ("}", "]"))
         cells = columns_of(self._rows(lines))
+        self.notes += misspelt(cells.sizes)
         self.cut = lines.cut
         return cells
 
@@ -123,7 +124,7 @@ class JsonLines(Table):
         return Cells(cells.numbers, texts, cells.lines)
 
     def _rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-        every = self.file.suffix in JSON
+        every, alike = self.file.suffix in JSON, Alike()
         for line, text in lines:
             text = text.strip()
             if (every or line == 1) and text.startswith("["):
@@ -131,9 +132,13 @@ class JsonLines(Table):
             row = json_of(text)
             if row is not None:
                 lines.whole()
+                alike.row("row", text)
                 yield line, flat(row)
             elif text and (every or text.startswith("{")):
                 lines.torn(line, "is no JSON object")
+            else:
+                alike.other(line, text)
+        self.notes = alike.notes
 
 
 class Parquet(Table):

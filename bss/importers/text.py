@@ -23,7 +23,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.importers.corrections import CORRECTIONS
-from bss.importers.lines import Lines, columns_of, epochs, number
+from bss.importers.lines import Alike, Lines, columns_of, epochs, number
 from bss.importers.log import (
     COLUMNS,
     COUNTS,
@@ -42,9 +42,6 @@ PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
 
 GROUPS = (*COLUMNS, "index", "loss_bits", "eval_loss_bits", "estimate", "epoch", "nan")
 SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
-ALIKE = 0.7
-"""A line that is no row, but has this share of a row's words, is reported."""
-_WORD = re.compile(r"[^\W\d]{2,}")
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,9 @@ class LineFormat(Importer):
             )
         lines, seen = Lines(file), _Seen()
         cells = columns_of(self._numbered(lines, seen))
-        rows, notes = self.finish(_losses(cells.numbers)), seen.all_notes(lines)
+        rows, notes = self.finish(_losses(cells.numbers)), (*seen.notes, *seen.alike.notes)
+        without = int(np.all([np.isnan(rows[c]) for c in LOSSES if c in rows], axis=0).sum())
+        notes += (f"{without} rows have no loss",) if without else ()
         read = cells.numbers.get("epoch", np.zeros(0))
         notes += epochs(read[np.isfinite(read)])
         yield log_of(file, rows, seen.settings, notes, lines.cut)
@@ -120,7 +119,10 @@ class LineFormat(Importer):
                 if begins and begins.search(text):
                     lines.torn(line, "is no whole row")
                 else:
-                    seen.other(line, text)
+                    seen.alike.other(line, text)
+                continue
+            if begins and begins.search(text, match.end()):
+                lines.torn(line, "holds two rows")
                 continue
             try:
                 row = _row(match)
@@ -128,7 +130,7 @@ class LineFormat(Importer):
                 lines.torn(line, str(error))
                 continue
             lines.whole()
-            seen.like(match, text)
+            seen.alike.row(match.re, text)
             if not row.keys() & set(COUNTS):
                 row["step"] = step
             step = row.get("step", step)
@@ -143,8 +145,7 @@ class _Seen:
     def __init__(self):
         self.values: dict[str, dict[int, set[int]]] = {}
         self.notes: dict[str, None] = {}
-        self.rows: dict[re.Pattern[str], frozenset[str]] = {}
-        self.alike: list[int] = []
+        self.alike = Alike()
 
     def set(self, place: int, match: re.Match[str]) -> None:
         """Note the settings of a line; one may be a product, e.g. 64*1024."""
@@ -158,29 +159,6 @@ class _Seen:
         """The settings that have one value."""
         first = {name: places[min(places)] for name, places in self.values.items()}
         return {name: min(values) for name, values in first.items() if len(values) == 1}
-
-    def like(self, match: re.Match[str], text: str) -> None:
-        """Note the words of the first row of each kind."""
-        if match.re not in self.rows:
-            self.rows[match.re] = words_of(text)
-
-    def other(self, line: int, text: str) -> None:
-        """Note a line that is no row, if it resembles one."""
-        if self.rows and (words := words_of(text)):
-            for row in self.rows.values():
-                if len(row) > 1 and len(words & row) >= ALIKE * len(row):
-                    self.alike.append(line)
-                    return
-
-    def all_notes(self, lines: Lines) -> tuple[str, ...]:
-        """Return the notes."""
-        alike = f"{len(self.alike)} lines resemble rows and are not read, first line"
-        return (*self.notes, *(f"{alike} {line}" for line in self.alike[:1]))
-
-
-def words_of(text: str) -> frozenset[str]:
-    """Return the words of a line."""
-    return frozenset(_WORD.findall(text))
 
 
 def _row(match: re.Match[str]) -> dict[str, float]:

@@ -81,7 +81,7 @@ def _histories(
         notes += epochs(read[np.isfinite(read)])
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
     settings, more = trainer.settings({} if by else _config(file))
-    notes = (*notes, *more, *_uncounted(rows))
+    notes = (*table.notes, *notes, *more, *_uncounted(rows))
     if by is None:
         log = log_of(file, trainer.corrected(rows), settings, notes, table.cut)
         parts = file.parent if file.stem.isdigit() else file  # parts of an export

@@ -48,8 +48,7 @@ class Shape:
             try:
                 logs, _ = read_logs([self.path], self.importer, options)
                 runs = list(import_runs(logs, options))
-            except InputError as error:
-                assert "\n" not in str(error)
+            except InputError:
                 continue
             losses = [
                 [(s, column, value) for column in ("loss", "eval_loss") if column in table
@@ -57,7 +56,11 @@ class Shape:
                  if math.isfinite(value)]
                 for table, _ in runs
             ]  # fmt: skip
-            return losses, tuple((r.status, r.notes, r.warnings) for _, r in runs)
+            told = [
+                (r.status, r.notes, r.warnings, r.missing, r.restarts, r.superseded, r.duplicates)
+                for _, r in runs
+            ]
+            return losses, tuple(told)
         return [], ()
 
 
