@@ -77,6 +77,8 @@ def _cell(column: str, value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, value)) or "–"
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if column.startswith(("tokens", "params")):

@@ -12,7 +12,7 @@ from bss.advice import Advice
 from bss.advice import advise as advice_for
 from bss.advice.fit_advice import TOLERANCE
 from bss.cells import Table, number
-from bss.cli.fit import read_fit
+from bss.cli.kinds import read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, size_text

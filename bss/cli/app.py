@@ -71,7 +71,9 @@ def application(called: str = "") -> App:
         help="Batch-size scaling laws.",
         version=version,
         help_format="markdown",
-        default_parameter=Parameter(negative=(), show_default=_shown, consume_multiple=False),
+        default_parameter=Parameter(
+            negative=(), show_default=_shown, consume_multiple=False, allow_repeating=True
+        ),
     )
     groups = {name: App(name, help=about) for name, about in GROUPS.items()}
     for group in groups.values():

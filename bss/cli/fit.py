@@ -1,7 +1,7 @@
-"""bss fit: fit a law to measurements; `read_fit` reads a fit back from its JSON."""
+"""bss fit: fit a law to measurements."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ from bss.cli.options import (
 )
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.errors import InputError
-from bss.files import read_json, write_text
+from bss.files import write_text
 from bss.laws.base import Fit
 from bss.laws.constraints import FREE, Constraints
 from bss.tables.reading import without
@@ -30,46 +30,6 @@ DRAWS = 200  # refits that a saved fit keeps
 MOST = 40  # rows of a table of left-out errors
 FIGURES = {"es": "laws.tokens_to_target", "critical": "critical.critical_figure",
            "table": "final_loss.table_figure", "curve": "curves.fitted_curves"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of fit.
-
-    Attributes:
-        fit: its class in `bss.laws`.
-        policy: the default policy of `bss schedule`; empty if there is none.
-        predicts_schedules: whether it predicts the loss of any schedule.
-    """
-
-    fit: str
-    policy: str = ""
-    predicts_schedules: bool = False
-
-
-KINDS = {
-    "es": Kind("EsFit", "follow-optimum"),
-    "critical": Kind("CriticalFit"),
-    "table": Kind("TableFit", "best-batch"),
-    "curve": Kind("CurveFit", "functional-best", predicts_schedules=True),
-}
-
-
-def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(KINDS)) -> Any:
-    """Read a fit whose kind is one of those that a command reads.
-
-    Raises:
-        InputError: the file is no fit, is damaged, or is a fit of another kind.
-    """
-    entry = read_json(path, "save a fit with `bss fit … --json`", "--from")
-    kind = str(entry.get("kind"))
-    if kind in kinds:
-        return getattr(laws, KINDS[kind].fit).from_dict(entry)
-    problem = f"is of kind {entry.get('kind')!r}, no fit"
-    if kind in KINDS:
-        problem = f"is a fit of kind {kind!r}, which `bss predict` and `bss advise` read"
-    wanted = ", ".join(repr(one) for one in sorted(kinds))
-    raise InputError(f"--from {path}: {problem}; `bss {command}` reads fits of kind {wanted}")
 
 
 def es(
@@ -149,8 +109,10 @@ def critical(
             raise InputError("--forecast: there is no law in one variable; leave it out")
         sizes = [parse_tokens(part, field="--forecast") for part in forecast.split(",")]
         found = fit.predict(_frame({name: sizes}))
-        extra["forecasts"] = [{name: x, "cbs": row} for x, row in zip(
-            sizes, found.to_dict("records"), strict=True)]  # fmt: skip
+        extra["forecasts"] = [
+            {name: x, "cbs": {"value": row.pop("critical_batch"), **row}}
+            for x, row in zip(sizes, found.to_dict("records"), strict=True)
+        ]
         tables["Forecasts, with prediction intervals"] = _frame({name: sizes}).join(found)
     return _output(fit, free, how, warnings, figure(FIGURES["critical"], fit), tables, extra)
 

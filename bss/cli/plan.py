@@ -222,7 +222,7 @@ def _fitted_coupling(rule: str) -> str:
     """A rule, or for `from:FIT` the power of B with which the fitted best rate grows."""
     if not rule.startswith("from:"):
         return rule
-    from bss.cli.fit import read_fit
+    from bss.cli.kinds import read_fit
 
     fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
     power = fit.best_lrs and fit.best_lrs.exponents["B"]

@@ -10,7 +10,7 @@ import pandas as pd
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
-from bss.cli.fit import read_fit
+from bss.cli.kinds import read_fit
 from bss.cli.options import Count, read_run_table
 from bss.cli.output import Output, Show
 from bss.cli.plan import check_peak
@@ -243,14 +243,23 @@ def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> 
     spread = float(np.nansum((frame["measured"] - frame["measured"].mean()) ** 2))
     r2 = 1 - float(np.sum(known**2)) / spread if len(known) > 1 and spread else None
     frame = frame.assign(error=error)
-    payload = {"kind": "prediction", "of": fit.KIND, "runs": frame.to_dict("records"),
-               "rmse": rmse, "r2": r2}  # fmt: skip
-    payload |= {} if fit.KIND == "table" else {"tested": _tested(fit)}
+    entries = [_entry(row, fit.level) for row in frame.to_dict("records")]
+    payload = {"kind": "prediction", "of": fit.KIND, "rmse": rmse}
+    if fit.KIND == "table":
+        payload |= {"predictions": entries, "r2": r2}
+    else:
+        payload |= {"runs": entries, "tested": _tested(fit)}
     answer = f"{len(frame)} runs predicted"
     if rmse is not None:
         answer += f"; rms error {rmse:.2g} nats over {len(known)} measured"
     title = f"last losses in nats, {fit.level:.0%} intervals of new runs"
     return Output(payload, answer, [Table.of_frame(title, frame)], warnings)
+
+
+def _entry(row: dict[Any, Any], level: float) -> dict[str, Any]:
+    """A predicted run for JSON."""
+    ends = {"value": row.pop("predicted"), "low": row.pop("low"), "high": row.pop("high")}
+    return {**row, "loss": {**ends, "level": level, "note": ""}}
 
 
 def _runs_of_table(
@@ -270,7 +279,7 @@ def _runs_of_table(
     found = fit.predict(table[columns]).rename(columns={"loss": "predicted"})
     names = table["run"] if "run" in table else [str(i + 1) for i in range(len(table))]
     frame = pd.DataFrame({"run": names}).join(table[columns]).join(found)
-    frame["measured"], frame["outside"] = table["loss"], [", ".join(x) for x in outside]
+    frame["measured"], frame["outside"] = table["loss"], [[*x] for x in outside]
     return frame, [] if with_lr else ["losses are those of tuned learning rates"]
 
 
@@ -292,7 +301,7 @@ def _runs_of_curve(
         "low": [one.low for one in losses],
         "high": [one.high for one in losses],
         "measured": curves.loss[at],
-        "outside": ["; ".join(x) for x in beyond],
+        "extrapolates": [[*x] for x in beyond],
     })  # fmt: skip
     return frame, warnings
 

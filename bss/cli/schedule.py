@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bss.cells import number
-from bss.cli.fit import KINDS, read_fit
+from bss.cli.kinds import KINDS, read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (

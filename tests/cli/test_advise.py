@@ -98,8 +98,8 @@ def test_a_critical_fit_is_refused(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (PLANNED[3:], "--params: give it, non-embedding, or --total-params, one of them"),
-        ((*PLANNED[1:], "--total-params", "1B"), "--params: give it, non-embedding, or"),
+        (PLANNED[3:], "--params: give it (non-embedding) or --total-params, one of them"),
+        ((*PLANNED[1:], "--total-params", "1B"), "--params: give it (non-embedding) or"),
         ((*PLANNED[1:], "--vocab", "32768"), "--vocab: goes with --total-params"),
         ((*PLANNED[1:], "--tied"), "--tied: goes with --total-params"),
         ((*PLANNED[1:], "--tokens", "500"), "tokens: 500 given; write a budget of one sequence"),
@@ -118,7 +118,7 @@ def test_bad_input_is_one_line(capsys, tmp_path, monkeypatch, arguments, says):
 
 def test_it_loads_no_heavy_module():
     modules = alone(*INSIDE, "--json")
-    assert not modules & {"jax", "pandas", "scipy", "matplotlib", "numpy.random", "rich"}
+    assert not modules & {"jax", "pandas", "scipy", "matplotlib", "numpy.random"}
 
 
 def test_a_mixture_of_experts_is_answered_by_active_and_by_all(capsys):

@@ -51,7 +51,7 @@ def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, 
         ("runs.csv", (), "no column batch"),
         ("good.csv", ("--resamples", "9"), "--resamples 9: expected 10 or more"),
         ("good.csv", ("--targets", "low"), "--targets 'low'"),
-        ("good.csv", ("--training-loss",), "have held-out losses alone"),
+        ("good.csv", ("--training-loss",), "have only held-out losses"),
     ],
 )
 def test_bad_sources_and_options_are_one_line(tmp_path, capsys, source, options, told):

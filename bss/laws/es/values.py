@@ -281,10 +281,15 @@ class EsFit(Fit):
 
     def _signal(self, target_loss: float) -> float:
         """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
+        if not self.rows:
+            return math.nan
         target, batch = (np.asarray(self.rows[name], float) for name in ("target_loss", "batch"))
         logs = np.log(np.asarray(self.rows["measured"], float))
-        residual = logs - np.log(np.asarray(self.rows["fitted"], float))
+        with np.errstate(divide="ignore"):
+            residual = logs - np.log(np.asarray(self.rows["fitted"], float))
         at = np.isclose(target, target_loss)
+        if not at.any():
+            return math.nan
         sizes = np.unique(batch[at])
         means = np.array([logs[at & (batch == size)].mean() for size in sizes])
         noise = np.sqrt(np.nanmean(residual[at] ** 2)) if np.isfinite(residual[at]).any() else 0.0
