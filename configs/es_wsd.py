@@ -1,101 +1,71 @@
-"""Three E(S) under WSD, at a shared rate and at tuned rates, and who wins.
+"""E(S), B_min, B_opt and the batch schedule of arXiv 2601.05034, at one learning rate.
 
-    python -m experiments.es_wsd --config=configs/es_wsd.py:cpu
-    python -m experiments.es_wsd --config=configs/es_wsd.py:paper --config.dry_run=True
+    python -m experiments.es_wsd --config=configs/es_wsd.py:a1
 
-| size  | model            | tokens of a run | what it needs                                |
-|-------|------------------|-----------------|----------------------------------------------|
-| smoke | 12k parameters   | 60K             | a minute of CPU; for tests                   |
-| cpu   | 99k parameters   | 1M              | 167M tokens in all, 2 cores, 80 minutes      |
-| gpu   | 10.6M parameters | 50M             | one accelerator, synthetic; not measured     |
-| paper | 151M parameters  | 20B             | C4; prints its price with --config.dry_run   |
-
-Every batch is tried at three rates, a factor 2 apart, about its own optimum, and at the shared one.
-The second moment has one half-life in tokens for all batches; there is no weight decay. The paper's
-sizes are 122M to 1B [secondary]; its rates, lengths and sequence length are not known to us, so
-those of `paper` are our choice. E(S) over model sizes: `configs/es_ablations.py`.
+| part  | trains                                                   | tokens | runs          |
+|-------|----------------------------------------------------------|--------|---------------|
+| smoke | a1 at 4 batch sizes and 40K tokens; for tests            | .5M    | 4 × 2         |
+| pilot | a1 with other seeds, to choose targets and evaluation    | 33M    | 11 × 2        |
+| a1    | E(S) of 12k parameters, LR 8e-3, sequences of 16         | 83M    | 11 × 5        |
 """
-
-from collections.abc import Mapping, Sequence
 
 from configs.overlays import PRICED, SETUP, sized
 
+BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)
 
-def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
-    """Batches with the rates that each is tried at."""
-    return [{"batch": batch, "rates": tried} for batch, tried in rates.items()]
+
+def constants(*batches: int) -> list[dict]:
+    """Constant batch sizes in sequences."""
+    return [{"batch": str(batch)} for batch in batches]
 
 
 BASE = {
-    "title": "Three E(S) under WSD",
-    "grid": grid(
-        {
-            1: (5e-4, 1e-3, 2e-3),
-            2: (1e-3, 2e-3, 4e-3),
-            4: (1e-3, 2e-3, 4e-3),
-            8: (2e-3, 4e-3, 8e-3),
-            16: (2e-3, 4e-3, 8e-3),
-            32: (2e-3, 4e-3, 8e-3),
-            64: (4e-3, 8e-3, 1.6e-2),
-        }
-    ),
-    "shared_rate": 4e-3,
-    "seeds": (0,),
-    "horizons": (0.25, 0.4, 0.63, 1.0),
+    "title": "E(S) at one learning rate",
+    "models": {"12k": "pico"},
+    "arms": constants(*BATCHES),
+    "seeds": (10, 11, 12, 13, 14),
+    "ends": (0.25, 0.5, 1.0),
     "decay": 0.2,
-    "targets": 5,
-    "stages": 4,
-    "settle": 0.25,
-    "late_at": 0.7,
-    "late_factor": 8,
+    "registration": "results/predictions/es_wsd.json",
+    "results": "results/es_wsd/{size}",
     "resamples": 500,
-    "results": "runs/es_wsd_{size}/results",
     "engine": "local",
     "setup": SETUP,
-    "setup.optimizer.beta2_half_life": 7_000,
-    "setup.schedule": {"tokens": 1_000_000, "warmup": 50_000},
-    "setup.evaluation": {"per_efold": 15, "first": 80_000},
-    "setup.engine.runs": "runs/es_wsd_{size}",
+    "setup.model": "pico",
+    "setup.text.seq_len": 16,
+    "setup.optimizer": {"lr": 8e-3, "beta2": 0.95},
+    "setup.schedule": {"tokens": 1_500_000, "warmup": 50_000},
+    "setup.evaluation": {
+        "per_efold": 10,
+        "first": 60_000,
+        "tokens": 65_536,
+        "test_tokens": 131_072,
+    },
+    "setup.engine.runs": "runs/es_wsd",
+    "setup.engine.workers": 1,
+    "setup.engine.fleet": 6,
+    "setup.engine.evaluation_bucket": 256,
+    "setup.engine.buckets": (1, 2, 3, 4, 6, 8, 12, 16, 32),
     **PRICED,
-}
-ACCELERATOR = {
-    "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
-    "setup.engine.buckets": (8, 16, 32, 64),
 }
 SIZES = {
     "smoke": {
-        "grid": grid(dict.fromkeys((1, 2, 4, 8), (4e-3, 8e-3))),
-        "targets": 3,
-        "stages": 2,
-        "resamples": 50,
-        "setup.model": "pico",
-        "setup.schedule": {"tokens": 60_000, "warmup": 3_000},
+        "arms": constants(1, 2, 4, 8),
+        "seeds": (0, 1),
+        "ends": (1.0,),
+        "registration": "",
+        "results": "runs/es_wsd_smoke/results",
+        "setup.schedule": {"tokens": 40_000, "warmup": 3_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
+        "setup.engine.runs": "runs/es_wsd_smoke",
     },
-    "cpu": {"seeds": (0, 1, 2)},
-    "gpu": ACCELERATOR
-    | {
-        "grid": grid(dict.fromkeys((8, 16, 32, 64, 128, 256, 512), (1e-3, 2e-3, 4e-3))),
-        "shared_rate": 2e-3,
-        "setup.model": "10M",
-        "setup.text": {"corpus": "synthetic", "seq_len": 256},
-        "setup.optimizer": {"lr": 2e-3, "beta2_half_life": 100_000},
-        "setup.schedule": {"tokens": 50_000_000, "warmup": 1_000_000},
-        "setup.evaluation.first": 3_000_000,
+    "pilot": {
+        "seeds": (0, 1),
+        "ends": (),
+        "registration": "",
+        "results": "runs/es_wsd_pilot/results",
     },
-    "paper": ACCELERATOR
-    | {
-        "grid": grid(dict.fromkeys((32, 64, 128, 256, 512, 1024, 2048), (5e-4, 1e-3, 2e-3))),
-        "shared_rate": 1e-3,
-        "setup.model": "151M",
-        "setup.text.corpus": "c4/en",
-        "setup.text.tokenizer": "data/gpt-neox/tokenizer.json",
-        "setup.text.seq_len": 2048,
-        "setup.optimizer": {"lr": 1e-3, "beta2_half_life": 10_000_000},
-        "setup.schedule": {"tokens": 20_000_000_000, "warmup": 200_000_000},
-        "setup.evaluation.first": 500_000_000,
-        "setup.engine.checkpoint_seconds": 600.0,
-    },
+    "a1": {"results": "results/es_wsd/stages"},
 }
 
-get_config = sized(BASE, SIZES, default="cpu")
+get_config = sized(BASE, SIZES, default="a1")

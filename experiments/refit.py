@@ -17,7 +17,7 @@ from bss.tables import read_points
 from bss.values import to_dict
 from experiments.es_ablations.__main__ import fitted
 from experiments.es_ablations.analysis import varied
-from experiments.es_wsd.measure import Laws, fit_laws
+from experiments.es_wsd_archive.measure import Laws, fit_laws
 from experiments.second_moment.tables import SHOWN
 from experiments.tables import Tables
 

@@ -32,7 +32,7 @@ from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.es_ablations.study import Study, Variation
-from experiments.es_wsd.measure import fit_laws
+from experiments.es_wsd_archive.measure import fit_laws
 from experiments.main import run_experiment
 
 LEAST_BATCHES = 4

@@ -10,7 +10,7 @@ import pandas as pd
 from bss.points.crossings import mean
 from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison
-from experiments.es_wsd.measure import optimum_table
+from experiments.es_wsd_archive.measure import optimum_table
 
 Config = dict[str, Any]
 HELD = "constant 4"

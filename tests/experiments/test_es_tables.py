@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from experiments.es_wsd import measure
+from experiments.es_wsd_archive import measure
 from experiments.preregister import digest
 from experiments.tables import Tables
 

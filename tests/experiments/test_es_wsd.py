@@ -19,7 +19,7 @@ from bss.sweeps.table import finals
 from bss.training.record.status import RunStatus
 from bss.values import from_dict
 from configs.es_wsd import get_config
-from experiments.es_wsd import measure
+from experiments.es_wsd_archive import measure
 from experiments.es_wsd.__main__ import experiment, trunk_overlays
 from experiments.es_wsd.study import Study
 

@@ -1,0 +1,1 @@
+"""Three E(S) under WSD, at a shared rate and at tuned rates."""
