@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
-
 from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import Contender, contender_table
