@@ -1,1 +1,1 @@
-"""Three E(S) under WSD, at a shared rate and at tuned rates."""
+"""Laws and figures of committed E(S) tables, for the notebooks and the demo."""
