@@ -112,7 +112,8 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
                 changes = {"model": fields, "schedule.batch": arm.batch, **arm.changes}
                 run = overlay(base, changes | {"seed": seed, "data.seed": seed})
                 name = " | ".join(filter(None, (model, arm.group, arm.name or arm.batch)))
-                found.append(Contender(name, arm.role, "constant", run))
+                ending = "cosine" if run.schedule.rate == "cosine" else "constant"
+                found.append(Contender(name, arm.role, ending, run))
     return found
 
 
