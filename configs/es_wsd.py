@@ -9,26 +9,77 @@
 | smoke | a1 at 4 batch sizes and 40K tokens; for tests             | 0.3M   | 4 × 2          |
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
 | a2    | the same at 27k, 99k and 394k (muP), 1M tokens            | 63M    | 3 × 7 × 3      |
-| a3    | B_opt ramp, late switch, constants; sequences of 64, 3M   | 145M   | 5 × 8, decayed |
+| a3    | B_opt ramp, late switch, constants; sequences of 64, 3M   | 144M   | 5 × 8, decayed |
+| speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
 | a4    | ramp and constant with one change each, 1M tokens         | 108M   | 9 × 12         |
-| a5    | a1 and a3 with 8 experts, 2 active, 12k active parameters | 90M    | 7 × 3, 3 × 8   |
+| a5    | a1 with 8 experts, 2 active, 12k active parameters        | 32M    | 7 × 3          |
+| a5s   | a3 with those experts                                     | 144M   | 5 × 8, decayed |
 | gpu   | a1 at 4.7M and 25M parameters; priced, not trained        | 9.8B   | 2 × 7 × 3      |
 
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Judged seeds are 10 and above; seeds 0
-and 1 were pilots. Questions and how they are decided: experiments/es_wsd/questions.toml.
+and 1 were pilots. a3 and later parts train the schedules that a1 calls for, from SCHEDULES, which
+`python -m experiments.es_wsd.analysis --schedules` writes. Questions and how they are decided:
+experiments/es_wsd/questions.toml.
 """
 
-from configs.overlays import PRICED, SETUP, sized
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from configs.overlays import PRICED, SETUP, at_size
+
+SCHEDULES = Path("results/es_wsd/stages/schedules.json")
+RAMP, LATE = "B_opt ramp", "late switch"
 
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)
 EXPERTS = {"family": "mixture", "num_layers": 1, "d_model": 32, "num_heads": 2, "d_ff": 64}
 EXPERTS |= {"num_experts": 8, "top_k": 2}
+EXPERTS_AT = {"models": {"12k active": EXPERTS}, "setup.model": EXPERTS}
 
 
 def constants(*batches: int, **fields: object) -> list[dict]:
     """Constant batch sizes in sequences."""
     return [{"batch": str(batch), "name": f"constant {batch}", **fields} for batch in batches]
+
+
+def schedules(of: Mapping[str, Any]) -> list[dict]:
+    """The arms of a3: constants, the ramp and the late switch."""
+    return [
+        *constants(*of["constants"]),
+        {"batch": of["ramp"], "name": RAMP, "role": "schedule"},
+        {"batch": of["late"], "name": LATE, "role": "late"},
+    ]
+
+
+def changed(of: Mapping[str, Any]) -> list[dict]:
+    """The arms of a4: the ramp and one constant under each change; sqrt changes the ramp alone."""
+    (constant,), ramp = of["constants"], of["ramp"]
+    longer = " ".join(_quarter(stage) for stage in ramp.split())
+    groups = {
+        "base": ({}, constant, ramp),
+        "weight decay 0.1": ({"optimizer.weight_decay": 0.1}, constant, ramp),
+        "cosine": ({"schedule.rate": "cosine"}, constant, ramp),
+        "sequences x 4": ({"data.seq_len": 64, "evaluation.seq_len": 16}, constant // 4, longer),
+    }
+    arms = []
+    for group, (changes, fixed, growing) in groups.items():
+        common = {"group": group, "changes": changes}
+        arms += constants(max(1, fixed), **common)
+        arms.append({"batch": growing, "name": RAMP, "role": "schedule", **common})
+    sqrt = {"schedule.lr_coupling": "sqrt", "schedule.reference_batch": constant}
+    arms.append(
+        {"batch": ramp, "name": RAMP, "role": "schedule", "group": "LR x sqrt", "changes": sqrt}
+    )
+    return arms
+
+
+def _quarter(stage: str) -> str:
+    start, batch = stage.split(":")
+    return f"{start}:{max(1, round(int(batch) / 4))}"
 
 
 def mup(name: str) -> dict:
@@ -88,6 +139,27 @@ SIZES = {
         "results": "results/es_wsd/sizes",
         "setup.schedule.tokens": 1_000_000,
     },
+    "speed": {
+        "title": "Seconds per step",
+        "arms": constants(1, 2, 4, 8, 16, 32, 64, 128),
+        "seeds": (0, 1, 2, 3, 4),
+        "ends": (),
+        "registration": "",
+        "results": "results/es_wsd/speed",
+        "setup.text.seq_len": 64,
+        "setup.schedule": {"tokens": 80_000, "warmup": 3_000},
+        "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 40_000},
+        "setup.engine.runs": "runs/es_wsd_speed",
+        "setup.engine.fleet": 1,
+    },
+    "a5": {
+        "title": "E(S) with experts",
+        "arms": constants(1, 2, 4, 8, 16, 32, 64),
+        "seeds": (10, 11, 12),
+        "ends": (),
+        "results": "results/es_wsd/experts",
+        **EXPERTS_AT,
+    },
     "gpu": {
         "title": "E(S) at 4.7M and 25M parameters",
         "models": {"4700k": "mini", "25000k": "25M"},
@@ -104,4 +176,40 @@ SIZES = {
     },
 }
 
-get_config = sized(BASE, SIZES, default="a1")
+LONG = {"setup.text.seq_len": 64, "setup.schedule.tokens": 3_000_000, "ends": (1.0,)}
+
+
+def scheduled(of: Mapping[str, Any]) -> dict[str, dict]:
+    """The parts that train the schedules of SCHEDULES."""
+    judged = {"seeds": (20, 21, 22, 23, 24, 25, 26, 27), **LONG, "arms": schedules(of["a3"])}
+    return {
+        "a3": {**judged, "title": "The schedule", "results": "results/es_wsd/scheduler"},
+        "a4": {
+            "title": "What changes the ramp's gain",
+            "arms": changed(of["a4"]),
+            "seeds": tuple(range(20, 32)),
+            "ends": (),
+            "results": "results/es_wsd/ablations",
+            "setup.schedule.tokens": 1_000_000,
+        },
+        "a5s": {
+            **EXPERTS_AT,
+            **judged,
+            "title": "The schedule with experts",
+            "results": "results/es_wsd/experts_scheduler",
+        },
+    }
+
+
+def get_config(part: str = "a1") -> ConfigDict:
+    """The config of a part.
+
+    Raises:
+        ValueError: there is no such part, or its schedules are not there yet.
+    """
+    parts = dict(SIZES)
+    if SCHEDULES.exists():
+        parts |= scheduled(json.loads(SCHEDULES.read_text(encoding="utf-8")))
+    elif part in ("a3", "a4", "a5s"):
+        raise ValueError(f"{part}: {SCHEDULES} is missing; train a1, then write it")
+    return at_size(part, BASE, parts)

@@ -1,7 +1,7 @@
 """Tables and answers from the curves and final losses that `run.py` wrote; nothing is trained.
 
     python -m experiments.es_wsd.analysis                  # results/es_wsd/*/*.csv, findings.csv
-    python -m experiments.es_wsd.analysis --schedule       # the ramp that a3 and a4 train
+    python -m experiments.es_wsd.analysis --schedules      # after a1: what a3 to a5 train
 
 E is tokens to a target loss, in tokens; batch sizes are in sequences. A run that misses a target
 counts with the tokens it consumed, a lower bound.
@@ -12,11 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import bss
+from bss.files import write_json
 from bss.points.curve import Smooth, smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison, half_interval
@@ -146,13 +148,32 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
 # The schedule
 
 
-def ramp(tokens: int, seq_len: int, stages: int = 4) -> BatchSchedule:
-    """Return B_opt of a1 along the tokens consumed, in stages, in sequences of `seq_len` tokens."""
+def schedules() -> dict[str, dict[str, Any]]:
+    """Return what a3, a4 and a5 train: B_opt of a1 along the tokens consumed, and its contenders.
+
+    a3: the ramp in four stages; B_opt at the end of the run, its half and its double as constants;
+    a late switch by 8 at 70% of the tokens from B_opt there. a4: the ramp and one constant.
+    """
     points = measured_points(read("stages", "runs.parquet"), TARGETS)
+    long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
+    last, at = long["fine"](2_999_999), 2_100_000
+    late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
+    constants = [max(1, last // 2), last, 2 * last]
+    return {
+        "a3": {"ramp": str(long["ramp"]), "late": str(late), "constants": constants},
+        "a4": {"ramp": str(short["ramp"]), "constants": [short["fine"](999_999)]},
+    }
+
+
+def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSchedule]:
+    """Return B_opt along the tokens in 4 and in 12 stages, in sequences of `seq_len` tokens."""
     scale = seq_len / points["seq_len"].iloc[0]
     points = points.assign(batch=points["batch"] / scale, seq_len=seq_len)
-    limits = bss.Limits(stages, allowed=ALLOWED)
-    return bss.derive_schedule(fitted(points), points, tokens, limits)[0]
+    fit = fitted(points)
+    return {
+        name: bss.derive_schedule(fit, points, tokens, bss.Limits(count, allowed=ALLOWED))[0]
+        for name, count in (("ramp", 4), ("fine", 12))
+    }
 
 
 # Answers
@@ -215,8 +236,9 @@ def per_seed(table: pd.DataFrame, column: str, last: float, first: float) -> pd.
     value = table[column]
     if "status" in table:
         value = value.fillna(table["high"]).fillna(table["low"])
-    rows = table.assign(value=np.log2(value)).loc[table["seed"] >= 0]
-    wide = rows.pivot(index="seed", columns=rows["target_loss"].round(3), values="value")
+    targets = table["target_loss"].round(3)
+    rows = table.assign(value=np.log2(value), target_loss=targets).loc[table["seed"] >= 0]
+    wide = rows.pivot(index="seed", columns="target_loss", values="value")
     return wide[last] - wide[first]
 
 
@@ -417,9 +439,9 @@ def write(part: str, name: str, table: pd.DataFrame) -> None:
 def main() -> None:
     """Write the tables of every part that was trained, and findings.csv."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--schedule", action="store_true", help="print the ramp of a3 and of a4")
-    if parser.parse_args().schedule:
-        print(f"a3 {ramp(3_000_000, 64)}\na4 {ramp(1_000_000, 16)}")
+    parser.add_argument("--schedules", action="store_true", help="only those that a3 to a5 train")
+    if parser.parse_args().schedules:
+        write_json(RESULTS / "stages" / "schedules.json", schedules())
         return
     measured: dict[str, Measured] = {}
     for part, numbers in PARTS.items():

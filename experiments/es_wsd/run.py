@@ -19,6 +19,7 @@ from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import run_table
+from bss.sweeps.trainer import Trainer
 from bss.training.config import RunConfig
 from experiments.study import PricedStudy
 
@@ -89,8 +90,20 @@ def experiment(study: Study) -> None:
     forks = [decay_start(stop, study.decay) for stop in study.stops]
     with study.training(forks, study.registration) as (base, trainer):
         constant = trainer.contend(arms(study, base), f"1/{1 + bool(forks)} constant LR")
-        decays = trainer.contend(decayed(study, constant), "2/2 decays") if forks else []
-    names = {arm.run.id: arm.name for arm in [*constant, *decays]}
+        write(results, trainer, constant)
+        if forks:
+            decays = trainer.contend(decayed(study, constant), "2/2 decays")
+            write(results, trainer, constant, decays)
+
+
+def write(
+    results: Results,
+    trainer: Trainer,
+    constant: Sequence[Contender],
+    decays: Sequence[Contender] = (),
+) -> None:
+    """Write the curves at constant LR and all final losses."""
+    names = {arm.run.id: arm.name for arm in constant}
     curves = run_table(trainer.runs, [arm.run for arm in constant])
     finals = contender_table([*constant, *decays], trainer.statuses)
     seconds = {run: status.seconds for run, status in trainer.statuses.items()}

@@ -10,6 +10,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import constant_contenders, growing_contenders, late_contenders
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
+from configs import es_wsd as config
 from configs.es_wsd import BATCHES, SIZES, get_config
 from experiments.es_wsd import analysis
 from experiments.es_wsd.run import Study, arms, decayed, experiment
@@ -44,12 +45,18 @@ def planted():
     return pd.concat(tables, ignore_index=True)
 
 
-def test_every_part_has_runs_and_judged_parts_a_registration():
-    for part in SIZES:
+def test_every_part_has_runs_and_judged_parts_a_registration(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "SCHEDULES", tmp_path / "schedules.json")
+    with pytest.raises(ValueError, match="train a1"):
+        get_config("a3")
+    late = {"ramp": "0:1 150K:2 800K:4", "late": "0:4 2100K:32", "constants": [2, 4, 8]}
+    found = {"a3": late, "a4": {"ramp": "0:4 400K:8 800K:16", "constants": [12]}}
+    (tmp_path / "schedules.json").write_text(json.dumps(found))
+    for part in (*SIZES, "a3", "a4", "a5s"):
         one = study(part)
         runs = arms(one, planned_run(one.setup))
         assert len({arm.run.id for arm in runs}) == len(runs) >= 8
-        trained = part not in ("smoke", "gpu")
+        trained = part not in ("smoke", "gpu", "speed")
         assert bool(one.registration) == trained
         assert not trained or min(one.seeds) >= 10
 

@@ -1,0 +1,238 @@
+"""The figures of E(S), B_opt, B_min and the schedule, from the tables of `analysis.py`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bss.plots import style
+from bss.stats import half_interval
+
+FALLING = "target loss (nats per token), falling →"
+ANSWERS = {"supported": "o", "no relevant effect": "s", "contradicted": "X", "inconclusive": "D"}
+LAW_NAMES = {"piecewise": "three stages", "hyperbola": "hyperbola"}
+PHASES = {"constant": "constant LR", "averaged": "averaged weights", "decay": "decayed"}
+
+
+def curves_figure(runs: pd.DataFrame, batches: Sequence[int]) -> Figure:
+    """Mean held-out loss over seeds against tokens, and its excess over the best batch size."""
+    chosen = runs.loc[runs["batch"].isin(batches)]
+    grid = np.geomspace(8e4, chosen.groupby("run")["tokens"].max().min(), 40)
+    mean = {
+        int(str(batch)): np.mean(
+            [np.interp(grid, run["tokens"], run["eval_loss"]) for _, run in some.groupby("run")], 0
+        )
+        for batch, some in chosen.groupby("batch")
+    }
+    least = np.min([*mean.values()], axis=0)
+    figure, [[left, right]] = style.new_figure(3.5, columns=2)
+    looks = style.batch_styles(mean)
+    for batch, loss in mean.items():
+        left.plot(grid, loss, lw=1.3, ms=4, markevery=4, **looks[batch])
+        right.plot(grid, loss - least, lw=1.3, ms=4, markevery=4, **looks[batch])
+    for ax in (left, right):
+        ax.set(xscale="log", xlabel="tokens consumed")
+        ax.set_xlim(grid[0], grid[-1])
+        style.tokens_axis(ax.xaxis)
+    left.set_ylabel("held-out loss (nats per token)")
+    right.set(ylabel="loss minus the lowest one (nats)", ylim=(-0.005, 0.2))
+    return style.side_legend(figure, style.handles(looks, "batch size {}", ms=4), "sequences")
+
+
+def optima_figure(panels: Mapping[str, pd.DataFrame], slopes: pd.DataFrame | None = None) -> Figure:
+    """B_opt of all seeds against the target loss, and B_min (mean over seeds) with it.
+
+    Bars are 90% intervals of B_opt and the range over seeds of B_min. An arrow is a bound: B_opt
+    is not distinguishable from the smallest or largest batch size.
+
+    Args:
+        panels: A title to a table target_loss, B_opt, low, high, in sequences.
+        slopes: Columns target_loss, B_min; drawn in the first panel.
+    """
+    figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
+    looks = style.named_styles(["$B_{opt}$", "$B_{min}$"])
+    for ax, (title, table) in zip(axes[0], panels.items(), strict=True):
+        x, y, low, high = style.columns(table, "target_loss", "B_opt", "low", "high")
+        known = np.isfinite(y)
+        style.bars(ax, (x[known], y[known], low[known], high[known]), looks["$B_{opt}$"])
+        _bounds(ax, x[~known], low[~known], high[~known])
+        ax.set_xlim(style.falling(table["target_loss"]))
+        style.panel_title(ax, title, xlabel=FALLING)
+    if slopes is not None:
+        known = slopes.loc[slopes["B_min"] > 0].groupby("target_loss")["B_min"]
+        mean = known.agg(["median", "min", "max"]).reset_index()
+        line = style.columns(mean, "target_loss", "median", "min", "max")
+        style.bars(axes[0, 0], line, {**looks["$B_{min}$"], "linestyle": "--"})
+    axes[0, 0].set_ylabel("batch size (sequences)")
+    style.batch_axis(axes[0, 0].yaxis)
+    shown = looks if slopes is not None else {"$B_{opt}$": looks["$B_{opt}$"]}
+    bound = style.handle("bound", ls="none", marker="v", color=style.INK, ms=6)
+    return style.side_legend(figure, [*style.handles(shown, ms=5), bound])
+
+
+def _bounds(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    below = np.isfinite(high)
+    ax.plot(x[below], high[below], ls="none", marker="v", color=style.INK, ms=6)
+    above = ~below & np.isfinite(low)
+    ax.plot(x[above], low[above], ls="none", marker="^", color=style.INK, ms=6)
+
+
+def laws_figure(errors: pd.DataFrame) -> Figure:
+    """Error of each law at left-out batch sizes, one mark per seed, lowest mean first.
+
+    Args:
+        errors: Columns law, seed, interior_log_E, edge_log_E.
+    """
+    figure, axes = style.new_figure(3.0, columns=2, sharey=True)
+    order = errors.groupby("law")["interior_log_E"].mean().sort_values().index
+    titles = {"interior_log_E": "inner batch sizes", "edge_log_E": "smallest and largest"}
+    for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
+        for i, law in enumerate(order):
+            values = errors.loc[errors["law"] == law, column].to_numpy(float)
+            ax.plot(values, np.full(len(values), i), "o", mfc="none", mec=style.FAINT, ms=5)
+            ax.plot(values.mean(), i, "D", color=style.INK, ms=6)
+        ax.set_xscale("log")
+        style.count_axis(ax.xaxis)
+        style.panel_title(ax, title, xlabel="rms error of log tokens, left out")
+    axes[0, 0].set_yticks(range(len(order)), [LAW_NAMES.get(str(law), str(law)) for law in order])
+    entries = [
+        style.handle("one seed", ls="none", marker="o", mfc="none", mec=style.FAINT, ms=5),
+        style.handle("mean", ls="none", marker="D", color=style.INK, ms=6),
+    ]
+    return style.side_legend(figure, entries)
+
+
+def horizons_figure(table: pd.DataFrame) -> Figure:
+    """Decayed test loss of each batch size above the best one, per token budget.
+
+    Args:
+        table: Columns tokens, batch, excess, half_interval_95.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    looks = style.named_styles(sorted(set(table["tokens"])))
+    for tokens, some in table.groupby("tokens"):
+        x, y, half = style.columns(some, "batch", "excess", "half_interval_95")
+        style.band(ax, (x, y, y - half, y + half), looks[tokens])
+    ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
+    ax.set(xlabel="batch size (sequences)", ylabel="decayed test loss\nabove the best (nats)")
+    style.batch_axis(ax.xaxis)
+    ax.set_ylim(-0.01, 0.15)
+    entries = {f"{int(str(tokens)) / 1e6:.2g}M": look for tokens, look in looks.items()}
+    return style.side_legend(figure, style.handles(entries, ms=5), "token budget")
+
+
+def sizes_figure(table: pd.DataFrame) -> Figure:
+    """B_opt against the excess over the size's last loss, one line per model size.
+
+    Args:
+        table: Columns seed, size, excess, B_opt, low, high.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    whole = table.loc[table["seed"] < 0]
+    looks = style.named_styles(whole["size"])
+    for i, (size, look) in enumerate(looks.items()):
+        rows = whole.loc[whole["size"] == size]
+        x, y, low, high = style.columns(rows, "excess", "B_opt", "low", "high")
+        known = np.isfinite(y)
+        x = x * 1.03 ** (i - (len(looks) - 1) / 2)
+        style.bars(ax, (x[known], y[known], low[known], high[known]), look)
+    ax.set(xscale="log", xlabel="excess over the size's last loss (nats), falling →")
+    ax.set_xlim(whole["excess"].max() * 1.2, whole["excess"].min() / 1.2)
+    style.count_axis(ax.xaxis)
+    ax.set_ylabel("$B_{opt}$ (sequences)")
+    style.batch_axis(ax.yaxis)
+    return style.side_legend(figure, style.handles(looks, ms=5), "parameters")
+
+
+def differences_figure(table: pd.DataFrame, margin: float = 0.005) -> Figure:
+    """Test loss of compared runs minus the best constant-batch run, one panel per LR phase.
+
+    Args:
+        table: Columns phase, name, best, difference, half_interval_95.
+        margin: Shaded: no relevant effect.
+    """
+    phases = [phase for phase in PHASES if phase in set(table["phase"])]
+    figure, axes = style.new_figure(2.8, columns=len(phases), sharey=True)
+    names = list(dict.fromkeys(table["name"]))
+    for ax, phase in zip(axes[0], phases, strict=True):
+        rows = table.loc[table["phase"] == phase].set_index("name").reindex(names)
+        ax.axvspan(-margin, margin, color=style.GRID, lw=0, zorder=0)
+        ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
+        x, half = style.columns(rows, "difference", "half_interval_95")
+        y = np.arange(len(names))
+        ax.errorbar(x, y, xerr=half, fmt="o", color=style.INK, ms=5, capsize=2.5, lw=1)
+        style.panel_title(ax, PHASES[phase])
+    axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
+    axes[0, 0].invert_yaxis()
+    figure.supxlabel("test loss minus the best constant batch size (nats per token)", fontsize=9)
+    entries = [style.handle("mean and 95%\ninterval", marker="o", color=style.INK, ms=5)]
+    entries.append(style.handle(f"±{margin:g} nats", color=style.GRID, lw=8))
+    return style.side_legend(figure, entries)
+
+
+def efficiency_figure(table: pd.DataFrame) -> Figure:
+    """Tokens, steps, seconds and machine cost to the best constant's last loss, as ratios.
+
+    Args:
+        table: Columns seed, name, log_tokens, log_steps, log_seconds, log_cost_M.
+    """
+    columns = [name for name in table if str(name).startswith("log_")]
+    names = list(dict.fromkeys(table["name"]))
+    figure, [[ax]] = style.new_figure(3.2, width=7.6)
+    looks = style.named_styles(names)
+    for i, (name, look) in enumerate(looks.items()):
+        rows = table.loc[table["name"] == name, columns]
+        mean, half = rows.mean(), half_interval(rows.to_numpy(float))
+        x = np.arange(len(columns)) + 0.12 * (i - (len(names) - 1) / 2)
+        line = (x, *np.exp([mean, mean - half, mean + half]))
+        style.bars(ax, [np.asarray(one, float) for one in line], {**look, "linestyle": "none"})
+    ax.axhline(1, color=style.INK, lw=0.8, zorder=1)
+    told = [str(name).removeprefix("log_").replace("cost_", "time on\n") for name in columns]
+    ax.set_xticks(range(len(columns)), told, fontsize=8)
+    ax.set(yscale="log", ylabel="relative to the best\nconstant batch size")
+    style.count_axis(ax.yaxis)
+    entries = {str(name).split(" | ")[-1]: look for name, look in looks.items()}
+    return style.side_legend(figure, style.handles(entries, ls="none", ms=5))
+
+
+def gains_figure(table: pd.DataFrame, margin: float = 0.005) -> Figure:
+    """Ramp minus constant under each change of the training, with 95% intervals.
+
+    Args:
+        table: One column per change, one row per seed, in nats.
+    """
+    figure, [[ax]] = style.new_figure(2.8, width=6.0)
+    values = table.drop(columns=[name for name in table if name in ("seed", "index")])
+    mean = values.mean()
+    half = half_interval(values.to_numpy(float))
+    y = np.arange(len(mean))
+    ax.axvspan(-margin, margin, color=style.GRID, lw=0, zorder=0)
+    ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
+    ax.errorbar(mean, y, xerr=half, fmt="o", color=style.INK, ms=5, capsize=2.5, lw=1)
+    ax.set_yticks(y, [str(name).replace("_", " ") for name in values])
+    ax.invert_yaxis()
+    ax.set_xlabel("ramp minus constant (nats per token)")
+    return figure
+
+
+def findings_figure(table: pd.DataFrame) -> Figure:
+    """Every tested question: its effect over its interval's half width, by answer.
+
+    Args:
+        table: findings.csv.
+    """
+    rows = table.loc[(table["n"] > 0) & table["effect"].notna()].iloc[::-1]
+    figure, [[ax]] = style.new_figure(0.8 + 0.28 * len(rows), width=7.6)
+    half = (rows["high"] - rows["low"]).to_numpy(float) / 2
+    scaled = rows["effect"].to_numpy(float) / np.where(half > 0, half, np.nan)
+    for answer, marker in ANSWERS.items():
+        here = (rows["answer"] == answer).to_numpy()
+        look = {"marker": marker, "ls": "none", "ms": 6, "label": answer}
+        ax.plot(np.clip(scaled, -12, 12)[here], np.flatnonzero(here), color=style.INK, **look)
+    ax.axvspan(-1, 1, color=style.GRID, lw=0, zorder=0)
+    ax.set_yticks(range(len(rows)), rows["key"].str.replace("_", " "))
+    ax.set_xlabel("effect over half its 95% interval (beyond ±1: excludes 0)")
+    return style.side_legend(figure, [style.handle(a, marker=m, ls="none", color=style.INK, ms=6)
+                                      for a, m in ANSWERS.items()])  # fmt: skip
