@@ -9,7 +9,7 @@ counts with the tokens it consumed, a lower bound.
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,22 +61,11 @@ def measured_points(
     return points
 
 
-def log_tokens(points: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Return log E [batch, seed] at a target; the tokens consumed where a run missed it."""
+def at_target(points: pd.DataFrame, target: float, column: str = "log_tokens") -> pd.DataFrame:
+    """Return a column at a target, [batch, seed]; `log_tokens` is a bound if it was missed."""
     rows = points.loc[np.isclose(points["target_loss"], target)]
-    return np.log(rows.pivot(index="batch", columns="seed", values="tokens_to_target"))
-
-
-def reached(points: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Return whether each run reached a target, [batch, seed]; none did at an unlisted target."""
-    rows = points.loc[np.isclose(points["target_loss"], target)]
-    return rows.pivot(index="batch", columns="seed", values="reached")
-
-
-def by_seed(points: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Yield each seed with its points."""
-    for seed, rows in points.groupby("seed"):
-        yield int(str(seed)), rows.reset_index(drop=True)
+    rows = rows.assign(log_tokens=np.log(rows["tokens_to_target"]))
+    return rows.pivot(index="batch", columns="seed", values=column)
 
 
 def fitted(points: pd.DataFrame, resamples: int = 200) -> bss.EsFit:
@@ -92,8 +81,8 @@ def optima(points: pd.DataFrame) -> pd.DataFrame:
         or largest batch size the bound stands in `high` or `low`.
     """
     rows = []
-    for seed, some in [(-1, points), *by_seed(points)]:
-        for at in fitted(some).fits:
+    for seed, some in [(-1, points), *points.groupby("seed")]:
+        for at in fitted(some.reset_index(drop=True)).fits:
             best = at.measured
             row = {"seed": seed, "target_loss": at.target_loss, "B_opt": best.value}
             rows.append(row | {"low": best.low, "high": best.high, "status": best.status})
@@ -121,8 +110,8 @@ def smallest_slopes(points: pd.DataFrame) -> pd.DataFrame:
 def law_errors(points: pd.DataFrame) -> pd.DataFrame:
     """Return the rms error of log E at left-out batch sizes, per law and seed."""
     tables = []
-    for seed, some in by_seed(points):
-        comparison = fitted(some, 10).comparison
+    for seed, some in points.groupby("seed"):
+        comparison = fitted(some.reset_index(drop=True), 10).comparison
         if comparison is not None:
             table = pd.DataFrame(comparison.table)
             tables.append(table[["law", "interior_log_E", "edge_log_E"]].assign(seed=seed))
@@ -158,7 +147,7 @@ def schedules() -> dict[str, dict[str, Any]]:
     long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
     last, at = long["fine"](2_999_999), 2_100_000
     late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
-    constants = [max(1, last // 2), last, 2 * last]
+    constants = sorted({max(1, last // 2), last, 2 * last, 4 * last})[:3]
     return {
         "a3": {"ramp": str(long["ramp"]), "late": str(late), "constants": constants},
         "a4": {"ramp": str(short["ramp"]), "constants": [short["fine"](999_999)]},
@@ -197,7 +186,7 @@ def stages() -> dict[str, Measured]:
 
 
 def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
-    high, low, middle = (log_tokens(points, t) for t in (2.30, 2.02, 2.10))
+    high, low, middle = (at_target(points, t) for t in (2.30, 2.02, 2.10))
     rises = per_seed(read("stages", "optima_constant.csv"), "B_opt", 2.05, 2.30)
     slopes = per_seed(read("stages", "smallest_slopes.csv"), "B_min", 2.10, 2.30)
     laws = read("stages", "laws.csv").pivot(index="seed", columns="law", values="interior_log_E")
@@ -223,7 +212,7 @@ def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
 def _missed(points: pd.DataFrame) -> tuple[np.ndarray, str]:
     """Return per seed whether batches 1 and 2 miss the lowest target, and the answer."""
     for target in (2.02, 2.05):
-        there = reached(points, target)
+        there = at_target(points, target, "reached")
         if there.size and there.any(axis=0).all():
             missed = (~there.loc[[1, 2]].any(axis=0)) & there.any(axis=0)
             answers = {0: "contradicted", len(missed): "supported"}
@@ -242,7 +231,7 @@ def per_seed(table: pd.DataFrame, column: str, last: float, first: float) -> pd.
     return wide[last] - wide[first]
 
 
-def sizes(part: str = "sizes", key: str = "sizes") -> dict[str, Measured]:
+def sizes(part: str = "sizes") -> dict[str, Measured]:
     """Return the numbers of the questions on model size, and write the part's table."""
     tables = []
     runs = read(part, "runs.parquet")
@@ -268,25 +257,16 @@ def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
     rise = (wide[EXCESS[-1]] - wide[EXCESS[0]]).unstack("size").drop(columns="12k")
     apart = wide.unstack("size").T.groupby("size").mean().T
     apart = apart.sub(apart["12k"], axis=0).drop(columns="12k")
-    signs = {size: values.to_numpy() for size, values in rise.items()}
+    halves = half_interval(rise.to_numpy(float))
+    shown = "supported" if (rise.mean() > halves).all() else "inconclusive"
+    shown = "contradicted" if (rise.mean() < -halves).any() else shown
     alike = all(within(values.to_numpy(), np.log2(1.5)) for _, values in apart.items())
-    told = f"{', '.join(map(str, signs))}; muP, LR 8e-3, constant; 1M tokens"
-    shown = "supported" if all(_sure(v, 1) for v in signs.values()) else "inconclusive"
-    shown = "contradicted" if any(_sure(v, -1) for v in signs.values()) else shown
+    told = f"{', '.join(map(str, rise))}; muP, LR 8e-3, constant; 1M tokens", "sizes/optima.csv"
+    near = "supported" if alike else "inconclusive"
     return {
-        "sizes_signs": Measured(rise.min(axis=1).to_numpy(), told, "sizes/optima.csv", shown),
-        "sizes_alike": Measured(
-            apart.mean(axis=1).to_numpy(),
-            told,
-            "sizes/optima.csv",
-            "supported" if alike else "inconclusive",
-        ),
+        "sizes_signs": Measured(rise.min(axis=1).to_numpy(), *told, shown),
+        "sizes_alike": Measured(apart.mean(axis=1).to_numpy(), *told, near),
     }
-
-
-def _sure(values: np.ndarray, sign: int) -> bool:
-    half = float(half_interval(values[:, None])[0])
-    return bool(sign * values.mean() > half)
 
 
 def scheduler() -> dict[str, Measured]:

@@ -11,7 +11,7 @@ from bss.plots import style
 from bss.stats import half_interval
 
 FALLING = "target loss (nats per token), falling →"
-ANSWERS = {"supported": "o", "no relevant effect": "s", "contradicted": "X", "inconclusive": "D"}
+MARK = {"ls": "none", "marker": "o", "color": style.INK, "ms": 5}
 LAW_NAMES = {"piecewise": "three stages", "hyperbola": "hyperbola"}
 PHASES = {"constant": "constant LR", "averaged": "averaged weights", "decay": "decayed"}
 
@@ -86,7 +86,8 @@ def laws_figure(errors: pd.DataFrame) -> Figure:
         errors: Columns law, seed, interior_log_E, edge_log_E.
     """
     figure, axes = style.new_figure(3.0, columns=2, sharey=True)
-    order = errors.groupby("law")["interior_log_E"].mean().sort_values().index
+    means = errors.pivot_table(index="law", values="interior_log_E")["interior_log_E"]
+    order = means.index[np.argsort(means.to_numpy())]
     titles = {"interior_log_E": "inner batch sizes", "edge_log_E": "smallest and largest"}
     for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
         for i, law in enumerate(order):
@@ -146,30 +147,38 @@ def sizes_figure(table: pd.DataFrame) -> Figure:
     return style.side_legend(figure, style.handles(looks, ms=5), "parameters")
 
 
-def differences_figure(table: pd.DataFrame, margin: float = 0.005) -> Figure:
-    """Test loss of compared runs minus the best constant-batch run, one panel per LR phase.
+def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -> Figure:
+    """Mean differences with 95% intervals, one row per name and one panel per LR phase.
 
     Args:
-        table: Columns phase, name, best, difference, half_interval_95.
+        table: Columns phase, name, difference, half_interval_95, in nats.
+        label: Of the differences.
         margin: Shaded: no relevant effect.
     """
     phases = [phase for phase in PHASES if phase in set(table["phase"])]
-    figure, axes = style.new_figure(2.8, columns=len(phases), sharey=True)
     names = list(dict.fromkeys(table["name"]))
+    figure, axes = style.new_figure(1 + 0.35 * len(names), columns=len(phases), sharey=True)
     for ax, phase in zip(axes[0], phases, strict=True):
         rows = table.loc[table["phase"] == phase].set_index("name").reindex(names)
         ax.axvspan(-margin, margin, color=style.GRID, lw=0, zorder=0)
         ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
         x, half = style.columns(rows, "difference", "half_interval_95")
-        y = np.arange(len(names))
-        ax.errorbar(x, y, xerr=half, fmt="o", color=style.INK, ms=5, capsize=2.5, lw=1)
+        ax.errorbar(x, range(len(names)), xerr=half, **MARK, capsize=2.5, lw=1)
         style.panel_title(ax, PHASES[phase])
     axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
     axes[0, 0].invert_yaxis()
-    figure.supxlabel("test loss minus the best constant batch size (nats per token)", fontsize=9)
-    entries = [style.handle("mean and 95%\ninterval", marker="o", color=style.INK, ms=5)]
-    entries.append(style.handle(f"±{margin:g} nats", color=style.GRID, lw=8))
-    return style.side_legend(figure, entries)
+    figure.supxlabel(f"{label} (nats per token)", fontsize=9)
+    entries = [style.handle("mean and 95%\ninterval", **MARK)]
+    return style.side_legend(
+        figure, [*entries, style.handle(f"±{margin:g}", color=style.GRID, lw=8)]
+    )
+
+
+def gains_table(gains: pd.DataFrame) -> pd.DataFrame:
+    """Return ramp minus constant under each change (column, in nats; a row per seed) as a table."""
+    half = half_interval(gains.to_numpy(float))
+    columns = {"name": gains.columns.str.replace("_", " "), "difference": gains.mean().to_numpy()}
+    return pd.DataFrame({"phase": "constant", **columns, "half_interval_95": half})
 
 
 def efficiency_figure(table: pd.DataFrame) -> Figure:
@@ -195,44 +204,3 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
     style.count_axis(ax.yaxis)
     entries = {str(name).split(" | ")[-1]: look for name, look in looks.items()}
     return style.side_legend(figure, style.handles(entries, ls="none", ms=5))
-
-
-def gains_figure(table: pd.DataFrame, margin: float = 0.005) -> Figure:
-    """Ramp minus constant under each change of the training, with 95% intervals.
-
-    Args:
-        table: One column per change, one row per seed, in nats.
-    """
-    figure, [[ax]] = style.new_figure(2.8, width=6.0)
-    values = table.drop(columns=[name for name in table if name in ("seed", "index")])
-    mean = values.mean()
-    half = half_interval(values.to_numpy(float))
-    y = np.arange(len(mean))
-    ax.axvspan(-margin, margin, color=style.GRID, lw=0, zorder=0)
-    ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
-    ax.errorbar(mean, y, xerr=half, fmt="o", color=style.INK, ms=5, capsize=2.5, lw=1)
-    ax.set_yticks(y, [str(name).replace("_", " ") for name in values])
-    ax.invert_yaxis()
-    ax.set_xlabel("ramp minus constant (nats per token)")
-    return figure
-
-
-def findings_figure(table: pd.DataFrame) -> Figure:
-    """Every tested question: its effect over its interval's half width, by answer.
-
-    Args:
-        table: findings.csv.
-    """
-    rows = table.loc[(table["n"] > 0) & table["effect"].notna()].iloc[::-1]
-    figure, [[ax]] = style.new_figure(0.8 + 0.28 * len(rows), width=7.6)
-    half = (rows["high"] - rows["low"]).to_numpy(float) / 2
-    scaled = rows["effect"].to_numpy(float) / np.where(half > 0, half, np.nan)
-    for answer, marker in ANSWERS.items():
-        here = (rows["answer"] == answer).to_numpy()
-        look = {"marker": marker, "ls": "none", "ms": 6, "label": answer}
-        ax.plot(np.clip(scaled, -12, 12)[here], np.flatnonzero(here), color=style.INK, **look)
-    ax.axvspan(-1, 1, color=style.GRID, lw=0, zorder=0)
-    ax.set_yticks(range(len(rows)), rows["key"].str.replace("_", " "))
-    ax.set_xlabel("effect over half its 95% interval (beyond ±1: excludes 0)")
-    return style.side_legend(figure, [style.handle(a, marker=m, ls="none", color=style.INK, ms=6)
-                                      for a, m in ANSWERS.items()])  # fmt: skip

@@ -1,7 +1,6 @@
 """Several laws fitted to one table of points, and B_opt of points and of laws.
 
-For the committed tables of results/es_wsd, results/es_ablations and results/second_moment, and the
-demo.
+For the committed tables of results/es_wsd and results/second_moment, and the demo.
 """
 
 import math

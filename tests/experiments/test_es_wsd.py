@@ -96,8 +96,8 @@ def test_the_slope_of_the_smallest_batches_is_above_b_min(planted):
 
 def test_a_missed_target_counts_with_the_tokens_consumed(planted):
     points = analysis.measured_points(planted, analysis.TARGETS)
-    logs = analysis.log_tokens(points, 2.10)
-    assert not analysis.reached(points, 2.10).loc[1].any()
+    logs = analysis.at_target(points, 2.10)
+    assert not analysis.at_target(points, 2.10, "reached").loc[1].any()
     assert logs.loc[1].to_numpy() == pytest.approx(np.log(1_500_000))
     values, answer = analysis._missed(points)
     # Batch 2 ends at 2.03 nats, batch 4 passes 2.02.

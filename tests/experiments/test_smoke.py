@@ -145,21 +145,6 @@ def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_es_ablations_measures_every_variation(run, tmp_path):
-    done = run("es_ablations")
-    assert done.returncode == 0, done.stderr
-    contenders = pd.read_csv(tmp_path / "results/contenders.csv")
-    assert len(set(contenders["variation"])) == 6
-    assert all(1 < loss < 6 for loss in contenders["test_loss"])
-    ladders = pd.read_csv(tmp_path / "results/ladders.csv").to_dict("records")
-    assert [row["bucket"] for row in ladders] == [1, 2, 4, 8]
-    losses = [row["eval_loss"] for row in ladders]
-    assert max(losses) - min(losses) < 1e-4
-    optima = pd.read_csv(tmp_path / "results/optima.csv")
-    assert set(optima["variation"]) == {"as in E(S) under WSD", "SGD"}
-
-
-@pytest.mark.slow
 def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
     done = run("late_switch")
     assert done.returncode == 0, done.stderr
