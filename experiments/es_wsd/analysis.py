@@ -36,6 +36,7 @@ EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss
 PHASES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
 RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
 SHAPES = ("piecewise", "hyperbola")
+DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
 ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 
@@ -120,18 +121,17 @@ def law_errors(points: pd.DataFrame) -> pd.DataFrame:
 
 def horizons(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the decayed test loss of each batch size above the best one, per token budget."""
-    rows = []
+    tables = []
     decays = finals.loc[finals["ending"] == "decay"]
     for _, some in decays.groupby(decays["tokens"].round(-5)):
         wide = some.pivot_table(index="seed", columns="batch", values="test_loss")
-        held_out = some.groupby("batch")["eval_loss"].mean()
-        best = held_out.idxmin()
+        best = some.groupby("batch")["eval_loss"].mean().idxmin()
         apart = wide.sub(wide[best], axis=0)
-        half = half_interval(apart.to_numpy(float))
-        for batch, mean, reach in zip(apart, apart.mean(), half, strict=True):
-            row = {"tokens": int(some["tokens"].max()), "batch": int(str(batch)), "excess": mean}
-            rows.append(row | {"half_interval_95": reach, "best": batch == best})
-    return pd.DataFrame(rows).sort_values(["tokens", "batch"], ignore_index=True)
+        table = pd.DataFrame({"tokens": some["tokens"].max(), "excess": apart.mean()})
+        table["half_interval_95"] = half_interval(apart.to_numpy(float))
+        tables.append(table.assign(best=table.index == best).reset_index(names="batch"))
+    table = pd.concat(tables).astype({"batch": int})
+    return table.sort_values(["tokens", "batch"], ignore_index=True)
 
 
 # The schedule
@@ -321,12 +321,7 @@ def seconds_per_step() -> dict[int, float]:
     return {int(str(batch)): float(value) for batch, value in rates.min().items()}
 
 
-def efficiency(
-    runs: pd.DataFrame,
-    best: str,
-    seconds: dict[int, float],
-    devices: Sequence[int] = (1, 4, 16, 64),
-) -> pd.DataFrame:
+def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.DataFrame:
     """Return log tokens, steps and seconds to the best constant's last loss, minus that run's own.
 
     `log_cost_M` is the same of a data-parallel machine that does up to M sequences in one unit of
@@ -336,25 +331,26 @@ def efficiency(
     for seed, some in runs.groupby("seed"):
         curves = {str(name): smooth_curve(of, "eval_loss") for name, of in some.groupby("name")}
         target = float(curves[best].loss[-1])
-        own = _costs(some, best, _first(curves[best], target), seconds, devices)
+        row = some.drop_duplicates("name").set_index("name").loc
+        own = _costs(row[best], _first(curves[best], target), seconds)
         for name, curve in curves.items():
-            cost = _costs(some, name, _first(curve, target), seconds, devices)
+            cost = _costs(row[name], _first(curve, target), seconds)
             logs = {f"log_{key}": np.log(cost[key] / own[key]) for key in cost}
             rows.append({"seed": seed, "name": name, "target_loss": target, **logs})
     return pd.DataFrame(rows)
 
 
 def _first(curve: Smooth, target: float) -> float:
-    if curve.loss[-1] > target:
+    """Return the tokens at which a curve first meets a loss; NaN if it does not."""
+    at = int(np.argmax(curve.loss <= target))
+    if at == 0:
         return np.nan
-    return float(np.exp(np.interp(-target, -curve.loss, curve.log_tokens)))
+    part = (curve.loss[at - 1] - target) / (curve.loss[at - 1] - curve.loss[at])
+    return float(np.exp(curve.log_tokens[at - 1] + part * np.diff(curve.log_tokens)[at - 1]))
 
 
-def _costs(
-    runs: pd.DataFrame, name: str, tokens: float, seconds: dict[int, float], devices: Sequence[int]
-) -> dict[str, float]:
-    """Return tokens, steps, seconds and machine costs of a run up to some tokens."""
-    row = runs.loc[runs["name"] == name].iloc[0]
+def _costs(row: Any, tokens: float, seconds: dict[int, float]) -> dict[str, float]:
+    """Return tokens, steps, seconds and machine costs up to some tokens of a run with this row."""
     schedule = BatchSchedule.parse(str(row["schedule.batch"]))
     ends = np.minimum([*schedule.starts[1:], np.inf], tokens)
     spent = np.maximum(ends - np.asarray(schedule.starts, float), 0)
@@ -362,7 +358,7 @@ def _costs(
     steps = spent / (batches * row["seq_len"])
     cost = {"tokens": tokens, "steps": float(steps.sum())}
     cost["seconds"] = float(steps @ [seconds[int(batch)] for batch in batches])
-    machines = {f"cost_{m}": float(steps @ np.maximum(1, batches / m)) for m in devices}
+    machines = {f"cost_{m}": float(steps @ np.maximum(1, batches / m)) for m in DEVICES}
     return cost | machines
 
 
