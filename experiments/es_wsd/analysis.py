@@ -27,15 +27,13 @@ from experiments.findings import Measured, findings, read_questions, within
 
 RESULTS = Path("results/es_wsd")
 QUESTIONS = Path(__file__).parent / "questions.toml"
-COMMAND = "python -m experiments.es_wsd.analysis"
-PAPER = "2601.05034"
+PAPER = {"paper": "2601.05034", "command": "python -m experiments.es_wsd.analysis"}
 EQUIVALENCE = ("weight_decay", "length")
 
 TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
 EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
 PHASES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
 RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
-SHAPES = ("piecewise", "hyperbola")
 DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
 ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
@@ -199,7 +197,7 @@ def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
         "optimum_rises": (rises, "optima_constant.csv"),
         "minimum_inside": (missed, "points.csv"),
         "minimum_rises": (slopes, "smallest_slopes.csv"),
-        "stages": (laws[SHAPES[0]] - laws[SHAPES[1]], "laws.csv"),
+        "stages": (laws["piecewise"] - laws["hyperbola"], "laws.csv"),
     }
     told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
     found = {
@@ -423,9 +421,8 @@ def main() -> None:
     for part, numbers in PARTS.items():
         if (RESULTS / part / "finals.csv").exists():
             measured |= numbers()
-    questions = read_questions(QUESTIONS)
-    answers = {"paper": PAPER, "command": COMMAND, "equivalence": EQUIVALENCE}
-    write_table(findings(questions, measured, **answers), RESULTS / "findings.csv")
+    found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
+    write_table(found, RESULTS / "findings.csv")
 
 
 if __name__ == "__main__":

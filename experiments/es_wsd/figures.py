@@ -16,10 +16,10 @@ LAW_NAMES = {"piecewise": "three stages", "hyperbola": "hyperbola"}
 PHASES = {"constant": "constant LR", "averaged": "averaged weights", "decay": "decayed"}
 
 
-def curves_figure(runs: pd.DataFrame, batches: Sequence[int]) -> Figure:
-    """Mean held-out loss over seeds against tokens, and its excess over the best batch size."""
+def curves_figure(runs: pd.DataFrame, batches: Sequence[int], first: float = 8e4) -> Figure:
+    """Mean loss over seeds from `first` tokens on, and its excess over the best batch size."""
     chosen = runs.loc[runs["batch"].isin(batches)]
-    grid = np.geomspace(8e4, chosen.groupby("run")["tokens"].max().min(), 40)
+    grid = np.geomspace(first, chosen.groupby("run")["tokens"].max().min(), 40)
     mean = {
         int(str(batch)): np.mean(
             [np.interp(grid, run["tokens"], run["eval_loss"]) for _, run in some.groupby("run")], 0
