@@ -21,7 +21,6 @@ COLUMNS = [
     *("question", "answer", "effect", "low", "high", "level", "unit", "n", "conditions", "table"),
     *("command", "paper", "figure", "key", "p", "detectable", "seeds_needed"),
 ]
-MOST_SEEDS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +160,7 @@ def within(values: np.ndarray, margin: float) -> bool:
 
 def _seeds_needed(spread: float, margin: float) -> float:
     """Return the seeds that detect an effect as large as the margin with power 80%."""
-    for seeds in range(3, MOST_SEEDS):
+    for seeds in range(3, 500):
         if margin > 0 and minimum_detectable_effect(spread, seeds) <= margin:
             return seeds
     return math.nan
