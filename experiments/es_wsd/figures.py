@@ -120,7 +120,7 @@ def horizons_figure(table: pd.DataFrame) -> Figure:
     ax.set(xlabel="batch size (sequences)", ylabel="decayed test loss\nabove the best (nats)")
     style.batch_axis(ax.xaxis)
     ax.set_ylim(-0.01, 0.15)
-    entries = {f"{int(str(tokens)) / 1e6:.2g}M": look for tokens, look in looks.items()}
+    entries = {f"{tokens / 1e6:.2g}M": look for tokens, look in looks.items()}
     return style.side_legend(figure, style.handles(entries, ms=5), "token budget")
 
 
