@@ -1,83 +1,135 @@
-"""bss advise: the best batch of a run before anything is trained, and what others cost."""
+"""bss advise: the best batch size of a planned run, its interval, and what other sizes cost."""
 
 import argparse
+import math
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from bss.advice import Advice, FitAdvice, advise
-from bss.advice.advice import NOBODY
+from bss.advice.fit_advice import TOLERANCE
 from bss.cli.kinds import KINDS, read_fit
 from bss.cli.output import Output, Table, add_output_arguments, number, option
-from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
+from bss.cli.rules import note_of, rule_entry, setting_of, size_text
 from bss.errors import InputError, check
-from bss.rules import RULES, Setting
-from bss.rules.setting import non_embedding
-from bss.units import format_tokens, parse_tokens
+from bss.rules import RULES, Answer, Hyperparameters, Setting, non_embedding
+from bss.units import parse_tokens, rounded_tokens
 
-ENDINGS = ("wsd", "cosine", "average", "constant")
-OF_RULES = ("name", "source", "batch", "batch_tokens", "lr", "in_range")
+ENDINGS = ("wsd", "cosine", "constant")
+FACTORS = (0.5, 1.0, 2.0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss advise`."""
+    """Add the options of `bss advise`."""
     add = parser.add_argument
-    add("--params", help="non-embedding parameters, as 85M; or give --total-params")
-    add("--total-params", help="with embeddings; needs --vocab and --d-model")
+    add("--params", help="non-embedding parameters, e.g. 85M; or give --total-params")
+    add("--total-params", help="parameters with embeddings; needs --vocab and --d-model")
     add("--vocab", type=int, help="tokens of the vocabulary, for --total-params")
-    text = "of a mixture of experts: those that a token passes, of --params or of --total-params"
-    add("--active-params", help=text)
-    add("--tied", action="store_true", help="the embeddings of --total-params are one")
+    add("--active-params", help="mixture of experts: parameters that one token uses")
+    add("--tied", action="store_true", help="--total-params has one matrix for both embeddings")
     add("--d-model", type=int, help="width, for --total-params and for rules that need it")
-    add("--tokens", required=True, help="budget, as 2.5B")
-    add("--seq-len", type=int, required=True, help="tokens per sequence")
-    add("--lr", type=float, help="peak rate, for rules and curve fits that need it")
-    add("--ending", choices=ENDINGS, default="wsd", help="how the rate ends; wsd by default")
-    add("--loss", type=float, help="expected at the end, in nats per token, for rules that need it")
-    add("--noise-scale", help="gradient noise scale in tokens, for rules that need it")
-    add("--from", dest="fit", type=Path, help="a fit of your own, as `bss fit --json` prints it")
-    add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
+    add("--tokens", required=True, help="token budget, e.g. 2.5B")
+    add("--seq-len", type=int, required=True, help="tokens per sequence, e.g. 2048")
+    add("--lr", type=float, help="peak LR, for rules and curve fits that need it")
+    add("--ending", choices=ENDINGS, default="wsd", help="LR schedule of a curve fit; wsd")
+    add("--loss", type=float, help="expected final loss in nats per token, for rules")
+    add("--noise-scale", help="gradient noise scale in tokens, for rules")
+    add("--from", dest="fit", type=Path, help="your own fit, from `bss fit ... --json`")
+    add("--rule", action="append", help="a rule, or package.module:ATTRIBUTE; repeatable")
+    add("--all", action="store_true", help="also show rules without an answer, with the reason")
     add_output_arguments(parser, run)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Asks the rules and the fit.
+    """Print the recommended batch size and the published rules.
 
     Examples:
-        bss advise --params 85M --tokens 2.5B --seq-len 1024
-        bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine
+        bss advise --params 350M --tokens 30B --seq-len 2048
+        bss advise --params 350M --tokens 30B --seq-len 2048 --all
     """
     total = _params(options)
     active = _active(options, total)
     advice = _advice(options, active or total)
-    lacking = [at for at in advice.rules if at.missing and hasattr(options, at.missing[0])]
-    notes = [*advice.notes, *map(note_of, lacking)]
-    payload = _payload(advice, notes)
+    warnings = [*advice.warnings]
+    lines, payload = answer_lines(advice, options.fit), _payload(advice, options.fit)
     if active is not None:
-        whole = _advice(options, total)
-        lines = {"active": advice.first_line, "total": whole.first_line}
-        payload["experts"] = {"active_params": active, "total_params": total, **lines}
-        notes[:0] = [
-            "a mixture of experts, which no source has: the answer is by the parameters that a "
-            "token passes",
-            f"by all {total:,.0f} parameters: {whole.first_line}",
-        ]
-    tables = [rules_table(advice.rules, advice.setting), _batches(advice)]
-    tables += [_costs(advice)] if advice.cost_of else []
-    said = [advice.said] if advice.by == "rules" and advice.said else []
-    narrow = [f"would narrow it: {text}" for text in advice.narrow]
-    return Output(payload, tables, [*said, *narrow, *notes], first=advice.first_line)
+        whole = answer_lines(_advice(options, total), options.fit)[0]
+        warnings.insert(
+            0, "no source has a mixture of experts; the answer is for active parameters"
+        )
+        payload["experts"] = {"active_params": active, "total_params": total, "total": whole}
+        lines.append(f"For all {rounded_tokens(total)} parameters: {whole}")
+    payload["warnings"] = warnings
+    notes = [f"warning: {text}" for text in warnings]
+    table = _rules_table(advice, show_all=options.all)
+    return Output(payload, [table], notes, first="\n".join([*lines, ""]))
+
+
+def answer_lines(advice: Advice, fit: Path | None) -> list[str]:
+    """Return the recommendation, the intervals, the costs and the source."""
+    source = f"{fit}; inside its range"
+    if pooled := advice.pooled:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in pooled.weights.items())
+        source = f"{shares}; inside the range of {' and '.join(pooled.inside) or 'none'}"
+    lines = [_first_line(advice), f"Source: {source}"]
+    if advice.batch.value is None:
+        return lines
+    extrapolated = "" if advice.in_range else ", extrapolated"
+    interval = f"90% interval of the optimum{extrapolated}: "
+    interval += _ends(advice.batch.low, advice.batch.high)
+    if any(tolerance := _tolerance(advice)):
+        interval += f"; within {TOLERANCE:g} nats of it: {_ends(*tolerance)}"
+    half, twice = (advice.losses.loss_at(factor) for factor in (0.5, 2.0))
+    cost = "The costs of half and twice are unknown"
+    if half is not None and twice is not None:
+        cost = f"Half of it costs {half:.4f} nats, twice {twice:.4f}"
+    lines[1:1] = [interval, f"{cost}; steps {_steps(advice, _size(advice)):,}"]
+    return lines
+
+
+def _first_line(advice: Advice) -> str:
+    seq_len, batch = advice.setting.seq_len, advice.batch
+    if advice.sequences is not None:
+        size = rounded_tokens(advice.sequences * seq_len)
+        return f"Recommended batch: {size} tokens ({advice.sequences:,} sequences of {seq_len:,})"
+    if not advice.in_range:
+        return "No recommendation: the setting is out of range of every source"
+    return f"No recommendation: the runs bound the optimum, {_ends(batch.low, batch.high)} tokens"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    """Return "LOW to HIGH" in tokens, or the one end that is known."""
+    if low and high:
+        return f"{rounded_tokens(low)} to {rounded_tokens(high)}"
+    return f"at least {rounded_tokens(low)}" if low else f"at most {rounded_tokens(high or 0)}"
+
+
+def _tolerance(advice: Advice) -> tuple[float | None, float | None]:
+    """Return the batch sizes within tolerance of the optimum, in tokens."""
+    low, high = advice.losses.tolerance()
+    value = advice.batch.value or 0.0
+    return low and low * value, high and high * value
+
+
+def _size(advice: Advice) -> float:
+    """Return the recommended batch size in tokens, or the optimum if none is recommended."""
+    whole = (advice.sequences or 0) * advice.setting.seq_len
+    return whole or advice.batch.value or math.nan
+
+
+def _steps(advice: Advice, batch: float) -> int:
+    return max(1, round(advice.setting.tokens / batch))
 
 
 def _advice(options: argparse.Namespace, params: float) -> Advice:
-    """The advice at so many parameters."""
+    """Return the advice for a number of parameters."""
     setting = setting_of(options, params=params)
     return advise(setting, _fit_advice(options, setting), options.rule or RULES)
 
 
 def _active(options: argparse.Namespace, total: float) -> float | None:
-    """The parameters that a token passes; None of a dense model."""
+    """Return the parameters that one token uses; None for a dense model."""
     if options.active_params is None:
         return None
     active = parse_tokens(options.active_params, field="--active-params")
@@ -106,61 +158,74 @@ def _without_embeddings(options: argparse.Namespace, params: float) -> float:
     return non_embedding(params, options.vocab, options.d_model, tied=options.tied)
 
 
-def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice:
-    """What the user's fit says, or that of the published table."""
+def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice | None:
+    """Return the answer of the user's fit; None without one."""
     if options.fit is None:
-        from bss.advice.of_table import published
-
-        return published(setting)
-    fit = read_fit(options.fit, "advise")
-    room = import_module(KINDS[fit.KIND].advice)
-    return room.fit_advice(fit, setting, options.ending, str(options.fit))
+        return None
+    fit = read_fit(options.fit, "advise", [name for name, kind in KINDS.items() if kind.advice])
+    return import_module(KINDS[fit.KIND].advice).fit_advice(fit, setting, options.ending)
 
 
-def _payload(advice: Advice, notes: list[str]) -> dict[str, Any]:
-    entries = [rule_entry(answer) for answer in advice.rules]
-    ends = ("value", "low", "high")
-    critical = advice.fit.critical
+def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
+    size = _size(advice)
+    costs = [
+        {
+            "factor": factor,
+            "batch_tokens": factor * size,
+            "loss": advice.losses.loss_at(factor),
+            "steps": _steps(advice, factor * size),
+        }
+        for factor in (FACTORS if advice.batch.value else ())
+    ]
     return {
         "kind": "advice",
-        "advice": advice.first_line,
+        "advice": _first_line(advice),
         "setting": {**asdict(advice.setting), "compute": advice.setting.compute},
-        "rules": [{name: entry[name] for name in OF_RULES} for entry in entries],
-        "spread": advice.spread and dict(zip(("low", "high"), advice.spread, strict=True)),
-        "batch_tokens": {end: getattr(advice.batch, end) for end in ends},
-        "by": advice.by,
-        "from": advice.fit.name,
-        "critical_tokens": critical and {end: getattr(critical, end) for end in ends},
-        "cost_of": [asdict(cost) for cost in advice.cost_of],
-        "narrow": advice.narrow,
-        "notes": notes,
+        "in_range": advice.in_range,
+        "recommended_sequences": advice.sequences,
+        "batch_tokens": {end: getattr(advice.batch, end) for end in ("value", "low", "high")},
+        "tolerance": dict(zip(("low", "high"), _tolerance(advice), strict=True)),
+        "costs": costs,
+        "source": "published" if advice.pooled else str(fit),
+        "weights": _weights(advice),
+        "inside": advice.pooled.inside if advice.pooled else [],
+        "rules": [rule_entry(answer) for answer in advice.rules],
     }
 
 
-def _batches(advice: Advice) -> Table:
-    by = {"fit": advice.fit.name, "rules": "the middle of the rules, and what is as good as any"}
-    by["nobody"] = NOBODY
-    kinds = [("best", advice.batch, by[advice.by])]
-    if advice.fit.critical:
-        kinds.append(("critical", advice.fit.critical, advice.fit.name))
-    unit = advice.setting.seq_len
+def _rules_table(advice: Advice, *, show_all: bool) -> Table:
+    """Return a row per source and rule, and if `show_all` those without an answer."""
+    tables = [
+        Answer(name, rule.source, rule.batch, rule(advice.setting), not out, out, ())
+        for name, rule in advice.sources.items()
+        if name not in {answer.name for answer in advice.rules}
+        for out in (rule.outside(advice.setting),)
+    ]
+    shown = [*tables, *advice.rules]
+    if not show_all:
+        shown = [answer for answer in shown if answer.hyperparameters != Hyperparameters()]
+    weights = _weights(advice)
     cells = {
-        "batch": lambda kind: kind[0],
-        "tokens": lambda kind: size_text(kind[1].value),
-        "from": lambda kind: size_text(kind[1].low),
-        "to": lambda kind: size_text(kind[1].high),
-        f"× {unit}": lambda kind: size_text(kind[1].value, unit),
-        "by": lambda kind: kind[2],
+        "rule": lambda answer: answer.name,
+        "batch": lambda answer: answer.batch or "–",
+        "tokens": lambda answer: size_text(answer.hyperparameters.batch_tokens),
+        f"× {advice.setting.seq_len}": lambda answer: size_text(
+            answer.hyperparameters.batch_tokens, advice.setting.seq_len
+        ),
+        "LR": lambda answer: number(answer.hyperparameters.lr),
+        "weight": lambda answer: _share(weights.get(answer.name)),
+        "in range": lambda answer: {True: "yes", False: "no", None: "–"}[answer.in_range],
+        "source": lambda answer: answer.source,
     }
-    return Table.of("the batch", kinds, cells)
+    if show_all:
+        cells["reason"] = lambda answer: note_of(answer).partition(": ")[2]
+    return Table.of("", shown, cells)
 
 
-def _costs(advice: Advice) -> Table:
-    title = f"what it costs in {format_tokens(int(advice.setting.tokens))} tokens"
-    cells = {
-        "of the batch": lambda cost: f"{cost.factor:g} ×",
-        "tokens": lambda cost: number(cost.batch_tokens),
-        "nats above the best": lambda c: "not known" if c.loss is None else f"{c.loss:.4f}",
-        "steps": lambda cost: f"{cost.steps:,}",
-    }
-    return Table.of(title, advice.cost_of, cells)
+def _weights(advice: Advice) -> dict[str, float]:
+    """Return the share of each pooled source; empty for a user's own fit."""
+    return advice.pooled.weights if advice.pooled else {}
+
+
+def _share(weight: float | None) -> str:
+    return "–" if weight is None else f"{weight:.0%}"

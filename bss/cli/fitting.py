@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from bss.cells import Table, number
 from bss.cli.output import Output, add_output_arguments
@@ -11,9 +11,6 @@ from bss.errors import InputError
 from bss.files import write_text
 from bss.laws.base import Fit, Options
 from bss.laws.constraints import FREE, Constraints
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Some = TypeVar("Some", bound=Fit)
 MOST = 40  # rows of what was left out in turn
@@ -93,21 +90,16 @@ def opened_tables(
     return tables
 
 
-def save_residuals(
-    options: argparse.Namespace, fit: Fit, data: "pd.DataFrame | None" = None, warmup: int = 0
-) -> None:
+def save_residuals(options: argparse.Namespace, fit: Fit) -> None:
     """Writes what --residuals asks for."""
     if not options.residuals:
         return
-    from bss.laws.residuals import residuals_of
-
     path = Path(options.residuals)
     if path.suffix not in (".csv", ".png", ".svg", ".pdf"):
         raise InputError(f"--residuals {path}: expected a file name in .csv, .png, .svg or .pdf")
-    found = residuals_of(fit, data, warmup=warmup)
     if path.suffix == ".csv":
-        write_text(path, found.table.to_csv(index=False))
+        write_text(path, fit.residuals().to_csv(index=False))
         return
     from bss.plots.residuals import residuals_figure
 
-    residuals_figure(found).savefig(path)
+    residuals_figure(fit).savefig(path)

@@ -18,7 +18,7 @@ class Kind:
         about: it, in the help of `bss fit`.
         fit: its class in bss.laws.
         commands: what fits it (`add_arguments`) and what asks it (`predicted`).
-        advice: what it says of a setting (`fit_advice`).
+        advice: what it says of a setting (`fit_advice`); "" without a best batch.
         options: those of `bss predict` that say what is asked of it; others are refused.
         policy: that `bss schedule` follows where none is named; "" for a fit of no use to any.
         predicts_schedules: whether it predicts the loss of any schedule and rate.
@@ -38,7 +38,7 @@ KINDS = {
         "E(S): tokens against steps to target losses",
         "EsFit",
         "bss.cli.of_es",
-        "bss.advice.of_es",
+        "bss.advice.of_runs",
         ("loss", "batch"),
         "follow-optimum",
     ),
@@ -46,7 +46,7 @@ KINDS = {
         "critical batch sizes and their law, from steps to a target",
         "CriticalFit",
         "bss.cli.of_critical",
-        "bss.advice.of_critical",
+        "",
         ("params", "tokens"),
     ),
     "table": Kind(
@@ -61,7 +61,7 @@ KINDS = {
         "the functional scaling law, from loss curves under any schedule",
         "CurveFit",
         "bss.cli.of_curve",
-        "bss.advice.of_curve",
+        "bss.advice.of_runs",
         ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
         "functional-best",
         predicts_schedules=True,
@@ -81,6 +81,6 @@ def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(KINDS)) ->
         return getattr(bss.laws, KINDS[kind].fit).from_dict(entry)
     problem = f"is of kind {entry.get('kind')!r}, no fit"
     if kind in KINDS:
-        problem = f"is a fit of kind {kind!r}, which `bss predict` and `bss advise` read"
+        problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
     wanted = ", ".join(repr(one) for one in sorted(kinds))
     raise InputError(f"--from {path}: {problem}; `bss {command}` reads fits of kind {wanted}")

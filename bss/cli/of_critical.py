@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reference-batch", default="256", metavar="BATCH", help=text)
     add("--unit", default="sequences", choices=("sequences", "tokens"), help="of batches")
     add("--forecast", help="sizes or budgets to forecast at, as 7B,70B")
-    text = "batch, of the steps, or cell, of the law through them, each in turn"
+    text = "batch: the steps at each batch"
     add_fit_arguments(parser, run, resamples=2000, hold_out=text)
 
 
@@ -62,14 +62,11 @@ def run(options: argparse.Namespace) -> Output:
     measured = without(measured, options.drop)
     given = {"overhead": options.overhead, "reference": options.reference_batch}
     given |= {"unit": options.unit, "hold_out": options.hold_out, "options": how}
-    fit, free = with_free(
-        options, lambda held: laws.fit_critical(measured, constraints=held, **given)
-    )
+    fit, _ = with_free(options, lambda x: laws.fit_critical(measured, constraints=x, **given))
     save_residuals(options, fit)
     forecasts = _forecasts(fit, options.forecast) if options.forecast else {}
-    payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
-    tables = [models_table(fit), definitions_table(fit), forms_table(fit)]
-    tables += opened_tables(fit, free, _facts)
+    payload = fit.to_dict()
+    tables = [models_table(fit), definitions_table(fit), *opened_tables(fit, None, lambda _: {})]
     if forecasts and fit.law:
         name = fit.law.variables[0]
         payload["forecasts"] = [{name: x, "cbs": to_dict(value)} for x, value in forecasts.items()]
@@ -147,26 +144,6 @@ def definitions_table(fit: CriticalFit) -> Table:
         exponents = row.law.exponents if row.law else [None] * len(variables)
         rows.append((row.name, *map(number, row.values), *map(estimate, exponents)))
     return Table("the exponent depends on the definition", columns, rows)
-
-
-def forms_table(fit: CriticalFit) -> Table:
-    """What each form of the steps has not seen: errors of log steps at batches left out."""
-    cells = {
-        "form": lambda one: one.form,
-        "between other batches": lambda one: number(one.inside, 3),
-        "at the smallest and largest": lambda one: number(one.edges, 3),
-    }
-    return Table.of("each form: rms error of log steps at left-out batches", fit.left_out, cells)
-
-
-def _facts(fit: CriticalFit) -> dict[str, str]:
-    """What a constraint may change."""
-    facts = {"rms error at left-out batches": number(fit.cv_error, 3)}
-    facts |= {f"critical batch of {at.curve.name}": estimate(at.cbs) for at in fit.fits}
-    for law in fit.laws.values():
-        pairs = zip(law.variables, law.exponents, strict=True)
-        facts |= {f"exponent of {SYMBOLS[name]}": estimate(one) for name, one in pairs}
-    return facts
 
 
 def law_line(fit: CriticalFit, law: PowerFit) -> str:

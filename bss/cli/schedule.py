@@ -21,7 +21,7 @@ from bss.cli.plan import (
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
-from bss.laws.functional.forecast import moved, untested
+from bss.laws.functional.forecast import untested
 from bss.laws.functional.paths import plan_path
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
@@ -122,7 +122,6 @@ def _with_outlook(
     path = plan_path(plan.schedule, tokens, plan.seq_len, rate)
     curves = stack([path], plan.seq_len)
     warnings = [f"warning: beyond what was tested: {what}" for what in untested(fit, curves)[0]]
-    warnings += [f"warning: {text}" for text in moved(fit, curves) if text]
     notes = [*_expected(expected, rate), *output.notes, *warnings]
     return replace(output, json=payload, notes=notes)
 

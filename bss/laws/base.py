@@ -23,7 +23,6 @@ UNIDENTIFIED = "unidentified: "
 Status = Literal[
     "ok", "at_boundary", "within_noise", "too_few_batches", "interval_too_wide", "single_lr"
 ]
-OPEN = 0.08  # share of draws beyond the batches measured, from which that end is open
 
 
 @dataclass(frozen=True)
@@ -151,8 +150,9 @@ def bounded(
     """
     value = best.value or 0.0
     slack = 1 + 1e-9
-    below = value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > OPEN)
-    above = value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > OPEN)
+    tail = tails(best.level)[0]
+    below = value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > tail)
+    above = value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > tail)
     if below and above:
         why = "no batch measured is surely better than another"
         return replace(best, low=None, high=None).unknown("within_noise", why)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.held_out import HeldOutColumn, losses_in
-from bss.laws import CurveFit, predict_runs
+from bss.laws import CurveFit
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
 from bss.points.rates import near_as_one
@@ -158,7 +158,7 @@ def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
     return rows if len(rows) <= most else rows.iloc[_spread(len(rows), most)]
 
 
-def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:
+def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
     """Loss against tokens as measured (marks) and by the law (lines), and the law's errors.
 
     Where there are more kinds of schedule than can be told apart, as many are drawn, the runs
@@ -166,11 +166,10 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
 
     Args:
         fit: the law; where it did not converge only the measurements are drawn.
-        runs: a run table.
-        warmup: as in `bss.laws.functional.fit.fit_curve`.
+        runs: a run table of the runs to draw, for the names of their schedules.
     """
-    table = predict_runs(fit, runs, warmup=warmup, extrapolate=True)
-    names = _names(runs)
+    table, names = fit.residuals(), _names(runs)
+    table = table.loc[table["run"].isin([*names])]
     looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     drawn = fit.status != "not converged"
@@ -178,7 +177,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
         look = looks.get(names[str(run)])
         if look is None:
             continue
-        at, loss, predicted = rows["tokens"], rows["loss"], rows["predicted"]
+        at, loss, predicted = rows["tokens"], rows["measured"], rows["fitted"]
         top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
         if drawn:
             top.plot(at, predicted, color=look["color"], lw=1.2)

@@ -1,11 +1,10 @@
 """Figures of what fits E(S) and critical batches predict of a run that was not trained."""
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit, EsFit
-from bss.laws.base import Estimate
-from bss.laws.es.predict import best, reach
 from bss.plots import style
 from bss.plots.critical import draw_law, law_handles
 
@@ -21,20 +20,20 @@ def es_figure(fit: EsFit, loss: float, batch: float | None = None) -> Figure:
         batch: the one asked, in sequences; without one the law's best batch is marked.
     """
     figure, [[ax]] = style.new_figure(3.2, width=6.4)
-    measured = (fit.measured_batches[0], fit.measured_batches[-1])
+    measured = (fit.batches[0], fit.batches[-1])
     ends = [*measured, *([batch] if batch else [])]
     grid = np.geomspace(min(ends), max(ends), GRID)
-    tokens = np.array([_ends(reach(fit, loss, float(at))["tokens"]) for at in grid]).T
-    ax.plot(grid, tokens[0], color=style.INK, lw=1.5, label=f"{fit.law.name} law")
+    table = pd.DataFrame({"batch": [*grid, *([batch] if batch else [])], "target_loss": loss})
+    tokens, low, high = fit.predict(table)[["tokens", "low", "high"]].to_numpy(float).T
+    ax.plot(grid, tokens[:GRID], color=style.INK, lw=1.5, label=f"{fit.law.name} law")
     label = f"a new run, {fit.level:.0%}"
-    ax.fill_between(grid, tokens[1], tokens[2], color=style.INK, alpha=0.13, lw=0, label=label)
+    ax.fill_between(grid, low[:GRID], high[:GRID], color=style.INK, alpha=0.13, lw=0, label=label)
     ax.axvspan(*measured, color=style.GRID, alpha=0.35, zorder=0, label="batches fitted")
     if batch:
-        value, low, high = _ends(reach(fit, loss, batch)["tokens"])
-        spread = np.nan_to_num([[value - low], [high - value]])
+        spread = np.nan_to_num([tokens[-1:] - low[-1:], high[-1:] - tokens[-1:]])
         look = {"fmt": "o", "color": "#c2571a", "capsize": 3, "label": "the run asked"}
-        ax.errorbar([batch], [value], spread, **look)
-    elif (at := best(fit, loss).get("B_opt")) is not None and at.value is not None:
+        ax.errorbar([batch], tokens[-1:], spread, **look)
+    elif (at := fit.best_batches(loss).get("B_opt")) is not None and at.value is not None:
         ax.axvline(at.value, color="#c2571a", lw=1, ls="--", label="B_opt")
         if at.low is not None and at.high is not None:
             ax.axvspan(at.low, at.high, color="#c2571a", alpha=0.15, lw=0)
@@ -59,8 +58,3 @@ def critical_figure(fit: CriticalFit, variable: str, value: float) -> Figure:
     style.tokens_axis(ax.xaxis, most=4)
     style.count_axis(ax.yaxis)
     return style.side_legend(figure, law_handles(fit.level))
-
-
-def _ends(estimate: Estimate) -> np.ndarray:
-    """Value, low and high; NaN for what is not known."""
-    return np.array([estimate.value, estimate.low, estimate.high], float)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bss.laws.residuals import Residuals
+from bss.laws.base import Fit
 from bss.plots import style
 
 BINS = 6  # parts of equal count at most, whose medians show what is common
@@ -13,14 +13,14 @@ SPREAD = 8.0  # a range from which an axis is logarithmic
 SEEN, UNSEEN = "#10375c", "#c2571a"
 
 
-def residuals_figure(residuals: Residuals) -> Figure:
-    """Measured less fitted, of the law and where there is one of a law that has not seen the row.
+def residuals_figure(fit: Fit) -> Figure:
+    """Plot the residuals of a fit, and of cross-validation if the fit has them, against its axes.
 
-    The lines are medians of parts of equal count: where they leave 0, the law misses what that
-    axis has.
+    The lines are medians of parts of equal count: a median away from 0 is a lack of fit.
     """
-    table = residuals.table.loc[np.isfinite(residuals.table["residual"])]
-    shown = {n: x for n, x in residuals.against.items() if table[n].nunique() > 1}
+    table = fit.residuals()
+    table = table.loc[np.isfinite(table["residual"])]
+    shown = {n: x for n, x in fit.RESIDUAL_AXES.items() if table[n].nunique() > 1}
     figure, axes = style.panels(max(len(shown), 1), 2.6, beside=1.5)
     columns = {"residual": (SEEN, "of the law")}
     if "left_out" in table:
@@ -36,7 +36,7 @@ def residuals_figure(residuals: Residuals) -> Figure:
         if positive.min() > 0 and positive.max() > SPREAD * positive.min():
             ax.set_xscale("log")
             style.tokens_axis(ax.xaxis, most=5)
-        style.panel_title(ax, "", xlabel=label, ylabel=residuals.unit)
+        style.panel_title(ax, "", xlabel=label, ylabel=fit.RESIDUAL_UNIT)
     entries = [
         style.handle(text, color=color, marker="o", ms=4, lw=1.6)
         for color, text in columns.values()

@@ -6,7 +6,7 @@ from typing import Any
 from bss.cells import estimate
 from bss.laws import TableFit
 from bss.laws.base import UNIDENTIFIED
-from bss.laws.es.values import ASKED
+from bss.laws.es.values import REQUESTED
 from bss.plots.contenders import loss_noun, millinats
 from bss.points.rates import rate_text
 from bss.report.results import Reported
@@ -62,7 +62,7 @@ def unidentified(results: Reported) -> list[str]:
     targets: dict[tuple[str, str], list[str]] = {}
     for group, laws in results.fits.items():
         for fit in laws.values():
-            where = f"by {fit.voice}{f', {group}' if group else ''}"
+            where = f"by the {fit.label}{f', {group}' if group else ''}"
             for target in fit.fits:
                 for name, batch in target.batches.items():
                     if batch.value is None:
@@ -165,15 +165,15 @@ def _certainty(standings: dict[str, list[ComparedRun]], seeds: int) -> str:
 def _optimal_batch(results: Reported) -> str:
     """The best batch at each target by the fit of the schedule, or by the one that was chosen."""
     fits = results.fits.get("", {})
-    chosen = next((fit for fit in fits.values() if fit.choice != ASKED), None)
+    chosen = next((fit for fit in fits.values() if fit.choice != REQUESTED), None)
     fit = fits.get((results.schedule or {}).get("law", ""), chosen)
     if fit is None:
         return ""
-    says, count = fit.voice, len(fit.fits)
+    says, count = fit.label, len(fit.fits)
     shown = ((target.shown("B_opt"), f"{target.target_loss:g}") for target in fit.fits)
     at = [(best, loss) for best, loss in shown if best is not None]
     if not at:
-        return f"B_opt is identified at none of {count} target losses by {says}."
+        return f"B_opt is identified at none of {count} target losses by the {says}."
     known = [f"{estimate(best, digits=3)} at {loss}" for best, loss in at if best.value is not None]
     if not known:
         texts = [
@@ -181,13 +181,13 @@ def _optimal_batch(results: Reported) -> str:
         ]
         why = at[-1][0].note.removeprefix(UNIDENTIFIED)
         bound = f"; in sequences it is {', '.join(texts)} nats" if texts else f": {why}"
-        return f"B_opt is identified at none of {count} target losses by {says}{bound}."
+        return f"B_opt is identified at none of {count} target losses by the {says}{bound}."
     rest = count - len(known)
     unknown = f"; at {rest} of {count} targets it is unidentified" if rest else ""
     return (
-        f"The batch that reaches a loss with the fewest tokens, B_opt by {says}, in sequences "
+        f"The batch that reaches a loss with the fewest tokens, B_opt by the {says}, in sequences "
         f"with {fit.level:.0%} intervals: {', '.join(known)} nats{unknown}."
-        f"{_caution(results, fit.name)}"
+        f"{_caution(results, fit.law_name)}"
     )
 
 
@@ -211,7 +211,7 @@ def _caution(results: Reported, law: str) -> str:
     comparison = results.comparisons.get("", {"table": [], "winner": ""})
     errors = {row["law"]: row["interior_loss"] for row in comparison["table"]}
     winner = comparison["winner"]
-    if law == "no":
+    if law == "measured":
         return ""
     if law not in errors:
         return " This law could not be judged on left-out batches, so read it with care."

@@ -42,8 +42,7 @@ class How:
         targets: losses in nats; chosen where there are None.
         smooth: window over a noisy loss, in tokens.
         warmup: tokens of warm-up of the rate.
-        since: tokens before which losses tell the law of loss curves nothing; None where left-out
-            runs judge them.
+        since: tokens before which losses are left out of the law of loss curves; None is 0.
         resamples: refits of a bootstrap.
     """
 
@@ -122,7 +121,7 @@ def _es_fits(
         return None, {}
     section = "Which law predicts batches it has not seen"
     chosen = attempts.attempt(section, partial(fit_es, points, options=options))
-    fits = {} if chosen is None else {chosen.name: chosen}
+    fits = {} if chosen is None else {chosen.law_name: chosen}
     if chosen is not None and chosen.comparison is None:
         attempts.missing[section] = chosen.choice
     for law in FAMILIES:
@@ -199,7 +198,7 @@ def _falls(run: pd.DataFrame) -> bool:
 def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, how: How) -> CurveFit:
     if varied is None:
         raise InputError("no run changes its batch, nor its rate after the peak")
-    return fit_curve(runs, warmup=how.warmup, since=how.since, options=Options(how.resamples))
+    return fit_curve(runs, warmup=how.warmup, since=how.since or 0, options=Options(how.resamples))
 
 
 def _table_fit(runs: pd.DataFrame, how: How) -> TableFit:

@@ -4,9 +4,7 @@ A section stands where the results hold what it shows.
 """
 
 import base64
-import math
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,9 @@ from matplotlib.figure import Figure
 from bss import plots
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws import EsFit
 from bss.laws.base import Fit
-from bss.laws.es.values import ASKED
+from bss.laws.es.values import REQUESTED
 from bss.laws.final_loss.rates_table import rates_table
-from bss.laws.residuals import residuals_of
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.rates_map import rates_figure
@@ -87,6 +83,7 @@ def _content(results: Reported) -> dict[str, Any]:
     contenders, final = results.contenders, results.table_fit
     plan = _plans(results.schedule)[0] if results.schedule else None
     runs = None if results.runs is None else _shown(results.runs)
+    opened = _opened(results)
     return vars(results) | {
         "question": results.experiment.get("question", ""),
         "answers": short_answer(results) or results.experiment.get("conclusions", []),
@@ -109,14 +106,7 @@ def _content(results: Reported) -> dict[str, Any]:
         "best_rates": rates_table(final.best_rates, final.seq_len)
         if final and final.best_rates
         else None,
-        "residual_error": next(
-            (
-                math.exp(fit.error)
-                for _, fit, _ in _opened(results)
-                if isinstance(fit, EsFit) and fit.error
-            ),
-            None,
-        ),
+        "cv_error": opened["es"].cv_error if "es" in opened else None,
         "followed": results.schedule is not None and _law_batch(results) is not None,
         "plan": plan,
         "contenders": [] if contenders is None else tables.contender_tables(contenders),
@@ -146,16 +136,15 @@ def _setting(runs: pd.DataFrame) -> str:
     return ", ".join(parts)
 
 
-def _opened(results: Reported) -> list[tuple[str, Fit, pd.DataFrame | None]]:
-    """The fits whose residuals are shown, by name, and what those of some are made of."""
-    fits, opened = [*results.fits.get("", {}).values()], []
+def _opened(results: Reported) -> dict[str, Fit]:
+    """Return the fits whose residuals are shown, by kind."""
+    fits, opened = [*results.fits.get("", {}).values()], {}
     if fits and results.points is not None:
-        chosen = next((fit for fit in fits if fit.choice != ASKED), fits[0])
-        opened.append(("es", chosen, results.points))
+        opened["es"] = next((fit for fit in fits if fit.choice != REQUESTED), fits[0])
     if results.curve_fit is not None and results.varied is not None:
-        opened.append(("curve", results.curve_fit, results.runs))
+        opened["curve"] = results.curve_fit
     if results.table_fit is not None and results.table_fit.status == "converged":
-        opened.append(("table", results.table_fit, None))
+        opened["table"] = results.table_fit
     return opened
 
 
@@ -177,15 +166,14 @@ def _figures(results: Reported, runs: pd.DataFrame | None) -> dict[str, Figure]:
     for group, members in results.fits.items():
         figures[f"batches {group}"] = plots.batch_against_loss(members)
     if results.curve_fit is not None and results.varied is not None:
-        figures["fitted"] = fitted_curves(results.curve_fit, results.varied, warmup=results.warmup)
+        figures["fitted"] = fitted_curves(results.curve_fit, results.varied)
     if results.table_fit is not None:
         figures["final"] = table_figure(results.table_fit)
         if results.table_fit.best_rates is not None:
             figures["rates"] = rates_figure(results.table_fit)
-    for name, fit, data in _opened(results):
-        with suppress(InputError):  # nothing is fitted there
-            residuals = residuals_of(fit, data, warmup=results.warmup)
-            figures[f"residuals {name}"] = residuals_figure(residuals)
+    for name, fit in _opened(results).items():
+        if not fit.residuals().empty:
+            figures[f"residuals {name}"] = residuals_figure(fit)
     if results.schedule is not None:
         plan, decayed = _plans(results.schedule)
         figures["schedule"] = plots.schedule_figure(plan, _law_batch(results), decayed=decayed)

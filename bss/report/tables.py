@@ -64,7 +64,7 @@ def batch_table(fits: Mapping[str, EsFit]) -> Table:
             target = next((f for f in fits[law].fits if f.target_loss == loss), None)
             row.append(estimate(target and target.shown(name), digits=3))
         rows.append(row)
-    titles = (f"{name}, {'no law' if law == 'no' else law}" for law, name in names)
+    titles = (f"{name}, {law}" for law, name in names)
     return Table("", ["loss (nats)", *titles], rows)
 
 

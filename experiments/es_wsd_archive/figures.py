@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bss.laws import EsFit
-from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots import style
 
 PAIRS = 4
@@ -49,7 +48,7 @@ def pair_figure(panels: Mapping[str, tuple[pd.DataFrame, EsFit | None]]) -> Figu
             _arrows(ax, x, np.exp(log), list(pair.loc[bounded, "bound"]), look["color"])
             if law is not None:
                 at = [fit.target_loss for fit in law.fits if fit.status == "converged"]
-                tokens = np.array([law_tokens(law, [smallest, batch], t) for t in at])
+                tokens = np.array([law.tokens([smallest, batch], t) for t in at])
                 ax.plot(at, tokens[:, 0] / tokens[:, 1], color=look["color"], lw=1.1, ls="--")
         ax.set_xlim(style.falling(table["target_loss"]))
         ax.set_xlabel(FALLING, fontsize=8)

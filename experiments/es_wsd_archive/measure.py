@@ -39,8 +39,8 @@ def fit_laws(measured: pd.DataFrame, options: Options, others: Sequence[str] | N
     fit = fit_es(measured, options=options)
     comparison = fit.comparison or compare(measured)
     beside = shown_laws(comparison) if others is None else others
-    named = {law: fit_es(measured, law, options=options) for law in beside if law != fit.name}
-    return Laws(comparison, {fit.name: fit} | named)
+    named = {law: fit_es(measured, law, options=options) for law in beside if law != fit.law_name}
+    return Laws(comparison, {fit.law_name: fit} | named)
 
 
 def optimum_table(points: pd.DataFrame) -> pd.DataFrame:

@@ -53,7 +53,7 @@ def planted(name) -> EsFit:
         numbers = (found["S_min"], found["E_min"], found.get("S_opt"))
         fits.append(TargetFit(loss, *numbers, batches, told, own, "converged", 7, 7, kept))
     off = np.random.default_rng(1).normal(size=21) * 0.003
-    residuals = tuple({"relative_loss": float(x)} for x in off)
+    residuals = {"relative_loss": tuple(off.tolist())}
     joint = (surface, {}, (1.0, 8.0, 64.0)) if law.joint else (None, {}, (1.0, 8.0, 64.0))
     kept = draws if law.joint else {}
     scatter = (RunEffects(0.003, 0.0005, 4.0, 12.0),) * (1 if law.joint else len(TARGETS))

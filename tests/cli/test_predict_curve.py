@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.laws.functional.values import schedule_losses
+from bss.laws.functional.forecast import schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from tests.cli.called import printed, refused
@@ -23,7 +23,7 @@ def fit(planted_curves):
     """The planted law as a fit with two draws, which differ in the loss that is left."""
     draws = [tuple(planted_curves.law._replace(L_0=1.5 + x)) for x in (-0.01, 0.01)]
     return dataclasses.replace(
-        planted_curves.fit, draws=tuple(draws), runs=9, left_out_rmse={"sgd": 2e-3}
+        planted_curves.fit, draws=tuple(draws), runs=9, cv_errors={"sgd": 2e-3}
     )
 
 
@@ -48,7 +48,7 @@ def test_a_schedule_is_predicted_with_an_interval(fit, stored, capsys):
     assert loss["low"] < loss["value"] - 0.01 < loss["value"] + 0.01 < loss["high"]
     assert loss["level"] == 0.9
     assert told["steps"] == math.ceil(1e6 / 128) + (2_000_000 - 7813 * 128) // 512
-    assert told["tested"]["left_out_rmse"] == 2e-3
+    assert told["tested"]["cv_error"] == 2e-3
     assert told["tested"]["batch"] == {"low": 1.0, "high": 16.0}
 
 
@@ -77,11 +77,11 @@ def test_runs_of_a_table_come_back_a_row_each(planted_curves, saved, stored, tmp
 @pytest.mark.parametrize(
     ("changes", "arguments", "told"),
     [
-        ({}, ("--batch", "4", "--tokens", "6.4M"), "tokens 3.2 times the longest run"),
+        ({}, ("--batch", "4", "--tokens", "6.4M"), "is 3.2 times the largest measured"),
         ({}, ("--batch", "64", "--tokens", "2M"), "batch 64 is 4 times the largest measured"),
         ({}, (*SCHEDULE, "--lr", "1e-3"), "lr 0.001 is 0.25 times the smallest measured"),
         ({"since": 2_000_000}, SCHEDULE, "the fit is of losses after 2M tokens"),
-        ({"lowest": 1.0}, (*SCHEDULE, "--decay", "20%"), "the rate falls to"),
+        ({"min_lr_over_peak": 1.0}, (*SCHEDULE, "--decay", "20%"), "the rate falls to"),
         ({"status": "unidentified: no run changes"}, SCHEDULE, "no run changes"),
         ({"identified": False}, SCHEDULE, "noise is unidentified"),
     ],

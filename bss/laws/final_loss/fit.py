@@ -23,7 +23,7 @@ from bss.laws.final_loss.points import REGIMES, LossPoints
 from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, HoldOut, OutlierRow, TableFit, TestedRange
 from bss.laws.resampling import rms, robust_scale
-from bss.points.design import equal_steps
+from bss.points.measuring import equal_steps
 from bss.tables.reading import without
 
 KINDS = ("cell", "params", "tokens")

@@ -154,6 +154,13 @@ class TableFit(Fit):
 
     KIND = "table"
     SCHEMA = 4
+    RESIDUAL_UNIT = "nats"
+
+    @property
+    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
+        """Columns of `residuals` to plot against, with axis labels."""
+        axes = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log B/B_opt"}
+        return axes | {"steps": "steps S"} | ({"lr": "learning rate"} if self.with_lr else {})
 
     @property
     def status(self) -> str:

@@ -1,4 +1,4 @@
-"""The batch schedule of the lowest predicted loss, free in every cell of a grid of the budget.
+"""The batch schedule of the lowest predicted loss, with a free batch in each cell of a grid.
 
 By gradients of the law: where clock and noise are those of SGD this is the water-filling
 B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) of the theory (arXiv 2602.14208, bss.theory.joint), found
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
-from bss.laws.functional.law import CurveLaw, Pieces, Readings, curve_losses
+from bss.laws.functional.law import CurveLaw, EvalPoints, Segments, curve_losses
 from bss.laws.functional.values import CurveFit
 from bss.laws.solver import float64
 from bss.schedules.rates import Rate
@@ -66,9 +66,9 @@ def _objective(log_batch, law: CurveLaw, size, lr, aim, weights):
     def value(log_batch):
         batch = jnp.exp(log_batch)
         steps = size / batch
-        pieces = Pieces(steps[None], lr[None], batch[None])
+        segments = Segments(steps[None], lr[None], batch[None])
         last = jnp.full((1, 1), len(size) - 1.0)
-        loss = curve_losses(law, pieces, Readings(last, jnp.ones((1, 1))))[0, 0]
+        loss = curve_losses(law, segments, EvalPoints(last, jnp.ones((1, 1))))[0, 0]
         missed = jnp.maximum(loss - aim, 0.0)
         log_steps = jnp.log(steps.sum())
         return weights[0] * (jnp.log(loss - law.L_0) + TIE * log_steps) + weights[1] * (

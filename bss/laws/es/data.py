@@ -1,7 +1,8 @@
-"""From a table of points to the arrays the laws E(S) are fitted to, with the checks on a design."""
+"""Arrays that laws E(S) are fitted to, from a table of points, with the checks of the table."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,26 +10,27 @@ import pandas as pd
 from bss.errors import InputError
 from bss.tables.reading import SETTINGS
 
-USUAL_SLOPE = 0.27
-"""Nats per e-fold of tokens, of the committed curves: where one target tells none."""
+USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
 IDENTITY = ("model", "batch", "seed", "data_seed", "peak_lr", *SETTINGS)
 
 
 @dataclass(frozen=True)
-class Design:
+class EsData:
     """Rows of one model at one kind of loss; every array is [N], one row per run and target.
 
     Attributes:
         run: integer label of the run.
-        name: of the run, where the table has one.
-        seed: integer label of what runs of one seed share; 0 where the table tells none.
-        batch: E/S of the row in sequences: exact, since both are counts of the same run.
+        name: name of the run; its label as text if the table has no column `run`.
+        seed: integer label of the seed pair; 0 if the table has no seeds.
+        batch: batch size in sequences, E/S.
         target: target loss in nats.
-        steps, sequences: to the target, or taken and consumed where it was not reached.
+        steps, sequences: steps and sequences to the target; if it was not reached, those of the
+            whole run.
         reached: whether the target was reached.
-        slope: −dL/dlog E there, from neighbouring targets; it turns errors in log E into losses.
+        slope: −dL/dlog E at the target, from neighbouring targets. It converts errors in log E to
+            losses.
         seq_len: tokens per sequence.
-        warnings: what the rows left out mean for the fit.
+        warnings: a sentence per group of excluded rows.
     """
 
     run: np.ndarray
@@ -45,17 +47,17 @@ class Design:
 
     @property
     def targets(self) -> np.ndarray:
-        """Targets that some run reached, highest loss first."""
+        """Targets that at least one run reached, highest loss first."""
         return np.unique(self.target[self.reached])[::-1]
 
     @property
     def batches(self) -> np.ndarray:
-        """Batches with any row, ascending."""
+        """Batch sizes with any row, ascending."""
         return np.unique(self.batch)
 
     @cached_property
     def interior(self) -> np.ndarray:
-        """[N], reached rows whose batch is neither the smallest nor the largest at their target."""
+        """[N], reached rows whose batch is neither the smallest nor the largest at the target."""
         inside = self.reached.copy()
         for target in self.targets:
             edges = self.reaching(target)[[0, -1]]
@@ -63,49 +65,63 @@ class Design:
         return inside
 
     def reaching(self, target: float) -> np.ndarray:
-        """Batches of which some run reached the target, ascending."""
+        """Batch sizes of the runs that reached the target, ascending."""
         return np.unique(self.batch[self.reached & (self.target == target)])
 
 
-def design(points: pd.DataFrame) -> Design:
+def es_data(points: pd.DataFrame) -> EsData:
     """Check a table of points and turn it into arrays.
 
-    Rows of runs that change their batch are left out as long as three constant batches remain:
-    a law E(S) speaks of constant ones.
+    Runs that change their batch size are excluded: a law E(S) applies to constant batch sizes.
 
     Args:
         points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run or
             the columns of IDENTITY.
 
     Raises:
-        InputError: several models, kinds or sequence lengths, no reached target, or fewer than
-            three batches.
+        InputError: If the table has several models, kinds or sequence lengths, no reached target,
+            or fewer than three batch sizes.
     """
     _check(points)
-    named = points["run"] if "run" in points else _run_labels(points)
-    points = points.assign(run=_run_labels(points), name=np.asarray(named).astype(str))
-    points, warnings = _constant_batches(points)
+    labels = _run_labels(points)
+    names = points.get("run", labels)
+    points = points.assign(run=labels, name=np.asarray(names).astype(str))
+    batches: Any = np.log(points["batch"].to_numpy(float))
+    spread = pd.Series(batches, points.index).groupby(points["run"]).transform(np.ptp)
+    changing = (spread > 1e-6).to_numpy(bool)
+    warnings = ()
+    if changing.any():
+        count = points.loc[changing, "run"].nunique()
+        warnings = (f"{count} runs change their batch and are left out of the fit",)
+        points = points.loc[~changing]
+    reached, run = points["reached"].to_numpy(bool), points["run"].to_numpy()
     numbers = points[["batch", "target_loss", "steps", "tokens_to_target"]].to_numpy(float)
     batch, target, steps, tokens = numbers.T.copy()
-    reached, run = points["reached"].to_numpy(bool), points["run"].to_numpy()
-    count = len(np.unique(batch[reached]))
-    if count < 3:
+    if (count := len(np.unique(batch[reached]))) < 3:
         raise InputError(
             f"points: {count} batch sizes reach a target; a law E(S) needs at least 3, "
             "so add runs or raise the targets"
         )
     seeds = [c for c in ("seed", "data_seed") if c in points and not bool(points[c].isna().any())]
     seed = points.groupby(seeds, sort=False).ngroup() if seeds else pd.Series(0, points.index)
-    seq_len, name = int(points["seq_len"].iloc[0]), points["name"].to_numpy()
-    slope = _slopes(run, batch, target, np.log(tokens), reached)
-    seed, sequences = seed.to_numpy(int), tokens / seq_len
-    return Design(
-        run, name, seed, batch, target, steps, sequences, reached, slope, seq_len, warnings
+    seq_len = int(points["seq_len"].iloc[0])
+    return EsData(
+        run=run,
+        name=points["name"].to_numpy(),
+        seed=seed.to_numpy(int),
+        batch=batch,
+        target=target,
+        steps=steps,
+        sequences=tokens / seq_len,
+        reached=reached,
+        slope=_slopes(run, batch, target, np.log(tokens), reached),
+        seq_len=seq_len,
+        warnings=warnings,
     )
 
 
 def _check(points: pd.DataFrame) -> None:
-    """Refuses a table that mixes what has laws of its own, reaches nothing or holds no numbers."""
+    """Raise InputError if a table mixes models or kinds, reaches no target or lacks numbers."""
     if points.empty:
         raise InputError("points: the table has no rows; give runs that reach some target")
     for column in ("model", "params", "kind", "seq_len"):
@@ -139,22 +155,8 @@ def _run_labels(points: pd.DataFrame) -> np.ndarray:
     return labels.to_numpy()
 
 
-def _constant_batches(points: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    run, batch = np.asarray(points["run"]), np.asarray(points["batch"], float)
-    changing = [label for label in np.unique(run) if np.ptp(np.log(batch[run == label])) > 1e-6]
-    if not changing:
-        return points, ()
-    constant = points.loc[~np.isin(run, changing)]
-    if constant.loc[constant["reached"], "batch"].nunique() >= 3:
-        return constant, (f"{len(changing)} runs change their batch and are left out of the fit",)
-    return points, (
-        f"{len(changing)} runs change their batch; their rows are fitted at the mean batch E/S, "
-        "which a law of constant batches only approximates",
-    )
-
-
 def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
-    """−dL/dlog E of each row: central differences along runs, averaged over a batch's runs."""
+    """Return −dL/dlog E [N]: central differences along runs, averaged over runs of a batch."""
     slope = np.full(len(run), np.nan)
     for label in np.unique(run):
         rows = np.flatnonzero((run == label) & reached)
