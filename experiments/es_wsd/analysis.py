@@ -252,7 +252,8 @@ def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
     value = np.log2(table["B_opt"].fillna(table["high"]).fillna(table["low"]))
     rows = table.assign(value=value).loc[table["seed"] >= 0]
     wide = rows.pivot_table(index=["size", "seed"], columns="excess", values="value")
-    rise = (wide[EXCESS[-1]] - wide[EXCESS[0]]).unstack("size").drop(columns="12k")
+    known = wide.loc[:, wide.notna().all()]  # excesses at which every size and seed has B_opt
+    rise = (known.iloc[:, 0] - known.iloc[:, -1]).unstack("size").drop(columns="12k")
     apart = wide.unstack("size").T.groupby("size").mean().T
     apart = apart.sub(apart["12k"], axis=0).drop(columns="12k")
     halves = half_interval(rise.to_numpy(float))
@@ -365,13 +366,13 @@ def ablations() -> dict[str, Measured]:
     compared = Comparison(read("ablations", "finals.csv"))
     losses = pd.concat([compared.losses(phase) for phase in ("constant", "cosine")])
 
-    def gain(group: str) -> np.ndarray:
-        rows = losses.loc[[name for name in losses.index if f"| {group} |" in str(name)]]
-        return (_named(rows, RAMP) - _named(rows, FIXED)).to_numpy()
+    def gain(group: str, constant: str = "") -> np.ndarray:
+        ramp = _named(losses, f"| {group} | {RAMP}")
+        return (ramp - _named(losses, f"| {constant or group} | {FIXED}")).to_numpy()
 
     base = gain("base")
     numbers = {
-        "square_root": gain("LR x sqrt") - base,
+        "square_root": gain("LR x sqrt", "base") - base,
         "weight_decay": gain("weight decay 0.1") - base,
         "cosine": gain("cosine") - base,
         "length": gain("sequences x 4") - base,
