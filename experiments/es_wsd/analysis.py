@@ -379,7 +379,7 @@ def ablations() -> dict[str, Measured]:
     }
     told = "12k parameters, LR 8e-3; 1M tokens"
     gains = {"base": base, **{key: values + base for key, values in numbers.items()}}
-    write("ablations", "gains.csv", pd.DataFrame(gains, index=losses.columns))
+    write("ablations", "gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
     return {key: Measured(v, told, "ablations/gains.csv") for key, v in numbers.items()}
 
 

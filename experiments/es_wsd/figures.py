@@ -143,6 +143,7 @@ def sizes_figure(table: pd.DataFrame) -> Figure:
     ax.set_xlim(whole["excess"].max() * 1.2, whole["excess"].min() / 1.2)
     style.count_axis(ax.xaxis)
     ax.set_ylabel("$B_{opt}$ (sequences)")
+    ax.set_ylim(whole["low"].min() / 1.5, whole["high"].max() * 1.5)
     style.batch_axis(ax.yaxis)
     return style.side_legend(figure, style.handles(looks, ms=5), "parameters")
 
