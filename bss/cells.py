@@ -23,14 +23,12 @@ class Table:
         columns: their names.
         rows: cells, row by row.
         strong: rows to set in bold.
-        left_out: rows that are not shown.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     strong: Sequence[bool] = ()
-    left_out: int = 0
 
     @classmethod
     def of(
@@ -116,14 +114,6 @@ def number(value: float | None, digits: int = 4) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
-def range_text(one: Any, unit: float = 1.0) -> str:
-    """The batches as good as the best, from low to high in units of so much; a dash for none."""
-    if one is None:
-        return "–"
-    low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
-    return f"{low or '<'} – {high or '>'}"
 
 
 def with_error(value: float | None, error: float | None) -> str:

@@ -52,14 +52,14 @@ GROUPS = {
     "fit": "fit a law to measurements",
     "theory": "kernel regression and least squares under SGD, exactly",
 }
-_SINGLE_THREADED = ("plan", "advise", "rules")  # threads of BLAS cost more than the answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
     given = [str(one) for one in (sys.argv[1:] if arguments is None else arguments)]
     name = next((" ".join(given[:n]) for n in (2, 1) if " ".join(given[:n]) in COMMANDS), "")
-    if name in _SINGLE_THREADED and "numpy" not in sys.modules:
+    if name in ("plan", "advise", "rules") and "numpy" not in sys.modules:
+        # Threads of BLAS cost more than the answer.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return ended(f"bss {name}".strip(), partial(_run, given, name))
 

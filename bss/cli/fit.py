@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS = 200  # refits that a saved fit keeps
-MOST = 40  # rows of a table of left-out errors
 FIGURES = {"es": "laws.tokens_to_target", "critical": "critical.critical_figure",
            "table": "final_loss.table_figure", "curve": "curves.fitted_curves"}  # fmt: skip
 
@@ -216,7 +215,7 @@ def _output(
         rows = _frame({one.by: [*one.errors], "rows": [*one.counts.values()],
                        "rms_error": [*one.errors.values()]})  # fmt: skip
         title = f"left out in turn: {one.by}; rms error {one.rmse:.3g} {one.unit}"
-        shown.append(Table.of_frame(title, rows.head(MOST)))
+        shown.append(Table.of_frame(title, rows.head(40)))
     payload = fit.to_dict() | (extra or {}) | ({"free": free.to_dict()} if free else {})
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bss.cells import number
-from bss.cli.kinds import KINDS, read_fit
+from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
@@ -79,15 +79,14 @@ def schedule(
         bss schedule --from FIT.json --tokens 1M --stages 3
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
     """
-    fitted = read_fit(fit, "schedule", [name for name, kind in KINDS.items() if kind.policy])
-    kind = KINDS[fitted.KIND]
-    name = policy or kind.policy
+    fitted = read_fit(fit, "schedule", POLICIES_OF)
+    name = policy or POLICIES_OF[fitted.KIND]
     rate = _rate(lr, warmup, decay, tokens)
     chosen = _policy(name, settings, {"optimise": optimise, "loss": loss})
     if fitted.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
     seq_len = int(fitted.seq_len)
-    if kind.predicts_schedules:
+    if isinstance(fitted, CurveFit):
         rate = rate or assumed_rate(fitted, tokens)
     measured = points and read_points(points, Reading(seq_len=seq_len))
     basis = Basis(seq_len, fitted, measured, rate)
@@ -109,7 +108,7 @@ def schedule(
     }
     output = plan_output(plan, payload, export)
     output = replace(output, answer=f'--batch "{batch}"', notes=[output.answer, *output.notes])
-    if not kind.predicts_schedules or rate is None:
+    if not isinstance(fitted, CurveFit) or rate is None:
         return output
     constants = limits.within(basis.measured).ladder()
     output = replace(output, json={**output.json, "optimised": optimise or "batch"})
@@ -140,7 +139,7 @@ def _policy(name: str, settings: Sequence[str], searched: dict[str, object]) -> 
     given = {option: value for option, value in searched.items() if value is not None}
     fields = {"optimise": "optimise", "loss": "target_loss"}
     if given and not hasattr(POLICIES[name], "optimise"):
-        search = KINDS["curve"].policy
+        search = POLICIES_OF["curve"]
         raise InputError(
             f"--{next(iter(given))}: needs --policy {search} and a fit of `bss fit curve`; "
             "leave it out"

@@ -191,33 +191,6 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
     return style.side_legend(figure, style.handles(looks, lw=1.2, ms=4), "batch (lr)")
 
 
-def predicted_curves(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Figure:
-    """Predicted losses against tokens in the bands of their intervals, measured ones as marks.
-
-    Of many runs as many are drawn as can be told apart, the runs between left out.
-
-    Args:
-        bands: run, tokens, predicted, low, high; losses in nats.
-        measured: run, tokens, loss; None where nothing was measured.
-    """
-    looks = _told_apart(bands["run"])
-    figure, [[ax]] = style.new_figure(4.2)
-    for i, (run, look) in enumerate(looks.items()):
-        rows = bands.loc[bands["run"] == run].sort_values("tokens")
-        tokens, value, low, high = style.columns(rows, "tokens", "predicted", "low", "high")
-        ax.fill_between(tokens, low, high, color=look["color"], alpha=0.16, lw=0)
-        ax.plot(tokens, value, lw=1.4, markevery=(2 * i, 2 * len(looks)), ms=4, mfc="white", **look)
-        if measured is not None:
-            seen = measured.loc[measured["run"] == run]
-            ax.plot(seen["tokens"], seen["loss"], ls="none", ms=4, mec="white", mew=0.3, **look)
-    ax.set(xlabel="tokens consumed", ylabel="loss (nats per token)", xscale="log")
-    style.tokens_axis(ax.xaxis)
-    entries = style.handles(looks, lw=1.4, ms=4, mfc="white")
-    if measured is not None:
-        entries.append(style.handle("measured", ls="none", marker="o", color=style.INK, ms=4))
-    return style.side_legend(figure, entries, "predicted")
-
-
 def _names(runs: pd.DataFrame) -> dict[str, str]:
     """What to call each run: its batches; peak rate and model where not the same for all."""
     rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None

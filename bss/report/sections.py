@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.cells import Table, number
+from bss.cells import Table
 from bss.errors import InputError
 from bss.laws.base import Fit
 from bss.laws.es.values import EsFit
@@ -112,7 +112,7 @@ def _runs(results: Results) -> Iterator[Section]:
     noun = "held-out" if column == "eval_loss" else "training"
     cells = {
         "model": lambda g: str(g.iloc[0].get("model", "all")),
-        "parameters": lambda g: number(g.iloc[0].get("params"), 9),
+        "parameters": lambda g: f"{g.iloc[0]['params']:,.0f}" if "params" in g else "–",
         "sequence length (tokens)": lambda g: f"{g['seq_len'].iloc[0]:,}",
         "runs": lambda g: f"{g['run'].nunique():,}",
         "batch (sequences)": lambda g: _span(g["batch"]),

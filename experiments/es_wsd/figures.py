@@ -175,13 +175,6 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
     )
 
 
-def gains_table(gains: pd.DataFrame) -> pd.DataFrame:
-    """Return ramp minus constant under each change (column, in nats; a row per seed) as a table."""
-    half = half_interval(gains.to_numpy(float))
-    columns = {"name": gains.columns.str.replace("_", " "), "difference": gains.mean().to_numpy()}
-    return pd.DataFrame({"phase": "constant", **columns, "half_interval_95": half})
-
-
 def efficiency_figure(table: pd.DataFrame) -> Figure:
     """Tokens, steps, seconds and machine cost to the best constant's last loss, as ratios.
 
