@@ -190,7 +190,8 @@ def _table(fit: "TableFit", question: Question, extrapolate: bool) -> Output:
     answer = f"Final loss: {estimate(found.loss)} nats, {fit.level:.0%} interval of a new run"
     warnings = [f"{n} {times:.3g} times outside the table" for n, times in found.beyond.items()]
     notes = [] if found.error is None else [f"CV error of such runs {found.error:.2g} nats"]
-    table = Table("", ("quantity", "prediction", "note"), rows)
+    title = f"{found.form}; {fit.level:.0%} intervals"
+    table = Table(title, ("quantity", "prediction", "note"), rows)
     return Output(payload, answer, [table], warnings, notes)
 
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from bss import plots
 from bss.cells import Table
 from bss.errors import InputError
+from bss.laws import EsFit
 from bss.laws.base import Fit
-from bss.laws.es.values import EsFit
 from bss.plots.contenders import difference_text
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
@@ -94,7 +94,10 @@ def _cost_of_others(fit: EsFit) -> list[str]:
         return []
     target, best = known.iloc[-1][["target_loss", "B_opt"]].astype(float)
     others = pd.DataFrame({"batch": [best / 2, best, 2 * best], "target_loss": target})
-    tokens = fit.predict(others)["tokens"].to_numpy(float)
+    try:
+        tokens = fit.predict(others)["tokens"].to_numpy(float)
+    except InputError:  # B_opt is the measured minimum of a law that is not identified
+        return []
     half, twice = tokens[[0, 2]] / tokens[1] - 1
     return [f"At loss {target:g}, half of B_opt takes {half:+.1%} tokens, twice {twice:+.1%}"]
 
