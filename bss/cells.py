@@ -1,9 +1,15 @@
 """Text cells: tables, and estimates as every command, page and advice prints them."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bss.units import rounded_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -17,14 +23,12 @@ class Table:
         columns: their names.
         rows: cells, row by row.
         strong: rows to set in bold.
-        left_out: rows that are not shown.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     strong: Sequence[bool] = ()
-    left_out: int = 0
 
     @classmethod
     def of(
@@ -37,6 +41,47 @@ class Table:
         """A row for each entry: what stands in each column, by the column's name."""
         rows = [[cell(one) for cell in cells.values()] for one in entries]
         return cls(title, [*cells], rows, strong)
+
+    @classmethod
+    def of_frame(cls, title: str, frame: "pd.DataFrame", strong: Sequence[bool] = ()) -> "Table":
+        """Return a table of a frame: a header is a column's name with spaces for underscores.
+
+        Columns whose name begins with "tokens" or "params" are counts, printed as 1.25B; missing
+        values are dashes, and a column of nothing else is left out.
+
+        Examples:
+            >>> import pandas as pd
+            >>> frame = pd.DataFrame({"target_loss": [1.7], "tokens": [125_000], "low": [None]})
+            >>> table = Table.of_frame("points", frame)
+            >>> table.columns, table.rows
+            (['target loss', 'tokens'], [['1.7', '125K']])
+        """
+        known = [name for name in frame if frame[name].notna().any()]
+        rows = [
+            [_cell(str(name), value) for name, value in zip(known, row, strict=True)]
+            for row in frame[known].itertuples(index=False)
+        ]
+        return cls(title, [_header(str(name)) for name in known], rows, strong)
+
+
+def _header(column: str) -> str:
+    """The name of a column with spaces for underscores, but for those of symbols as B_opt."""
+    return re.sub(r"(?<![A-Z])_", " ", column) if column.isascii() else column
+
+
+def _cell(column: str, value: Any) -> str:
+    """A value as text, by the name of its column."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, value)) or "–"
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if column.startswith(("tokens", "params")):
+        return rounded_tokens(value, 4)
+    return f"{value:,}" if isinstance(value, int) else number(float(value))
 
 
 def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
@@ -71,9 +116,26 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def range_text(one: Any, unit: float = 1.0) -> str:
-    """The batches as good as the best, from low to high in units of so much; a dash for none."""
-    if one is None:
-        return "–"
-    low, high = (number(end / unit, 3) if end else "" for end in (one.low, one.high))
-    return f"{low or '<'} – {high or '>'}"
+def with_error(value: float | None, error: float | None) -> str:
+    """Return a number with its standard error to two digits, where that is known.
+
+    Examples:
+        >>> with_error(1.87036, 0.01816), with_error(1.60071, None)
+        ('1.870 ± 0.018', '1.601')
+    """
+    if value is None or not error:
+        return number(value)
+    decimals = max(1 - math.floor(math.log10(error)), 0)
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def measured_tokens(value: float | None, before: str = "") -> str:
+    """Return a measured count of tokens to four digits, after a prefix; a dash for none.
+
+    Examples:
+        >>> measured_tokens(146_109.3), measured_tokens(None)
+        ('146.1K', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return f"{before}–"
+    return rounded_tokens(value, 4, before)

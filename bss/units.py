@@ -5,10 +5,8 @@ Counts are exact Python integers at any size: 10^13 tokens are beyond int32 and 
 
 import math
 import re
-from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Self
 
 from bss.errors import InputError
 
@@ -51,61 +49,28 @@ def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = 
     return count
 
 
-class Tokens(str):
-    """A count as text that remembers it, for a table that writes a column in one unit.
-
-    Attributes:
-        tokens: the count.
-        suffix: of the text.
-        before: what stands before the number, as "> ".
-    """
-
-    tokens: int
-    suffix: str
-    before: str
-
-    def __new__(cls, count: int, suffix: str, before: str = "", form: str = "f") -> Self:
-        """The count in the unit of a suffix."""
-        text = f"{(Decimal(count) / SUFFIXES[suffix]).normalize():{form}}{suffix}"
-        self = super().__new__(cls, before + text)
-        self.tokens, self.suffix, self.before = count, suffix, before
-        return self
-
-
-def format_tokens(count: int, before: str = "") -> Tokens:
-    """The shortest text that parses back to exactly this count, behind what stands before it.
+def format_tokens(count: int, before: str = "") -> str:
+    """Return the shortest text that parses back to exactly this count, after a prefix.
 
     Examples:
         >>> format_tokens(250_000_000), format_tokens(1_500), format_tokens(123_456)
         ('250M', '1.5K', '123456')
     """
-    units = [suffix for suffix, unit in SUFFIXES.items() if unit <= max(count, 1)]
-    return min((Tokens(count, suffix, before) for suffix in reversed(units)), key=len)
+    texts = [
+        f"{(Decimal(count) / unit).normalize():f}{suffix}"
+        for suffix, unit in SUFFIXES.items()
+        if unit <= max(count, 1)
+    ]
+    return before + min(reversed(texts), key=len)
 
 
-def rounded_tokens(count: float, digits: int = 3, before: str = "") -> Tokens:
-    """A measured count as text.
+def rounded_tokens(count: float, digits: int = 3, before: str = "") -> str:
+    """Return a measured count as text.
 
     >>> rounded_tokens(146_149.3)
     '146K'
     """
     return format_tokens(int(float(f"{count:.{digits}g}")), before)
-
-
-def in_one_unit(cells: Iterable[object]) -> list[str]:
-    """Cells as text, the counts among them in the finest unit that one of them has.
-
-    Examples:
-        >>> in_one_unit([format_tokens(1_500_000_000), format_tokens(250_000_000), "–"])
-        ['1,500M', '250M', '–']
-    """
-    cells = [*cells]
-    suffixes = {cell.suffix for cell in cells if isinstance(cell, Tokens) and cell.tokens}
-    finest = next((suffix for suffix in SUFFIXES if suffix in suffixes), "")
-    return [
-        Tokens(cell.tokens, finest, cell.before, ",f") if isinstance(cell, Tokens) else str(cell)
-        for cell in cells
-    ]
 
 
 def _count(text: str, field: str, total: int | None) -> int:

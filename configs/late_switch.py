@@ -6,7 +6,7 @@
 | size  | model            | tokens of a run | what it needs                                      |
 |-------|------------------|-----------------|----------------------------------------------------|
 | smoke | 12k parameters   | 60K             | a few minutes of CPU; for tests                    |
-| cpu   | 99k parameters   | 1M              | 190M tokens in all, of which `configs/es_wsd.py`   |
+| cpu   | 99k parameters   | 1M              | 190M tokens in all, of which es_wsd_archive.py     |
 |       |                  |                 | shares 70M; 2 cores, an hour                       |
 | gpu   | 10.6M parameters | 25M             | one accelerator, synthetic; not measured           |
 | paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from configs import es_wsd
+from configs import es_wsd_archive as es_wsd
 from configs.overlays import PRICED, at_size
 
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")

@@ -3,12 +3,14 @@
     python -m experiments.preregister register NAME PREDICTED.csv --fit FIT.json
     git commit results/predictions/NAME.json     # before the first of its runs starts
     python -m experiments.preregister score NAME OUTCOMES.csv
+    python -m experiments.preregister state NAME QUESTIONS.toml
 
 PREDICTED.csv has one row per run: run, tokens, loss, low, high in nats; runs of one schedule share
 `schedule`, scores are also given by `ending`, and every other column is a baseline's loss. The runs
 record the file's SHA-256 (`execution.registration`). A score needs git's word that the commit which
 added the file comes before the commit of every run. The unit of scores is the schedule; intervals
-come from resampled schedules; a schedule with a failed run has infinite error.
+come from resampled schedules; a schedule with a failed run has infinite error. `state` registers
+statements without numbers: QUESTIONS.toml says how each is decided.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -48,8 +51,6 @@ def register(file: Path, table: pd.DataFrame, fit: Path, metric: str, level: flo
     Raises:
         InputError: If the file exists, or a prediction is no number in its interval.
     """
-    if file.exists():
-        raise InputError(f"{file}: exists and the first registration counts; choose another name")
     bad = table.loc[~((table["low"] <= table["loss"]) & (table["loss"] <= table["high"]))]
     if len(bad) or table["run"].duplicated().any():
         raise InputError(
@@ -63,10 +64,28 @@ def register(file: Path, table: pd.DataFrame, fit: Path, metric: str, level: flo
         entry = {"name": str(schedule), "runs": [*map(str, rows["run"])], "loss": loss}
         entry |= {"tokens": int(one["tokens"]), "ending": str(one.get("ending", ""))}
         predictions.append(entry | {"baselines": {str(key): float(one[key]) for key in baselines}})
-    entry = {"kind": "registration", "schema": 2, "name": file.stem, "metric": metric}
-    entry |= {"fit": {"file": str(fit), "sha256": digest(fit)}, "predictions": predictions}
+    entry = {"metric": metric, "fit": {"file": str(fit), "sha256": digest(fit)}}
+    _write(file, entry | {"predictions": predictions})
+
+
+def state(file: Path, questions: Path) -> None:
+    """Write the statements of a TOML file of questions; the first registration of a name counts.
+
+    Raises:
+        InputError: If the file exists, or a question lacks a statement or a number.
+    """
+    stated = tomllib.loads(questions.read_text(encoding="utf-8")).get("question", [])
+    if not stated or any({"key", "statement", "number"} - one.keys() for one in stated):
+        raise InputError(f"{questions}: expected [[question]] with key, statement and number")
+    _write(file, {"questions": str(questions), "statements": stated})
+
+
+def _write(file: Path, entry: dict[str, Any]) -> None:
+    if file.exists():
+        raise InputError(f"{file}: exists and the first registration counts; choose another name")
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, entry | {"date": datetime.date.today().isoformat(), "commit": commit()})
+    named = {"kind": "registration", "schema": 2, "name": file.stem, **entry}
+    write_json(file, named | {"date": datetime.date.today().isoformat(), "commit": commit()})
 
 
 def check_first(file: Path, outcomes: pd.DataFrame) -> str:
@@ -198,14 +217,18 @@ def _rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray
 def main(arguments: list[str] | None = None) -> int:
     """Register or score from the command line; status 2 and one line for bad input."""
     parser = argparse.ArgumentParser(prog="experiments.preregister")
-    parser.add_argument("command", choices=("register", "score"))
+    parser.add_argument("command", choices=("register", "score", "state"))
     parser.add_argument("name", help="of the registration in results/predictions")
-    parser.add_argument("table", type=Path, help="PREDICTED.csv or OUTCOMES.csv")
+    parser.add_argument("table", type=Path, help="PREDICTED.csv, OUTCOMES.csv or .toml")
     parser.add_argument("--fit", type=Path, help="the fit that predicts; its hash is kept")
     parser.add_argument("--metric", default="eval_loss", help="final loss that is predicted")
     options = parser.parse_args(arguments)
     file = FOLDER / f"{options.name}.json"
     try:
+        if options.command == "state":
+            state(file, options.table)
+            print(f"{file}: commit it, then train with execution.registration {digest(file)}")
+            return 0
         table, origin = read_table(options.table)
         if options.command == "register":
             need(table, origin, *COLUMNS)

@@ -15,9 +15,7 @@ from bss.files import write_json
 from bss.laws.base import Options
 from bss.tables import read_points
 from bss.values import to_dict
-from experiments.es_ablations.__main__ import fitted
-from experiments.es_ablations.analysis import varied
-from experiments.es_wsd.measure import Laws, fit_laws
+from experiments.es_wsd_archive.measure import Laws, fit_laws
 from experiments.second_moment.tables import SHOWN
 from experiments.tables import Tables
 
@@ -53,15 +51,6 @@ def _by_kind_and_rates(directory: Path, options: Options) -> dict[str, Laws]:
     }
 
 
-def _by_variation(directory: Path, options: Options) -> dict[str, Any]:
-    tables = map(Tables(directory).read, ("points.csv", "optima.csv", "contenders.csv"))
-    fits: dict[str, Any] = {}
-    for (name, kind), points in varied(*tables).groupby(["variation", "kind"], sort=False):  # type: ignore[misc]
-        measured = points.drop(columns="variation").reset_index(drop=True)
-        fits.setdefault(name, {})[kind] = fitted(measured, options)
-    return fits
-
-
 def _long(directory: Path, options: Options) -> Laws:
     return fit_laws(read_points(directory / "points.csv"), options, SHOWN)
 
@@ -69,7 +58,6 @@ def _long(directory: Path, options: Options) -> Laws:
 KINDS = {
     "demo": _demo,
     "es_wsd": _by_kind_and_rates,
-    "es_ablations": _by_variation,
     "second_moment/long": _long,
 }
 

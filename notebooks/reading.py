@@ -57,6 +57,11 @@ def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
     return {part: folders[size] for part, size in sizes.items()}
 
 
+def smoke(experiment: str) -> Path:
+    """Train an experiment at its smoke size; return the directory of its results."""
+    return _run(experiment, "smoke")
+
+
 def _run(experiment: str, size: str) -> Path:
     """Runs an experiment at a size; returns where its config has the results."""
     config = f"--config=configs/{experiment}.py:{size}"

@@ -159,9 +159,8 @@ def planted_curves():
 
     from bss.laws import CurveFit
     from bss.laws.functional.curves import stack
-    from bss.laws.functional.law import CurveLaw
+    from bss.laws.functional.law import CurveLaw, law_losses
     from bss.laws.functional.paths import plan_path
-    from bss.laws.functional.values import law_losses
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.plan import resolve
 
@@ -189,7 +188,7 @@ def planted_curves():
         return pd.concat(frames, ignore_index=True)
 
     fit = CurveFit(
-        "sgd", law, {}, "converged", True, 0.0, {}, {}, seq_len, (1.0, 16.0), (4e-3, 4e-3), tokens,
+        "sgd", law, {}, "converged", True, 0.0, {}, seq_len, (1.0, 16.0), (4e-3, 4e-3), tokens,
         0, 0,
     )  # fmt: skip
     return SimpleNamespace(

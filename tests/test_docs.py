@@ -102,4 +102,4 @@ def test_every_command_is_on_the_page_of_options():
 
     page = hook("reference").cli()
     assert [f"## bss {name}" for name in COMMANDS] == re.findall(r"^## .*", page, re.MULTILINE)
-    assert page.count("--level") >= 2 and "usage: bss fit critical" in page
+    assert page.count("--level") >= 2 and "Usage: bss fit critical" in page

@@ -37,30 +37,30 @@ def test_rooms_import_in_one_direction_and_nothing_outside():
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 750,
-    "bss/advice": 420,
-    "bss/cli": 2_830,
+    "bss/advice": 250,
+    "bss/cli": 2_290,
     "bss/data": 1_160,
     "bss/exports": 520,
-    "bss/importers": 2_440,
-    "bss/laws": 5_810,
-    "bss/machines": 60,
-    "bss/models": 1_050,
-    "bss/plots": 1_310,
-    "bss/points": 730,
-    "bss/policies": 550,
-    "bss/report": 780,
-    "bss/rules": 450,
+    "bss/importers": 2_160,
+    "bss/laws": 5_280,
+    "bss/machines": 180,
+    "bss/models": 1_110,
+    "bss/plots": 1_220,
+    "bss/points": 680,
+    "bss/policies": 600,
+    "bss/report": 570,
+    "bss/rules": 360,
     "bss/schedules": 890,
-    "bss/sweeps": 1_800,
+    "bss/sweeps": 1_990,
     "bss/tables": 480,
     "bss/theory": 860,
-    "bss/training": 3_030,
+    "bss/training": 3_430,
 }
-FOLDERS = {"experiments": 5_570, "benchmarks": 2_400, "tests": 22_000}
+FOLDERS = {"experiments": 5_600, "benchmarks": 2_660, "tests": 22_000}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 32_600
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 30_400
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -83,7 +83,7 @@ def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
     one = planted_schedules.planted(seed)
     fit = fit_curve(one.runs, options=Options(RESAMPLES["schedules"]))
     ends = one.unseen.groupby("run", sort=False).last().reset_index()
-    answers = last_losses(fit, curves_of(one.unseen, ends=True))
+    answers = last_losses(fit, curves_of(one.unseen, every_row=True))
     most = float(np.max(one.runs["lr"] / one.runs["batch"])) * 1.25
     noise: Any = (one.unseen["lr"] / one.unseen["batch"]).groupby(one.unseen["run"]).max()
     for row, answer in zip(ends.to_dict("records"), answers, strict=True):

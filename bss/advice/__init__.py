@@ -1,6 +1,6 @@
-"""The best batch of a run before it is trained: by published rules, a fit and what was measured."""
+"""The best batch size of a planned run, from published sources or from a user's own fit."""
 
-from bss.advice.advice import Advice, Cost, advise
+from bss.advice.advice import Advice, advise
 from bss.advice.fit_advice import FitAdvice
 
-__all__ = ["Advice", "Cost", "FitAdvice", "advise"]
+__all__ = ["Advice", "FitAdvice", "advise"]

@@ -1,96 +1,69 @@
-"""What a fit says of constant batches at one model and budget, whatever its kind."""
+"""The answer of one fit, of any kind, for constant batch sizes at one model and token budget."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bss.laws.base import UNIDENTIFIED, Estimate
 from bss.laws.final_loss.best import TOLERANCES
 
-FAR = 10.0
-"""Times outside of what was fitted, or tested, from which nothing is a voice: nobody has measured
-this (derived here)."""
-FAREST = 125.0
-"""The same of the published final losses, whose interval widens with the distance."""
-ALIKE, _ = TOLERANCES
-"""Nats above the best up to which a batch is as good, as in a table fit's indifference."""
-
-
-ONE_MODEL = "the fit is of one model, whose size it does not hold: is it that of --params?"
-
-
-def nothing_known(batch: float) -> float | None:
-    """The loss of a batch where none is told."""
-    return None
+TOLERANCE, _ = TOLERANCES
+"""Nats above the optimum up to which a batch size is within tolerance, as in a table fit."""
 
 
 @dataclass(frozen=True)
 class FitAdvice:
-    """Batches in tokens, losses in nats.
+    """The optimum, and losses relative to it at multiples of it.
 
     Attributes:
-        name: what was fitted to what.
-        best: B_opt with its interval; without a value the reason.
-        low, high: the batches as good as the best; None where there is no end.
-        lost: by batch, the loss above that of the best; None where it is not known.
-        extrapolated: B_opt by a fit that is evaluated beyond what it was tested for.
-        distance: how many times beyond.
-        critical: the critical batch, of a fit that tells no other.
-        measured: whether runs of this model and budget are behind it.
-        runs: which further runs would narrow it, most wanted first.
-        notes: what must be said with it.
+        best: the optimum in tokens with its interval; without a value the reason, and a bound if
+            there is one.
+        factors: ascending multiples of the optimum [n].
+        excess: losses there [n], in nats above the optimum.
+        warnings: what a reader must know.
     """
 
-    name: str
     best: Estimate
-    low: float | None = None
-    high: float | None = None
-    lost: Callable[[float], float | None] = nothing_known
-    extrapolated: float | None = None
-    distance: float = 1.0
-    critical: Estimate | None = None
-    measured: bool = False
-    runs: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    factors: np.ndarray = field(default_factory=lambda: np.empty(0))
+    excess: np.ndarray = field(default_factory=lambda: np.empty(0))
+    warnings: tuple[str, ...] = ()
+
+    def loss_at(self, factor: float) -> float | None:
+        """Return the excess loss at a multiple of the optimum; None if it is unknown."""
+        if not self.factors.size or not self.factors[0] <= factor <= self.factors[-1]:
+            return None
+        return float(np.interp(np.log(factor), np.log(self.factors), self.excess))
+
+    def tolerance(self) -> tuple[float | None, float | None]:
+        """Return the multiples of the optimum between which the excess loss is within tolerance.
+
+        An end is None if the known losses do not reach the tolerance there.
+        """
+        x, y = np.log(self.factors), self.excess
+        low, high = _crossing(-x[x <= 0][::-1], y[x <= 0][::-1]), _crossing(x[x >= 0], y[x >= 0])
+        return low and 1 / low, high
+
+
+def _crossing(x: np.ndarray, y: np.ndarray) -> float | None:
+    """Return the first e^x at which y reaches the tolerance, of ascending x from 0."""
+    above = np.flatnonzero(y > TOLERANCE)
+    if not above.size:
+        return None
+    part = slice(max(above[0] - 1, 0), above[0] + 1)
+    return float(np.exp(np.interp(TOLERANCE, y[part], x[part])))
 
 
 def of_losses(
-    name: str, batch: Sequence[float], loss: Sequence[float], level: float, notes: Sequence[str]
+    batch: Sequence[float], loss: Sequence[float], level: float, warnings: Sequence[str]
 ) -> FitAdvice:
-    """What losses predicted at ascending batches [n] say; one at an end is a bound, no best batch.
-
-    The best is the least on the grid of batches. Beyond the ends nothing is known.
-    """
-    x, y = np.log(np.asarray(batch, float)), np.asarray(loss, float)
-    least, last = int(np.argmin(y)), len(y) - 1
+    """Return the best of predicted losses at ascending batch sizes [n]; a bound at an end."""
+    least = int(np.argmin(loss))
     best = float(batch[least])
-    above = y - y[least]
-
-    def lost(size: float) -> float | None:
-        at = math.log(size)
-        inside = x[0] - 1e-9 <= at <= x[-1] + 1e-9
-        return float(np.interp(at, x, above)) if inside else None
-
-    if least in (0, last):
-        small, side = least == 0, "smaller" if least == 0 else "larger"
-        sizes = (best / 2, best / 4) if small else (2 * best, 4 * best)
-        run = f"two {side} batches, as {sizes[0]:.3g} and {sizes[1]:.3g} tokens"
-        end = "smallest" if small else "largest"
+    if least in (0, len(loss) - 1):
+        end = "smallest" if least == 0 else "largest"
         why = f"{UNIDENTIFIED}the {end} batch fitted is the best: a bound, not B_opt"
-        ends = (None, best) if small else (best, None)
-        none = Estimate(None, *ends, level=level, note=why)
-        return FitAdvice(name, none, measured=True, runs=(run,), notes=tuple(notes))
-    near = np.flatnonzero(above <= ALIKE)
-    low = None if near[0] == 0 else _crossing(x, above, near[0], -1)
-    high = None if near[-1] == last else _crossing(x, above, near[-1], 1)
-    return FitAdvice(
-        name, Estimate(best, level=level), low, high, lost, measured=True, notes=tuple(notes)
-    )
-
-
-def _crossing(x: np.ndarray, above: np.ndarray, i: int, step: int) -> float:
-    """The batch at which the loss is `ALIKE` above the best, from the last one below it."""
-    share = (ALIKE - above[i]) / (above[i + step] - above[i])
-    return float(np.exp(x[i] + share * (x[i + step] - x[i])))
+        low, high = (None, best) if least == 0 else (best, None)
+        return FitAdvice(Estimate(None, low, high, level, why), warnings=tuple(warnings))
+    factors, excess = np.asarray(batch, float) / best, np.asarray(loss, float) - loss[least]
+    return FitAdvice(Estimate(best, level=level), factors, excess, tuple(warnings))

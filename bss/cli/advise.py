@@ -1,166 +1,255 @@
-"""bss advise: the best batch of a run before anything is trained, and what others cost."""
+"""bss advise: the best batch size of a planned run, its interval, and what other sizes cost."""
 
-import argparse
-from dataclasses import asdict
+import math
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from bss.advice import Advice, FitAdvice, advise
-from bss.advice.advice import NOBODY
-from bss.cli.kinds import KINDS, read_fit
-from bss.cli.output import Output, Table, add_output_arguments, number, option
-from bss.cli.rules import note_of, rule_entry, rules_table, setting_of, size_text
+from cyclopts import Group, Parameter
+
+from bss.advice import Advice
+from bss.advice import advise as advice_for
+from bss.advice.fit_advice import TOLERANCE
+from bss.cells import Table, number
+from bss.cli.kinds import read_fit
+from bss.cli.options import Count, Repeated
+from bss.cli.output import Output, Show
+from bss.cli.rules import note_of, rule_entry, size_text
 from bss.errors import InputError, check
-from bss.rules import RULES, Setting
-from bss.rules.setting import non_embedding
-from bss.units import format_tokens, parse_tokens
+from bss.rules import RULES, Answer, Hyperparameters, Setting, non_embedding
+from bss.units import rounded_tokens
 
-ENDINGS = ("wsd", "cosine", "average", "constant")
-OF_RULES = ("name", "source", "batch", "batch_tokens", "lr", "in_range")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss advise`."""
-    add = parser.add_argument
-    add("--params", help="non-embedding parameters, as 85M; or give --total-params")
-    add("--total-params", help="with embeddings; needs --vocab and --d-model")
-    add("--vocab", type=int, help="tokens of the vocabulary, for --total-params")
-    text = "of a mixture of experts: those that a token passes, of --params or of --total-params"
-    add("--active-params", help=text)
-    add("--tied", action="store_true", help="the embeddings of --total-params are one")
-    add("--d-model", type=int, help="width, for --total-params and for rules that need it")
-    add("--tokens", required=True, help="budget, as 2.5B")
-    add("--seq-len", type=int, required=True, help="tokens per sequence")
-    add("--lr", type=float, help="peak rate, for rules and curve fits that need it")
-    add("--ending", choices=ENDINGS, default="wsd", help="how the rate ends; wsd by default")
-    add("--loss", type=float, help="expected at the end, in nats per token, for rules that need it")
-    add("--noise-scale", help="gradient noise scale in tokens, for rules that need it")
-    add("--from", dest="fit", type=Path, help="a fit of your own, as `bss fit --json` prints it")
-    add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
-    add_output_arguments(parser, run)
+FACTORS = (0.5, 1.0, 2.0)
+ADVISORS = {"es": "of_runs", "curve": "of_runs", "table": "of_table"}
 
 
-def run(options: argparse.Namespace) -> Output:
-    """Asks the rules and the fit.
+@Parameter(name="*", group=Group("Model size", sort_key=1))
+@dataclass(frozen=True)
+class ModelOptions:
+    """The size of the model.
+
+    Attributes:
+        params: non-embedding parameters, e.g. 85M; or give --total-params
+        total_params: parameters with embeddings; needs --vocab and --d-model
+        vocab: tokens of the vocabulary, for --total-params
+        active_params: mixture of experts: parameters that one token uses
+        tied: --total-params has one matrix for both embeddings
+        d_model: width, for --total-params and for rules that need it
+    """
+
+    params: Count | None = None
+    total_params: Count | None = None
+    vocab: int | None = None
+    active_params: Count | None = None
+    tied: bool = False
+    d_model: int | None = None
+
+    def size(self) -> float:
+        """Return the non-embedding parameters."""
+        if (self.params is None) == (self.total_params is None):
+            raise InputError("--params: give it (non-embedding) or --total-params, one of them")
+        if self.params is not None:
+            if self.vocab is not None or self.tied:
+                given = "--vocab" if self.vocab is not None else "--tied"
+                raise InputError(f"{given}: goes with --total-params; leave it out with --params")
+            return self.params
+        return self._without_embeddings(self.total_params or 0)
+
+    def active(self, total: float) -> float | None:
+        """Return the parameters that one token uses; None for a dense model."""
+        if self.active_params is None:
+            return None
+        active: float = self.active_params
+        if self.total_params is not None:
+            active = self._without_embeddings(active)
+        check(0 < active <= total, "--active-params", active, f"1 to all of {total:,.0f}")
+        return active
+
+    def _without_embeddings(self, params: float) -> float:
+        for name, value in (("--vocab", self.vocab), ("--d-model", self.d_model)):
+            if value is None:
+                raise InputError(f"{name}: missing; --total-params needs it")
+        return non_embedding(params, self.vocab or 0, self.d_model or 0, tied=self.tied)
+
+
+def advise(
+    *,
+    model: ModelOptions = ModelOptions(),
+    tokens: Count,
+    seq_len: int,
+    lr: float | None = None,
+    ending: Literal["wsd", "cosine", "constant"] = "wsd",
+    loss: float | None = None,
+    noise_scale: Count | None = None,
+    fit: Annotated[Path | None, Parameter(name="--from")] = None,
+    rule: Repeated = (),
+    all_rules: Annotated[bool, Parameter(name="--all")] = False,
+    show: Show = Show(),
+) -> Output:
+    """Recommend a batch size, and show the published rules.
+
+    Args:
+        tokens: token budget, e.g. 2.5B
+        seq_len: tokens per sequence, e.g. 2048
+        lr: peak learning rate, for rules and curve fits that need it
+        ending: learning-rate schedule of a curve fit
+        loss: expected final loss in nats per token, for rules
+        noise_scale: gradient noise scale in tokens, for rules
+        fit: your own fit, from `bss fit ... --json`
+        rule: a rule, or package.module:ATTRIBUTE; may be repeated
+        all_rules: also show rules without an answer, with the reason
 
     Examples:
-        bss advise --params 85M --tokens 2.5B --seq-len 1024
-        bss advise --params 85M --tokens 2.5B --seq-len 1024 --ending cosine
+        bss advise --params 350M --tokens 30B --seq-len 2048
+        bss advise --params 350M --tokens 30B --seq-len 2048 --all
     """
-    total = _params(options)
-    active = _active(options, total)
-    advice = _advice(options, active or total)
-    lacking = [at for at in advice.rules if at.missing and hasattr(options, at.missing[0])]
-    notes = [*advice.notes, *map(note_of, lacking)]
-    payload = _payload(advice, notes)
+    total = model.size()
+    active = model.active(total)
+    setting = Setting(active or total, tokens, seq_len, d_model=model.d_model, loss=loss,
+                      noise_scale=noise_scale, lr=lr)  # fmt: skip
+
+    def ask(params: float) -> Advice:
+        at = replace(setting, params=params)
+        return advice_for(at, fit and _fit_advice(fit, at, ending), rule or RULES)
+
+    advice = ask(setting.params)
+    warnings = [*advice.warnings]
+    lines, payload = answer_lines(advice, fit), _payload(advice, fit)
     if active is not None:
-        whole = _advice(options, total)
-        lines = {"active": advice.first_line, "total": whole.first_line}
-        payload["experts"] = {"active_params": active, "total_params": total, **lines}
-        notes[:0] = [
-            "a mixture of experts, which no source has: the answer is by the parameters that a "
-            "token passes",
-            f"by all {total:,.0f} parameters: {whole.first_line}",
-        ]
-    tables = [rules_table(advice.rules, advice.setting), _batches(advice)]
-    tables += [_costs(advice)] if advice.cost_of else []
-    said = [advice.said] if advice.by == "rules" and advice.said else []
-    narrow = [f"would narrow it: {text}" for text in advice.narrow]
-    return Output(payload, tables, [*said, *narrow, *notes], first=advice.first_line)
+        whole = answer_lines(ask(total), fit)[0]
+        warnings.insert(
+            0, "no source has a mixture of experts; the answer is for active parameters"
+        )
+        payload["experts"] = {"active_params": active, "total_params": total, "total": whole}
+        lines.append(f"For all {rounded_tokens(total)} parameters: {whole}")
+    payload["warnings"] = warnings
+    table = _rules_table(advice, show_all=all_rules)
+    return Output(payload, "\n".join(lines), [table], warnings)
 
 
-def _advice(options: argparse.Namespace, params: float) -> Advice:
-    """The advice at so many parameters."""
-    setting = setting_of(options, params=params)
-    return advise(setting, _fit_advice(options, setting), options.rule or RULES)
+def answer_lines(advice: Advice, fit: Path | None) -> list[str]:
+    """Return the recommendation, the intervals, the costs and the source."""
+    source = f"{fit}; inside its range"
+    if pooled := advice.pooled:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in pooled.weights.items())
+        source = f"{shares}; inside the range of {' and '.join(pooled.inside) or 'none'}"
+    lines = [_first_line(advice), f"Source: {source}"]
+    if advice.batch.value is None:
+        return lines
+    extrapolated = "" if advice.in_range else ", extrapolated"
+    interval = f"90% interval of the optimum{extrapolated}: "
+    interval += _ends(advice.batch.low, advice.batch.high)
+    if any(tolerance := _tolerance(advice)):
+        interval += f"; within {TOLERANCE:g} nats of it: {_ends(*tolerance)}"
+    half, twice = (advice.losses.loss_at(factor) for factor in (0.5, 2.0))
+    cost = "The costs of half and twice are unknown"
+    if half is not None and twice is not None:
+        cost = f"Half of it costs {half:.4f} nats, twice {twice:.4f}"
+    lines[1:1] = [interval, f"{cost}; steps {_steps(advice, _size(advice)):,}"]
+    return lines
 
 
-def _active(options: argparse.Namespace, total: float) -> float | None:
-    """The parameters that a token passes; None of a dense model."""
-    if options.active_params is None:
-        return None
-    active = parse_tokens(options.active_params, field="--active-params")
-    if options.total_params is not None:
-        active = _without_embeddings(options, active)
-    check(0 < active <= total, "--active-params", active, f"1 to all of {total:,.0f}")
-    return active
+def _first_line(advice: Advice) -> str:
+    seq_len, batch = advice.setting.seq_len, advice.batch
+    if advice.sequences is not None:
+        size = rounded_tokens(advice.sequences * seq_len)
+        return f"Recommended batch: {size} tokens ({advice.sequences:,} sequences of {seq_len:,})"
+    if not advice.in_range:
+        return "No recommendation: the setting is out of range of every source"
+    return f"No recommendation: the runs bound the optimum, {_ends(batch.low, batch.high)} tokens"
 
 
-def _params(options: argparse.Namespace) -> float:
-    if (options.params is None) == (options.total_params is None):
-        raise InputError("--params: give it, non-embedding, or --total-params, one of them")
-    if options.params is not None:
-        if options.vocab is not None or options.tied:
-            given = "--vocab" if options.vocab is not None else "--tied"
-            raise InputError(f"{given}: goes with --total-params; leave it out with --params")
-        return parse_tokens(options.params, field="--params")
-    total = parse_tokens(options.total_params, field="--total-params")
-    for name in ("vocab", "d_model"):
-        if getattr(options, name) is None:
-            raise InputError(f"{option(name)}: missing; --total-params needs it")
-    return _without_embeddings(options, total)
+def _ends(low: float | None, high: float | None) -> str:
+    """Return "LOW to HIGH" in tokens, or the one end that is known."""
+    if low and high:
+        return f"{rounded_tokens(low)} to {rounded_tokens(high)}"
+    return f"at least {rounded_tokens(low)}" if low else f"at most {rounded_tokens(high or 0)}"
 
 
-def _without_embeddings(options: argparse.Namespace, params: float) -> float:
-    return non_embedding(params, options.vocab, options.d_model, tied=options.tied)
+def _tolerance(advice: Advice) -> tuple[float | None, float | None]:
+    """Return the batch sizes within tolerance of the optimum, in tokens."""
+    low, high = advice.losses.tolerance()
+    value = advice.batch.value or 0.0
+    return low and low * value, high and high * value
 
 
-def _fit_advice(options: argparse.Namespace, setting: Setting) -> FitAdvice:
-    """What the user's fit says, or that of the published table."""
-    if options.fit is None:
-        from bss.advice.of_table import published
-
-        return published(setting)
-    fit = read_fit(options.fit, "advise")
-    room = import_module(KINDS[fit.KIND].advice)
-    return room.fit_advice(fit, setting, options.ending, str(options.fit))
+def _size(advice: Advice) -> float:
+    """Return the recommended batch size in tokens, or the optimum if none is recommended."""
+    whole = (advice.sequences or 0) * advice.setting.seq_len
+    return whole or advice.batch.value or math.nan
 
 
-def _payload(advice: Advice, notes: list[str]) -> dict[str, Any]:
-    entries = [rule_entry(answer) for answer in advice.rules]
-    ends = ("value", "low", "high")
-    critical = advice.fit.critical
+def _steps(advice: Advice, batch: float) -> int:
+    return max(1, round(advice.setting.tokens / batch))
+
+
+def _fit_advice(path: Path, setting: Setting, ending: str) -> Any:
+    """The answer of the user's own fit."""
+    fit = read_fit(path, "advise", [*ADVISORS])
+    return import_module(f"bss.advice.{ADVISORS[fit.KIND]}").fit_advice(fit, setting, ending)
+
+
+def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
+    size = _size(advice)
+    costs = [
+        {
+            "factor": factor,
+            "batch_tokens": factor * size,
+            "loss": advice.losses.loss_at(factor),
+            "steps": _steps(advice, factor * size),
+        }
+        for factor in (FACTORS if advice.batch.value else ())
+    ]
     return {
         "kind": "advice",
-        "advice": advice.first_line,
+        "advice": _first_line(advice),
         "setting": {**asdict(advice.setting), "compute": advice.setting.compute},
-        "rules": [{name: entry[name] for name in OF_RULES} for entry in entries],
-        "spread": advice.spread and dict(zip(("low", "high"), advice.spread, strict=True)),
-        "batch_tokens": {end: getattr(advice.batch, end) for end in ends},
-        "by": advice.by,
-        "from": advice.fit.name,
-        "critical_tokens": critical and {end: getattr(critical, end) for end in ends},
-        "cost_of": [asdict(cost) for cost in advice.cost_of],
-        "narrow": advice.narrow,
-        "notes": notes,
+        "in_range": advice.in_range,
+        "recommended_sequences": advice.sequences,
+        "batch_tokens": {end: getattr(advice.batch, end) for end in ("value", "low", "high")},
+        "tolerance": dict(zip(("low", "high"), _tolerance(advice), strict=True)),
+        "costs": costs,
+        "source": "published" if advice.pooled else str(fit),
+        "weights": _weights(advice),
+        "inside": advice.pooled.inside if advice.pooled else [],
+        "rules": [rule_entry(answer) for answer in advice.rules],
     }
 
 
-def _batches(advice: Advice) -> Table:
-    by = {"fit": advice.fit.name, "rules": "the middle of the rules, and what is as good as any"}
-    by["nobody"] = NOBODY
-    kinds = [("best", advice.batch, by[advice.by])]
-    if advice.fit.critical:
-        kinds.append(("critical", advice.fit.critical, advice.fit.name))
-    unit = advice.setting.seq_len
+def _rules_table(advice: Advice, *, show_all: bool) -> Table:
+    """Return a row per source and rule, and if `show_all` those without an answer."""
+    tables = [
+        Answer(name, rule.source, rule.batch, rule(advice.setting), not out, out, ())
+        for name, rule in advice.sources.items()
+        if name not in {answer.name for answer in advice.rules}
+        for out in (rule.outside(advice.setting),)
+    ]
+    shown = [*tables, *advice.rules]
+    if not show_all:
+        shown = [answer for answer in shown if answer.hyperparameters != Hyperparameters()]
+    weights = _weights(advice)
     cells = {
-        "batch": lambda kind: kind[0],
-        "tokens": lambda kind: size_text(kind[1].value),
-        "from": lambda kind: size_text(kind[1].low),
-        "to": lambda kind: size_text(kind[1].high),
-        f"× {unit}": lambda kind: size_text(kind[1].value, unit),
-        "by": lambda kind: kind[2],
+        "rule": lambda answer: answer.name,
+        "batch": lambda answer: answer.batch or "–",
+        "tokens": lambda answer: size_text(answer.hyperparameters.batch_tokens),
+        f"× {advice.setting.seq_len}": lambda answer: size_text(
+            answer.hyperparameters.batch_tokens, advice.setting.seq_len
+        ),
+        "LR": lambda answer: number(answer.hyperparameters.lr),
+        "weight": lambda answer: _share(weights.get(answer.name)),
+        "in range": lambda answer: {True: "yes", False: "no", None: "–"}[answer.in_range],
+        "source": lambda answer: answer.source,
     }
-    return Table.of("the batch", kinds, cells)
+    if show_all:
+        cells["reason"] = lambda answer: note_of(answer).partition(": ")[2]
+    return Table.of("", shown, cells)
 
 
-def _costs(advice: Advice) -> Table:
-    title = f"what it costs in {format_tokens(int(advice.setting.tokens))} tokens"
-    cells = {
-        "of the batch": lambda cost: f"{cost.factor:g} ×",
-        "tokens": lambda cost: number(cost.batch_tokens),
-        "nats above the best": lambda c: "not known" if c.loss is None else f"{c.loss:.4f}",
-        "steps": lambda cost: f"{cost.steps:,}",
-    }
-    return Table.of(title, advice.cost_of, cells)
+def _weights(advice: Advice) -> dict[str, float]:
+    """Return the share of each pooled source; empty for a user's own fit."""
+    return advice.pooled.weights if advice.pooled else {}
+
+
+def _share(weight: float | None) -> str:
+    return "–" if weight is None else f"{weight:.0%}"

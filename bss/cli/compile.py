@@ -1,18 +1,17 @@
 """bss compile: memory and least time of a run's programs on a machine that need not be present."""
 
-import argparse
 import dataclasses
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bss.cli.output import Output, Table, add_output_arguments, emit, progress
+from bss.cells import Table
+from bss.cli.output import Output, Show, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
-from bss.machines.absent import KNOWN, devices_of
+from bss.machines.absent import devices_of
 from bss.training.hardware import Target, memory_fraction, target_named
 
 if TYPE_CHECKING:
@@ -25,49 +24,47 @@ COLUMNS = ("model", "program", "micro-batch", "state", "peak", "fits", "FLOPs", 
 REFUSED = re.compile(r"RESOURCE_EXHAUSTED.*?(temporaries \(|Used )([\d.]+)([KMGT])", re.DOTALL)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bss compile`."""
-    add = parser.add_argument
-    add("run_file", nargs="?", type=Path, help='{"run": {...}, "execution": {...}}')
-    add("--config", metavar="FILE:SIZE", help="every model of an experiment's config")
-    add("--on", required=True, metavar="MACHINE", help=KNOWN)
-    add("--fit", action="store_true", help="find the largest micro-batch that fits")
-    add_output_arguments(parser, run)
-
-
-def run(options: argparse.Namespace) -> Output | int:
+def compile(
+    run_file: Path | None = None,
+    /,
+    *,
+    config: str | None = None,
+    on: str,
+    fit: bool = False,
+    show: Show = Show(),
+) -> Output:
     """Compile every program of a run; status 1 if one does not fit, 2 for bad input.
+
+    Args:
+        run_file: JSON: {"run": {...}, "execution": {...}}
+        config: FILE:SIZE, every model of an experiment's config
+        on: machine, as NAME:DEVICES: cpu, h100, h200, a100, v5e, v5p
+        fit: find the largest micro-batch that fits
 
     Examples:
         bss compile RUN.json --on cpu:1
         bss compile --config configs/es_wsd.py:gpu --on h100:1 --json
     """
-    if (options.run_file is None) == (options.config is None):
+    if (run_file is None) == (config is None):
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
-    file = options.run_file or Path(options.config.partition(":")[0])
+    file = run_file or Path(str(config).partition(":")[0])
     if not file.is_file():
         raise InputError(f"{file}: there is no such file; name a run or a config")
-    devices, target = devices_of(options.on), target_named(options.on.partition(":")[0])
-    if options.fit and target is None:
-        raise InputError(f"--fit: the memory of {options.on} is unknown; name a GPU or TPU")
+    devices, target = devices_of(on), target_named(on.partition(":")[0])
+    if fit and target is None:
+        raise InputError(f"--fit: the memory of {on} is unknown; name a GPU or TPU")
     pool = target and target.pool(memory_fraction())
     rows: list[Row] = []
     with progress() as report:
-        for job in _jobs_of_config(options.config) if options.config else [_job_of_run(file)]:
-            report(f"compiling {job[0].model.label} for {options.on}")
-            rows += _largest(job, devices, target) if options.fit else _rows(job, devices, target)
+        for job in _jobs_of_config(config) if config else [_job_of_run(file)]:
+            report(f"compiling {job[0].model.label} for {on}")
+            rows += _largest(job, devices, target) if fit else _rows(job, devices, target)
     fits = None if pool is None else all(row["fits"] for row in rows)
-    payload = {"machine": options.on, "devices": len(devices), "pool_bytes": pool and round(pool)}
-    title = f"{file.name} on {options.on}, one device" + (
-        f" of {pool / 1e9:.3g} GB" if pool else ""
-    )
+    payload = {"machine": on, "devices": len(devices), "pool_bytes": pool and round(pool)}
+    title = f"{file.name} on {on}, one device" + (f" of {pool / 1e9:.3g} GB" if pool else "")
     table = Table(title, COLUMNS, [_cells(row) for row in rows])
-    output = Output({**payload, "fits": fits, "programs": rows}, [table])
-    if fits is False:
-        emit(output, as_json=options.json, plot=None)
-        sys.stdout.flush()
-        return 1
-    return output
+    status = 1 if fits is False else 0
+    return Output({**payload, "fits": fits, "programs": rows}, tables=[table], status=status)
 
 
 def _job_of_run(file: Path) -> Job:

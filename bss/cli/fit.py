@@ -1,21 +1,269 @@
-"""bss fit: laws from measurements. `bss fit es RUNS.csv` fits E(S) to loss curves.
+"""bss fit: fit a law to measurements."""
 
-Examples:
-    bss fit es RUNS.parquet --targets 1.9,1.8
-    bss fit critical STEPS.csv
-"""
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-import argparse
-from importlib import import_module
+from bss import laws
+from bss.cells import Table
+from bss.cli.options import (
+    FitOptions,
+    Repeated,
+    TableOptions,
+    TargetOptions,
+    measured_points,
+    read_run_table,
+)
+from bss.cli.output import Output, ShowPlot, figure, progress
+from bss.errors import InputError
+from bss.files import write_text
+from bss.laws.base import Fit
+from bss.laws.constraints import FREE, Constraints
+from bss.tables.reading import without
+from bss.units import parse_tokens
 
-from bss.cli.kinds import KINDS
-from bss.cli.output import add_examples
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS = 200  # refits that a saved fit keeps
+FIGURES = {"es": "laws.tokens_to_target", "critical": "critical.critical_figure",
+           "table": "final_loss.table_figure", "curve": "curves.fitted_curves"}  # fmt: skip
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command lines of `bss fit`, each in a file of its own."""
-    add_examples(parser, __doc__)
-    laws = parser.add_subparsers(dest="law_kind", metavar="LAW", required=True)
-    for name, kind in KINDS.items():
-        law = laws.add_parser(name, help=kind.about, description=kind.about)
-        import_module(kind.commands).add_arguments(law)
+def es(
+    runs: Path,
+    /,
+    *,
+    law: str | None = None,
+    compare: bool = False,
+    at_rate: float | None = None,
+    table: TableOptions = TableOptions(),
+    targets: TargetOptions = TargetOptions(),
+    how: FitOptions = FitOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit a law E(S), by default the one that predicts left-out batches best.
+
+    Args:
+        runs: a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
+            seq_len or batch_tokens
+        law: piecewise, hyperbola, a surface, or package.module:ATTRIBUTE; chosen by default
+        compare: also compare every law at left-out batches
+        at_rate: only runs of this peak learning rate; by default the best rate at each target
+
+    Examples:
+        bss fit es RUNS.parquet --targets 1.9,1.8
+        bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png
+    """
+    from bss.laws.es import LAWS
+    from bss.laws.es.compare import compare as compare_laws
+
+    points, warnings = measured_points(runs, table, targets, at_rate)
+    points, chosen = without(points, how.drop), LAWS[law] if law else None
+    given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
+    fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
+    if compare and fit.comparison is None:
+        own = [chosen] if chosen is not None and chosen.name not in LAWS else []
+        fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
+    return _output(fit, free, how, warnings, figure(FIGURES["es"], points, {fit.law_name: fit}))
+
+
+def critical(
+    points: Path,
+    /,
+    *,
+    overhead: float = 0.2,
+    reference_batch: str = "256",
+    unit: Literal["sequences", "tokens"] = "sequences",
+    forecast: str | None = None,
+    table: TableOptions = TableOptions(),
+    how: FitOptions = FitOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit critical batch sizes and their law in model size and tokens.
+
+    Args:
+        points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; or a
+            runs directory
+        overhead: tokens above linear scaling, 0.2 for 20%
+        reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
+            each b/a)
+        unit: of batches
+        forecast: model sizes or budgets to forecast at, e.g. 7B,70B
+
+    Examples:
+        bss fit critical STEPS.csv
+        bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
+    """
+    measured, warnings = _critical_points(points, table)
+    measured = without(measured, how.drop)
+    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
+    given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
+    fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
+    extra, tables = {}, {}
+    if forecast:
+        name = fit.law.variables[0] if fit.law and len(fit.law.variables) == 1 else None
+        if name is None:
+            raise InputError("--forecast: there is no law in one variable; leave it out")
+        sizes = [parse_tokens(part, field="--forecast") for part in forecast.split(",")]
+        found = fit.predict(_frame({name: sizes}))
+        extra["forecasts"] = [
+            {name: x, "cbs": {"value": row.pop("critical_batch"), **row}}
+            for x, row in zip(sizes, found.to_dict("records"), strict=True)
+        ]
+        tables["Forecasts, with prediction intervals"] = _frame({name: sizes}).join(found)
+    return _output(fit, free, how, warnings, figure(FIGURES["critical"], fit), tables, extra)
+
+
+def table(
+    runs: Path,
+    /,
+    *,
+    form: Repeated = (),
+    table: TableOptions = TableOptions(),
+    how: FitOptions = FitOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit the law of final losses over model size, tokens, batch and learning rate.
+
+    Args:
+        runs: CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or
+            batch_tokens; lr where it was varied; or a runs directory
+        form: average only these forms; may be repeated; or package.module:ATTRIBUTE
+
+    Examples:
+        bss fit table LOSSES.csv
+        bss fit table LOSSES.csv --resamples 20 --json
+    """
+    from bss.laws.final_loss.table import final_losses, read_losses
+
+    if runs.is_dir():
+        found, warnings = read_run_table(runs, table.reading(), only_finished=True)
+        losses = final_losses(found)
+    else:
+        losses, warnings = read_losses(runs, table.reading()), []
+    given = {"hold_out": (*how.hold_out,), "forms": [*form] or None, "drop": [*how.drop]}
+    with progress() as report:
+        given |= {"options": how.options(300), "progress": report}
+        fit, free = _with_free(how, lambda held: laws.fit_table(losses, constraints=held, **given))
+    return _output(fit, free, how, warnings, figure(FIGURES["table"], fit))
+
+
+def curve(
+    runs: Path,
+    /,
+    *,
+    clock: str | None = None,
+    warmup: str = "0",
+    since: str = "0",
+    table: TableOptions = TableOptions(),
+    how: FitOptions = FitOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit the functional scaling law to loss curves under any schedule.
+
+    Args:
+        runs: a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; may be
+            missing in rows that have the schedule only), step or tokens, seq_len or batch_tokens;
+            constant runs, and some that change batch or learning rate
+        clock: sgd or adam; by default the one that predicts left-out runs best
+        warmup: tokens of warm-up, whose losses are left out
+        since: leave earlier losses out: tokens, or a percentage of the longest run
+
+    Examples:
+        bss fit curve RUNS.parquet
+        bss fit curve RUNS.parquet --since 50% --resamples 20 --json
+    """
+    found, warnings = read_run_table(runs, table.reading(), need_loss=False)
+    start = parse_tokens(warmup, field="--warmup")
+    longest = max(int(n) for n in found["tokens"])
+    first = parse_tokens(since, field="--since", total=longest)
+    kept = without(found, how.drop)
+    with progress() as report:
+        given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
+        given |= {"options": how.options(100), "report": report}
+        fit, free = _with_free(how, lambda held: laws.fit_curve(kept, constraints=held, **given))
+    draw = figure(FIGURES["curve"], fit, kept)
+    return _output(fit, free, how, warnings, draw)
+
+
+def _with_free(how: FitOptions, make: Callable[[Constraints], Any]) -> tuple[Any, Any]:
+    """Return the fit, and the unconstrained one where parameters are fixed or bounded."""
+    held = how.constraints()
+    return make(held), make(FREE) if held else None
+
+
+def _output(
+    fit: Any,
+    free: Fit | None,
+    how: FitOptions,
+    warnings: Sequence[str],
+    draw: Callable[[], Any],
+    tables: "Mapping[str, pd.DataFrame] | None" = None,
+    extra: dict[str, Any] | None = None,
+) -> Output:
+    """Return the answer, the summary, cross-validation and warnings of any fit."""
+    _save_residuals(fit, how.residuals)
+    fit = replace(fit, warnings=(*fit.warnings, *warnings))
+    shown = [Table.of_frame(f"{fit.law_name}, {fit.level:.0%} intervals", fit.summary())]
+    if free is not None:
+        shown.append(Table.of_frame("without the constraint", free.summary()))
+    more = fit.details() | dict(tables or {})
+    shown += [Table.of_frame(title, frame) for title, frame in more.items()]
+    for one in fit.held_out:
+        rows = _frame({one.by: [*one.errors], "rows": [*one.counts.values()],
+                       "rms_error": [*one.errors.values()]})  # fmt: skip
+        title = f"left out in turn: {one.by}; rms error {one.rmse:.3g} {one.unit}"
+        shown.append(Table.of_frame(title, rows.head(40)))
+    payload = fit.to_dict() | (extra or {}) | ({"free": free.to_dict()} if free else {})
+    notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
+    outliers = [f"outlier: {one}" for one in fit.outliers]
+    return Output(payload, fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
+
+
+def _save_residuals(fit: Fit, path: Path | None) -> None:
+    if path is None:
+        return
+    if path.suffix not in (".csv", ".png", ".svg", ".pdf"):
+        raise InputError(f"--residuals {path}: expected a file name in .csv, .png, .svg or .pdf")
+    if path.suffix == ".csv":
+        write_text(path, fit.residuals().to_csv(index=False))
+        return
+    from bss.plots.residuals import residuals_figure
+
+    residuals_figure(fit).savefig(path)
+
+
+def _critical_points(path: Path, table: TableOptions) -> "tuple[pd.DataFrame, list[str]]":
+    """The table of points, or points.csv of a directory, or each model's at one target.
+
+    That target is the lowest that every batch reaches; the law takes the best rate by itself.
+    Points of runs count at the largest budget of their model and target, as runs end apart by
+    remainders of a step.
+    """
+    import pandas as pd
+
+    from bss.points.curve import default_targets, points
+    from bss.tables import read_points
+
+    file = path / "points.csv" if path.is_dir() else path
+    warnings: list[str] = []
+    if not path.is_dir() or file.is_file():
+        measured = read_points(file, table.reading())
+    else:
+        runs, warnings = read_run_table(path, table.reading())
+        models = runs.groupby("model") if "model" in runs else [("", runs)]
+        found = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
+        measured = pd.concat(found, ignore_index=True)
+    if "run" in measured:
+        cell = ["model", "params", "target_loss", "kind", "seq_len"]
+        largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
+        measured = measured.assign(budget_tokens=largest)
+    return measured, warnings
+
+
+def _frame(columns: dict[str, Any]) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(columns)

@@ -1,26 +1,23 @@
 """bss models: the named sizes."""
 
-import argparse
-
-from bss.cli.output import Output, Table, add_output_arguments, number
-from bss.models import sizes
+from bss.cells import Table, number
+from bss.cli.output import Output, Show
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss models`."""
-    parser.add_argument("--seq-len", type=int, default=512, help="for the FLOPs of attention")
-    parser.add_argument("--vocab-size", type=int, help="instead of each size's usual one")
-    add_output_arguments(parser, run)
+def models(*, seq_len: int = 512, vocab_size: int | None = None, show: Show = Show()) -> Output:
+    """List the named models.
 
-
-def run(options: argparse.Namespace) -> Output:
-    """Lists the sizes.
+    Args:
+        seq_len: tokens per sequence, for the FLOPs of attention
+        vocab_size: instead of each model's usual one
 
     Examples:
         bss models
         bss models --seq-len 2048 --vocab-size 50257
     """
-    rows = sizes.table(options.seq_len, options.vocab_size)
+    from bss.models import sizes
+
+    rows = sizes.table(seq_len, vocab_size)
     cells = {
         "model": lambda r: r["name"],
         "layers": lambda r: r["layers"],
@@ -32,5 +29,5 @@ def run(options: argparse.Namespace) -> Output:
         "total": lambda r: f"{r['total']:,}",
         "FLOPs/token": lambda r: number(r["flops_per_token"]),
     }
-    title = f"named models; training FLOPs at {options.seq_len} tokens per sequence"
-    return Output({"models": rows}, [Table.of(title, rows, cells)])
+    title = f"named models; training FLOPs at {seq_len} tokens per sequence"
+    return Output({"models": rows}, tables=[Table.of(title, rows, cells)])

@@ -1,22 +1,47 @@
-"""What a command gives back, and how it is shown."""
+"""What a command returns, and how it is printed or saved."""
 
-import argparse
 import importlib
 import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from bss.cells import Table, number
-from bss.cli.printing import lines, width_of_output
+from cyclopts import Group, Parameter
+
+from bss.cells import Table
+from bss.cli.console import lines, width_of_output
 from bss.errors import InputError
-from bss.units import rounded_tokens
 
 PICTURES = (".png", ".svg", ".pdf")
+OUTPUT = Group("Output", sort_key=9)
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True)
+class Show:
+    """How the result is shown.
+
+    Attributes:
+        json: print one JSON object.
+    """
+
+    json: bool = False
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True)
+class ShowPlot(Show):
+    """How the result is shown, and whether as a figure too.
+
+    Attributes:
+        plot: save a figure (.png, .svg, .pdf).
+    """
+
+    plot: Annotated[Path | None, Parameter(name="--plot")] = None
 
 
 @dataclass(frozen=True)
@@ -25,49 +50,48 @@ class Output:
 
     Attributes:
         json: what --json prints.
-        tables: what people read.
-        notes: lines under the tables.
-        text: printed as it is, in place of the tables (an export).
-        figure: makes the picture that --plot saves.
-        first: a line above the tables.
+        answer: the first line: the answer itself.
+        tables: shown below it.
+        warnings: shown below the tables, a line each.
+        notes: lines at the end.
+        text: printed in place of all else (an export).
+        figure: makes the figure that --plot saves.
+        status: exit status.
     """
 
     json: Mapping[str, Any]
+    answer: str = ""
     tables: Sequence[Table] = ()
+    warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
     text: str | None = None
-    figure: Callable[[], Any] | None = field(default=None)
-    first: str = ""
+    figure: Callable[[], Any] | None = None
+    status: int = 0
 
 
-def add_output_arguments(
-    parser: argparse.ArgumentParser,
-    run: Callable[[argparse.Namespace], Any],
-    *,
-    plot: bool = False,
-) -> None:
-    """Adds what is run, --json, where a picture helps --plot, and its examples to the help."""
-    add_examples(parser, run.__doc__)
-    parser.set_defaults(run=run)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    if plot:
-        parser.add_argument("--plot", metavar="FILE", help="save a picture (.png, .svg, .pdf)")
+def emit(output: Output, show: Show) -> None:
+    """Print the result, then save its figure if requested."""
+    if show.json:
+        print(json.dumps(finite(output.json), indent=1, allow_nan=False))
+    elif output.text is not None:
+        print(output.text)
+    else:
+        if output.answer:
+            print(output.answer, end="\n\n" if output.tables else "\n")
+        for table in output.tables:
+            print(*lines(table, width_of_output()), sep="\n")
+        print(*output.notes, *(f"warning: {one}" for one in output.warnings), sep="\n", end="")
+        if output.notes or output.warnings:
+            print()
+    sys.stdout.flush()
+    if isinstance(show, ShowPlot) and show.plot:
+        if output.figure is None:
+            raise InputError(f"--plot {show.plot}: there is no figure here; leave it out")
+        output.figure().savefig(show.plot)
 
 
-def add_examples(parser: argparse.ArgumentParser, documented: str | None) -> None:
-    """Ends the help with the examples of a docstring; names in capitals are the user's files."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    lines = (documented or "").partition("Examples:\n")[2].strip().splitlines()
-    parser.epilog = "\n".join(("examples:", *(f"  {line.strip()}" for line in lines)))
-
-
-def option(name: str) -> str:
-    """A field's name as the command line writes it: "seq_len" as --seq-len."""
-    return f"--{name.replace('_', '-')}"
-
-
-def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
-    """Draws a figure of `bss.plots`, named as file.function, once it is asked for."""
+def figure(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
+    """Return a function that draws a figure of `bss.plots`, named as file.function."""
 
     def draw() -> Any:
         file, function = name.split(".")
@@ -76,45 +100,27 @@ def drawing(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
     return draw
 
 
-def emit(output: Output, *, as_json: bool, plot: str | None) -> None:
-    """Print the result, then save its picture if asked for."""
-    if as_json:
-        print(json.dumps(finite(output.json), indent=1, allow_nan=False))
-    elif output.text is not None:
-        print(output.text)
-    else:
-        width = width_of_output()
-        if output.first:
-            print(output.first)
-        for table in output.tables:
-            print(*lines(table, width), sep="\n")
-        for note in output.notes:
-            print(note)
-    sys.stdout.flush()
-    if plot:
-        _save(output, Path(plot))
-
-
-def check_outputs(options: argparse.Namespace) -> None:
-    """Refuse paths that cannot be written, before anything is computed.
+def check_outputs(arguments: Mapping[str, Any], show: Show) -> None:
+    """Refuse output files that cannot be written, before anything is computed.
 
     Raises:
-        InputError: If the directory of an output file is missing, or a file has a wrong ending.
+        InputError: the directory of a file is missing, or it has a wrong suffix.
     """
-    files = ("plot", "residuals", *(("out",) if options.command != "sweep" else ()))
-    for name in files:
-        if isinstance(given := getattr(options, name, None), str | Path):
-            path, flag = Path(given), option(name)
-            if name == "plot" and path.suffix not in PICTURES:
-                raise InputError(f"{flag} {path}: expected a file name in .png, .svg or .pdf")
-            if path.suffix and (path.is_dir() or not path.parent.is_dir()):
-                reason = "is a directory" if path.is_dir() else f"there is no {path.parent}"
-                raise InputError(f"{flag} {path}: {reason}; name a file in a directory")
+    files = {"--plot": getattr(show, "plot", None), "--out": arguments.get("out")}
+    files["--residuals"] = getattr(arguments.get("how"), "residuals", None)
+    for option, path in files.items():
+        if not isinstance(path, Path):
+            continue
+        if option == "--plot" and path.suffix not in PICTURES:
+            raise InputError(f"{option} {path}: expected a file name in .png, .svg or .pdf")
+        if path.suffix and (path.is_dir() or not path.parent.is_dir()):
+            reason = "is a directory" if path.is_dir() else f"there is no {path.parent}"
+            raise InputError(f"{option} {path}: {reason}; name a file in a directory")
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Shows what is done in one line of a terminal's stderr, which is gone in the end."""
+    """Show the current work in one line of a terminal's stderr, erased in the end."""
     shown, erase = sys.stderr.isatty(), "\r\033[K"
 
     def report(text: str) -> None:
@@ -129,7 +135,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def finite(value: Any) -> Any:
-    """The value with infinities and NaNs as null, which is all that JSON can say of them."""
+    """Return the value with infinities and NaNs as null, as JSON has no others."""
     if isinstance(value, Mapping):
         return {key: finite(v) for key, v in value.items()}
     if isinstance(value, list | tuple):
@@ -137,34 +143,3 @@ def finite(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def with_error(value: float | None, error: float | None) -> str:
-    """A number with its standard error to two digits, where that is known.
-
-    Examples:
-        >>> with_error(1.87036, 0.01816), with_error(1.60071, None)
-        ('1.870 ± 0.018', '1.601')
-    """
-    if value is None or not error:
-        return number(value)
-    decimals = max(1 - math.floor(math.log10(error)), 0)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def measured_tokens(value: float | None, before: str = "") -> str:
-    """A measured count of tokens to four digits, behind what stands before it; a dash for none.
-
-    Examples:
-        >>> measured_tokens(146_109.3), measured_tokens(None)
-        ('146.1K', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return f"{before}–"
-    return rounded_tokens(value, 4, before)
-
-
-def _save(output: Output, path: Path) -> None:
-    if output.figure is None:
-        raise InputError(f"--plot {path}: this command has no picture here; leave it out")
-    output.figure().savefig(path)

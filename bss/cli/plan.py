@@ -1,16 +1,19 @@
-"""bss plan: the batch and the rate of every step, before anything is trained."""
+"""bss plan: the batch size and learning rate of every step, before anything is trained."""
 
-import argparse
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from bss.cells import estimate
-from bss.cli.kinds import read_fit
-from bss.cli.output import Output, Table, add_output_arguments, drawing, number
+from cyclopts import Group, Parameter
+
+from bss.cells import Table, number
+from bss.cells import estimate as estimate_text
+from bss.cli.options import Count
+from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
-from bss.exports import EXPORTS, export
+from bss.exports import export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.config import ScheduleConfig
@@ -21,205 +24,245 @@ from bss.schedules.rates import RATES, Shape
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
-OWN_DIVISORS = BucketSizes()
-MOMENTS = {"beta1": "first", "beta2": "second"}
-EXPORT_CHOICES = f"{', '.join(EXPORTS)}, or module:ATTRIBUTE"
+BUCKETS = BucketSizes()
+MOMENTS = ("beta1", "beta2")
+BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss plan`."""
-    add = parser.add_argument
-    add("--tokens", required=True, help="budget, as 10M")
-    add("--seq-len", type=int, required=True, help="tokens per sequence")
-    add("--batch", required=True, help='in sequences, as "0:8 2M:16 6M:32"')
-    add("--lr", type=float, required=True, help="peak learning rate")
-    add("--warmup", default="0", help="tokens, or a percentage of the budget")
-    add("--decay", default="0", help="tokens, or a percentage of the budget")
-    add("--shape", default="linear", choices=get_args(Shape))
-    add("--rate", default="wsd", help=f"{', '.join(RATES)}, or module:ATTRIBUTE; wsd by default")
-    add("--floor", type=float, default=0.0, help="last rate as a fraction of the peak")
-    add("--buckets", help="ladder of bucket sizes, as 8,32")
-    text = (
-        f"{', '.join(LR_RULES)}, a power, module:ATTRIBUTE, or from:FIT of a table whose rates vary"
-    )
-    add("--lr-coupling", default="none", help=text)
-    add_optimizer_arguments(parser)
-    add_export_arguments(parser)
-    add_output_arguments(parser, run, plot=True)
+@Parameter(name="*", group=Group("Optimizer", sort_key=4))
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """What a plan sets besides batch size and learning rate.
+
+    Attributes:
+        beta1: of Adam's first moment, per step
+        beta1_half_life: in place of --beta1: in tokens or a percentage of the budget
+        beta2: of Adam's second moment, per step
+        beta2_half_life: in place of --beta2: in tokens or a percentage of the budget
+        beta1_coupling: beta1 by the steps of the run: none, a percentage, or module:ATTRIBUTE
+        weight_decay: decoupled, per step
+    """
+
+    beta1: float | None = None
+    beta1_half_life: str | None = None
+    beta2: float | None = None
+    beta2_half_life: str | None = None
+    beta1_coupling: str = next(iter(BETA1_RULES))
+    weight_decay: float | None = None
+
+    def coupling(self, tokens: int, **others: Any) -> Coupling:
+        """Return the coupling for a budget; InputError for options that exclude each other."""
+        given: dict[str, Any] = {}
+        for name in MOMENTS:
+            option, text = f"--{name}-half-life", getattr(self, f"{name}_half_life")
+            given[name] = getattr(self, name)
+            if text and given[name] is not None:
+                raise InputError(
+                    f"--{name}: per step, or {option} in tokens; leave one of them out"
+                )
+            if text and name == "beta1" and self.beta1_coupling != "none":
+                raise InputError(f"{option}: or --beta1-coupling; leave one of them out")
+            given[f"{name}_half_life"] = text and parse_tokens(text, field=option, total=tokens)
+        rule = {"beta1_rule": self.beta1_coupling, "weight_decay": self.weight_decay}
+        return Coupling(**given, **rule, **others)
 
 
-def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what a plan sets besides batch and rate."""
-    add = parser.add_argument
-    for name, moment in MOMENTS.items():
-        add(f"--{name}", type=float, help=f"of Adam's {moment} moment, per step")
-        half_life = "its half-life, in tokens or a percentage of the budget"
-        add(f"--{name}-half-life", help=f"in place of --{name}: {half_life}")
-    text = f"{', '.join(BETA1_RULES)}, a percentage of the run's steps, or module:ATTRIBUTE"
-    add("--beta1-coupling", default="none", help=f"beta1 by the steps of the run: {text}")
-    add("--weight-decay", type=float, help="decoupled, of a step")
+@Parameter(name="*", group=Group("Export", sort_key=5))
+@dataclass(frozen=True)
+class ExportOptions:
+    """The plan as settings of another trainer.
+
+    Attributes:
+        export: megatron, levanter, maxtext, huggingface, deepspeed, olmo-core, torchtitan, csv (a
+            row per step), or module:ATTRIBUTE
+        approximate: export the nearest plan, where the trainer cannot do all of this one
+    """
+
+    export: str | None = None
+    approximate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.approximate and not self.export:
+            raise InputError("--approximate: needs --export TRAINER; name one or leave it out")
 
 
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --export and --approximate."""
-    text = f"print what configures a trainer, or a row a step: {EXPORT_CHOICES}"
-    parser.add_argument("--export", metavar="TRAINER", help=text)
-    text = "export the nearest, where the trainer cannot do all that the plan does"
-    parser.add_argument("--approximate", action="store_true", help=text)
+@Parameter(name="*", group=Group("Learning rate", sort_key=3))
+@dataclass(frozen=True)
+class RateOptions:
+    """The learning-rate schedule.
+
+    Attributes:
+        warmup: tokens, or a percentage of the budget
+        decay: tokens, or a percentage of the budget
+        shape: of the decay
+        rate: wsd, another named schedule, or module:ATTRIBUTE
+        floor: last learning rate as a fraction of the peak
+        lr_coupling: scale the learning rate with the batch: none, linear, sqrt, a power,
+            module:ATTRIBUTE, or from:FIT of a table with several rates; sqrt@512 for a learning
+            rate given at batch 512 instead of the first batch
+    """
+
+    warmup: str = "0"
+    decay: str = "0"
+    shape: Shape = "linear"
+    rate: str = next(iter(RATES))
+    floor: float = 0.0
+    lr_coupling: str = next(iter(LR_RULES))
 
 
-def run(options: argparse.Namespace) -> Output:
-    """Resolves the plan.
+def plan(
+    *,
+    tokens: Count,
+    seq_len: int,
+    batch: str,
+    lr: float,
+    rate: RateOptions = RateOptions(),
+    buckets: str | None = None,
+    optimizer: OptimizerOptions = OptimizerOptions(),
+    export: ExportOptions = ExportOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Print, plot or export a plan.
+
+    Args:
+        tokens: token budget, e.g. 10M
+        seq_len: tokens per sequence
+        batch: in sequences: 8; "0:8 2M:16" from token counts on; "0:8 20000steps:16"; or a
+            linear ramp "128-512:50%"
+        lr: peak learning rate; with --lr-coupling that of the first batch
+        buckets: micro-batch sizes that are compiled, e.g. 8,32
 
     Examples:
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
     """
-    plan, buckets = resolve_options(options), parse_buckets(options.buckets)
-    warn_of(plan)
-    return plan_output(plan, plan_entry(plan, buckets), options, buckets)
+    check_peak(lr)
+    schedule = ScheduleConfig(
+        tokens,
+        BatchSchedule.parse(batch, total=tokens, seq_len=seq_len),
+        rate.rate,
+        parse_tokens(rate.warmup, field="--warmup", total=tokens),
+        parse_tokens(rate.decay, field="--decay", total=tokens),
+        rate.shape,
+        rate.floor,
+    )
+    for name in schedule.foreign:
+        raise InputError(f"--{name}: --rate {rate.rate} has none; leave it out")
+    if schedule.warmup > tokens:
+        raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
+    rule, _, reference = rate.lr_coupling.partition("@")
+    reference_batch = _reference(reference) if reference else schedule.batch.batches[0]
+    scaled = {"lr": _fitted_coupling(rule), "reference_batch": reference_batch}
+    coupling = optimizer.coupling(tokens, **scaled)
+    resolved = resolve(
+        schedule.batch, tokens, seq_len, rate=schedule.learning_rate(lr), coupling=coupling
+    )
+    ladder = _parse_buckets(buckets)
+    warn_about(resolved)
+    return plan_output(resolved, plan_entry(resolved, ladder), export, ladder)
 
 
 def plan_output(
-    plan: Plan,
-    payload: dict[str, Any],
-    options: argparse.Namespace,
-    buckets: BucketSizes = OWN_DIVISORS,
+    plan: Plan, payload: dict[str, Any], options: ExportOptions, ladder: BucketSizes = BUCKETS
 ) -> Output:
-    """A plan's table, totals and picture, or what --export asks for in their place."""
-    if options.approximate and not options.export:
-        raise InputError("--approximate: is of an export; name the trainer by --export")
+    """Return a plan's table, totals and figure, or the export in their place."""
     text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
-    totals = (
-        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} left over, "
-        f"{len(buckets.max_microbatches(plan))} compiled programs"
+    answer = (
+        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
+        f"{len(ladder.max_microbatches(plan))} compiled programs"
     )
     return Output(
         payload | ({"export": text} if text else {}),
-        [_table(plan, buckets)],
-        [totals, *filter(None, [told(plan.coupling.beta1_rule)])],
-        text,
-        drawing("schedules.schedule_figure", plan),
+        answer,
+        [_table(plan, ladder)],
+        notes=[*filter(None, [told(plan.coupling.beta1_rule)])],
+        text=text or None,
+        figure=figure("schedules.schedule_figure", plan),
     )
 
 
-def resolve_options(options: argparse.Namespace) -> Plan:
-    """The plan that the options describe; a mistake is told by its option."""
-    tokens = parse_budget(options.tokens)
-    check_peak(options.lr)
-    schedule = ScheduleConfig(
-        tokens,
-        BatchSchedule.parse(options.batch, total=tokens),
-        options.rate,
-        parse_tokens(options.warmup, field="--warmup", total=tokens),
-        parse_tokens(options.decay, field="--decay", total=tokens),
-        options.shape,
-        options.floor,
-    )
-    for name in schedule.foreign:
-        raise InputError(f"--{name}: --rate {options.rate} has none; leave it out")
-    if schedule.warmup > tokens:
-        raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
-    scaled = {"lr": fitted_coupling(options.lr_coupling)}
-    coupling = coupling_of(options, tokens, **scaled, reference_batch=schedule.batch.batches[0])
-    rate = schedule.learning_rate(options.lr)
-    return resolve(schedule.batch, tokens, options.seq_len, rate=rate, coupling=coupling)
+def plan_entry(plan: Plan, ladder: BucketSizes = BUCKETS) -> dict[str, Any]:
+    """Return a plan and its buckets for JSON; "programs" is the number of buckets in use."""
+    entry = plan.to_dict()
+    for segment in entry["segments"]:
+        segment |= _coupled(plan, segment["batch"])
+        bucket = ladder.bucket(segment["batch"])
+        rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
+        segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
+    rule = told(plan.coupling.beta1_rule)
+    programs = {"programs": len(ladder.max_microbatches(plan))}
+    return {**entry, **programs, **({"beta1_coupling": rule} if rule else {})}
 
 
-def fitted_coupling(rule: str) -> str:
-    """A rule, or the power of B that the best rate of a fit follows, of `from:FIT`; it is told.
-
-    Raises:
-        InputError: the fit's runs do not tell it.
-    """
-    if not rule.startswith("from:"):
-        return rule
-    fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
-    power = fit.best_rates and fit.best_rates.exponents["B"]
-    if power is None or power.value is None:
-        why = "its table has no batch of several rates" if power is None else power.note
-        raise InputError(f"--lr-coupling {rule}: {why}; name a rule, as sqrt")
-    print(f"rate ∝ B^{estimate(power)}, {power.level:.0%} interval: {rule}", file=sys.stderr)
-    return f"{power.value:.4g}"
-
-
-def coupling_of(options: argparse.Namespace, tokens: int, **others: Any) -> Coupling:
-    """The coupling of the options of `add_optimizer_arguments`, and what else it has."""
-    given: dict[str, Any] = {}
-    for name in MOMENTS:
-        option, text = f"--{name}-half-life", getattr(options, f"{name}_half_life")
-        given[name] = getattr(options, name)
-        if text and given[name] is not None:
-            raise InputError(f"--{name}: per step, or {option} in tokens; leave one of them out")
-        if text and name == "beta1" and options.beta1_coupling != "none":
-            raise InputError(f"{option}: or --beta1-coupling; leave one of them out")
-        given[f"{name}_half_life"] = text and parse_tokens(text, field=option, total=tokens)
-    given |= {"beta1_rule": options.beta1_coupling, "weight_decay": options.weight_decay}
-    return Coupling(**given, **others)
-
-
-def warn_of(plan: Plan, *, second_moment: bool = True) -> None:
-    """Says on stderr which stages are not trained, and what second moments are too short."""
+def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
+    """Print to stderr: stages never reached or very short, second moments that are too short."""
     short = short_second_moments([plan]).values() if second_moment else ()
-    for message in (*plan.unseen(), *short):
+    brief = [
+        f"batch {one.batch} lasts {one.steps} steps; starts are tokens, or steps as 20000steps:16"
+        for one in plan.segments[:-1]
+        if one.steps < BRIEF_STEPS
+    ]
+    for message in (*plan.unseen(), *brief, *short):
         print(f"warning: {message}", file=sys.stderr)
 
 
-def parse_budget(text: str) -> int:
-    """The count of --tokens, at least 1."""
-    tokens = parse_tokens(text, field="--tokens")
-    if not tokens:
-        raise InputError(f"--tokens {text}: expected a budget above 0, as 10M")
-    return tokens
-
-
 def check_peak(lr: float) -> None:
-    """Refuses a peak learning rate that is zero, negative, infinite or NaN."""
+    """Refuse a peak learning rate that is zero, negative, infinite or NaN."""
     if not 0 < lr < math.inf:
-        raise InputError(f"--lr {lr}: expected a positive number, as 4e-3")
+        raise InputError(f"--lr {lr}: expected a positive number, e.g. 4e-3")
 
 
-def parse_buckets(text: str | None) -> BucketSizes:
-    """The buckets of "8,32"."""
+def _reference(text: str) -> int:
+    if not text.isdigit():
+        raise InputError(f"--lr-coupling @{text}: expected a batch in sequences, e.g. sqrt@512")
+    return int(text)
+
+
+def _fitted_coupling(rule: str) -> str:
+    """A rule, or for `from:FIT` the power of B with which the fitted best rate grows."""
+    if not rule.startswith("from:"):
+        return rule
+    from bss.cli.kinds import read_fit
+
+    fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
+    power = fit.best_lrs and fit.best_lrs.exponents["B"]
+    if power is None or power.value is None:
+        why = "its table has no batch of several rates" if power is None else power.note
+        raise InputError(f"--lr-coupling {rule}: {why}; name a rule, e.g. sqrt")
+    text = estimate_text(power)
+    print(f"lr ∝ B^{text}, {power.level:.0%} interval: {rule}", file=sys.stderr)
+    return f"{power.value:.4g}"
+
+
+def _parse_buckets(text: str | None) -> BucketSizes:
     if text is None:
-        return OWN_DIVISORS
+        return BUCKETS
     try:
         return BucketSizes(tuple(int(part) for part in text.split(",")))
     except ValueError:
-        raise InputError(f"--buckets {text!r}: expected integers, as 8,32") from None
+        raise InputError(f"--buckets {text!r}: expected integers, e.g. 8,32") from None
 
 
-def plan_entry(plan: Plan, buckets: BucketSizes = OWN_DIVISORS) -> dict[str, Any]:
-    """A plan and its buckets for JSON; "programs" is the number of buckets in use."""
-    entry = plan.to_dict()
-    for segment in entry["segments"]:
-        segment |= _besides(plan, segment["batch"])
-        bucket = buckets.bucket(segment["batch"])
-        rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
-        segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
-    ruled = told(plan.coupling.beta1_rule)
-    programs = {"programs": len(buckets.max_microbatches(plan))}
-    return {**entry, **programs, **({"beta1_coupling": ruled} if ruled else {})}
-
-
-def _besides(plan: Plan, batch: int) -> dict[str, float]:
-    """Of beta2 and weight decay, what the plan sets, at a batch."""
+def _coupled(plan: Plan, batch: int) -> dict[str, float]:
+    """What the plan sets besides the learning rate, at a batch."""
     settings = plan.coupling.settings(1.0, batch, plan.seq_len)
     return {name: getattr(settings, name) for name in plan.coupling.given}
 
 
-def _table(plan: Plan, buckets: BucketSizes) -> Table:
-    """The segments of a plan, a row each."""
+def _table(plan: Plan, ladder: BucketSizes) -> Table:
+    """A row per segment."""
     cells = {
         "from tokens": lambda s: f"{s.start_tokens:,}",
         "to tokens": lambda s: f"{s.end_tokens:,}",
         "batch": lambda s: s.batch,
         "batch tokens": lambda s: format_tokens(s.batch * plan.seq_len),
         "steps": lambda s: f"{s.steps:,}",
-        "bucket × n": lambda s: f"{buckets.bucket(s.batch)} × {s.batch // buckets.bucket(s.batch)}",
+        "micro-batch × accumulation": lambda s: (
+            f"{ladder.bucket(s.batch)} × {s.batch // ladder.bucket(s.batch)}"
+        ),
     }
     if plan.rate:
         cells["lr"] = lambda s: f"{number(s.lr_start)} → {number(s.lr_end)}"
     for name in plan.coupling.given:
-        cells[name.replace("_", " ")] = lambda s, name=name: number(_besides(plan, s.batch)[name])
+        cells[name.replace("_", " ")] = lambda s, name=name: number(_coupled(plan, s.batch)[name])
     return Table.of(f"plan of {format_tokens(plan.budget)} tokens", plan.segments, cells)

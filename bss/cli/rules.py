@@ -1,80 +1,106 @@
-"""bss rules: what published rules say of a setting, side by side, and ramps of published runs."""
+"""bss rules: published rules for batch size and learning rate, and ramps of published runs."""
 
-import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from bss.cli.output import Output, Table, add_output_arguments, number, option
+from cyclopts import Group, Parameter
+
+from bss.cells import Table, number
+from bss.cli.options import Count, Repeated
+from bss.cli.output import Output, Show
 from bss.errors import InputError
 from bss.rules import RULES, SCALINGS, Answer, Change, Hyperparameters, Setting, answers
-from bss.units import format_tokens, parse_tokens
+from bss.units import format_tokens
 
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
 _REFERENCE = ("beta1", "beta2", "epsilon", "weight_decay")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss rules`."""
-    add = parser.add_argument
-    add("--params", required=True, help="non-embedding parameters, as 85M")
-    add("--tokens", required=True, help="budget, as 2.5B")
-    add("--seq-len", type=int, required=True, help="tokens per sequence")
-    add("--flops", type=float, help="of the whole training; without it 6·params·tokens")
-    add("--d-model", type=int, help="width, for rules that need it")
-    add("--loss", type=float, help="expected at the end, in nats per token")
-    add("--noise-scale", help="gradient noise scale, in tokens")
-    add("--batch-tokens", help="tokens per step, for what goes with a batch; the reference of --to")
-    add("--lr", type=float, help="peak rate, for what goes with it; the reference of --to")
-    add("--rule", action="append", help="one of them, or package.module:ATTRIBUTE; repeatable")
-    add("--to", metavar="TOKENS", help="a new batch: what scaling rules make of the reference")
-    add("--to-tokens", metavar="TOKENS", help="a new budget, from that of --tokens")
-    for name in _REFERENCE:
-        add(option(name), type=float, help="of the reference of --to")
-    add("--ramp", help="print that of a published run at this budget, as llama-3-405b")
-    add_output_arguments(parser, run)
+@Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
+@dataclass(frozen=True)
+class ScaleOptions:
+    """What scaling rules make of a reference run.
+
+    Attributes:
+        to: new batch size in tokens
+        to_tokens: new token budget
+        beta1: of the reference
+        beta2: of the reference
+        epsilon: of the reference
+        weight_decay: of the reference
+    """
+
+    to: Count | None = None
+    to_tokens: Count | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
 
 
-def run(options: argparse.Namespace) -> Output:
-    """Asks every rule.
+def rules(
+    *,
+    params: Count,
+    tokens: Count,
+    seq_len: int,
+    flops: float | None = None,
+    d_model: int | None = None,
+    loss: float | None = None,
+    noise_scale: Count | None = None,
+    batch_tokens: Count | None = None,
+    lr: float | None = None,
+    rule: Repeated = (),
+    ramp: str | None = None,
+    scale: ScaleOptions = ScaleOptions(),
+    show: Show = Show(),
+) -> Output:
+    """Evaluate every published rule.
+
+    Args:
+        params: non-embedding parameters, e.g. 85M
+        tokens: token budget, e.g. 2.5B
+        seq_len: tokens per sequence
+        flops: of the whole training; by default 6 · params · tokens
+        d_model: width, for rules that need it
+        loss: expected final loss, in nats per token
+        noise_scale: gradient noise scale, in tokens
+        batch_tokens: tokens per step, for rules that go with a batch; the reference of --to
+        lr: peak learning rate, for rules that go with it; the reference of --to
+        rule: a rule, or package.module:ATTRIBUTE; may be repeated
+        ramp: print the batch ramp of a published run at this budget, e.g. llama-3-405b
 
     Examples:
         bss rules --params 85M --tokens 2.5B --seq-len 1024
         bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json
     """
-    setting = setting_of(options)
-    said = answers(setting, options.rule or RULES)
-    tables, notes = [rules_table(said, setting)], [note_of(answer) for answer in said]
+    setting = Setting(params, tokens, seq_len, flops=flops, d_model=d_model, loss=loss,
+                      noise_scale=noise_scale, batch_tokens=batch_tokens, lr=lr)  # fmt: skip
+    found = answers(setting, rule or RULES)
+    tables, notes = [rules_table(found, setting)], [note_of(answer) for answer in found]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},
-        "rules": [rule_entry(answer) for answer in said],
+        "rules": [rule_entry(answer) for answer in found],
     }
-    if options.to or options.to_tokens:
-        scaled, refused = _scaled(options, setting)
+    warnings: list[str] = []
+    if scale.to or scale.to_tokens:
+        scaled, refused = _scaled(scale, setting)
         payload["scalings"] = scaled
         tables.append(_scalings_table(scaled))
         notes += refused
-    if options.ramp:
-        from bss.rules.ramps import RAMPS  # the only ones that need NumPy
+    if ramp:
+        from bss.rules.ramps import RAMPS  # needs NumPy
         from bss.schedules.plan import resolve
 
-        schedule = RAMPS[options.ramp].schedule(setting.seq_len, int(setting.tokens))
+        schedule = RAMPS[ramp].schedule(seq_len, tokens)
         try:
-            unseen = resolve(schedule, int(setting.tokens), setting.seq_len).unseen()
+            warnings = list(resolve(schedule, tokens, seq_len).unseen())
         except InputError as error:
-            unseen = [str(error)]
-        payload["ramp"] = {"name": options.ramp, "batch": str(schedule), "unseen": unseen}
-        notes.append(f'{options.ramp} at this budget: --batch "{schedule}"')
-        notes += [f"warning: {line}" for line in unseen]
-    return Output(payload, tables, [note for note in notes if note])
-
-
-def setting_of(options: argparse.Namespace, **known: float) -> Setting:
-    """The setting by the options that are called as its fields, but for what is known."""
-    given: dict[str, Any] = {f.name: getattr(options, f.name, None) for f in fields(Setting)}
-    for name, value in (given | known).items():
-        given[name] = parse_tokens(value, field=option(name)) if isinstance(value, str) else value
-    return Setting(**given)
+            warnings = [str(error)]
+        payload["ramp"] = {"name": ramp, "batch": str(schedule), "unseen": warnings}
+        notes.append(f'{ramp} at this budget: --batch "{schedule}"')
+    return Output(payload, "", tables, warnings, [note for note in notes if note])
 
 
 def rule_entry(answer: Answer) -> dict[str, Any]:
@@ -115,26 +141,18 @@ def size_text(batch_tokens: float | None, seq_len: int = 1) -> str:
 def note_of(answer: Answer) -> str:
     """What a rule lacks, or where it is asked beyond its range; empty for neither."""
     if answer.missing:
-        return f"{answer.name}: needs {', '.join(map(option, answer.missing))}"
+        return f"{answer.name}: needs {', '.join(OPTIONS[name] for name in answer.missing)}"
     return f"{answer.name}: {'; '.join(answer.outside)}" if answer.outside else ""
 
 
-def _scaled(
-    options: argparse.Namespace, setting: Setting
-) -> tuple[list[dict[str, Any]], list[str]]:
+def _scaled(scale: ScaleOptions, setting: Setting) -> tuple[list[dict[str, Any]], list[str]]:
     """What each scaling rule makes of the reference, and a line for each that cannot."""
     if setting.batch_tokens is None:
         raise InputError("--to: scales from a reference; give its batch, --batch-tokens")
-    others = {name: getattr(options, name) for name in _REFERENCE}
+    others = {name: getattr(scale, name) for name in _REFERENCE}
     reference = Hyperparameters(setting.batch_tokens, setting.lr, **others)
-    batch, budget = (
-        old if new is None else parse_tokens(new, field=field)
-        for field, old, new in (
-            ("--to", setting.batch_tokens, options.to),
-            ("--to-tokens", setting.tokens, options.to_tokens),
-        )
-    )
-    change = Change(batch, budget / setting.tokens, setting.noise_scale)
+    budget = scale.to_tokens or setting.tokens
+    change = Change(scale.to or setting.batch_tokens, budget / setting.tokens, setting.noise_scale)
     scaled, refused = [], []
     for name, scaling in SCALINGS.items():
         try:

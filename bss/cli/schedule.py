@@ -1,27 +1,29 @@
-"""bss schedule: a fitted law into a batch schedule, ready to train or to export."""
+"""bss schedule: derive a batch-size schedule from a fit, ready to train or to export."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
 
-from bss.cli.kinds import KINDS, read_fit
-from bss.cli.output import Output, add_output_arguments, number
+from cyclopts import Parameter
+
+from bss.cells import number
+from bss.cli.kinds import POLICIES_OF, read_fit
+from bss.cli.options import Count, Repeated
+from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
-    add_export_arguments,
-    add_optimizer_arguments,
+    ExportOptions,
+    OptimizerOptions,
     check_peak,
-    coupling_of,
-    parse_budget,
     plan_entry,
     plan_output,
-    warn_of,
+    warn_about,
 )
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
-from bss.laws.functional.forecast import moved, untested
+from bss.laws.functional.forecast import untested
 from bss.laws.functional.paths import plan_path
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
@@ -34,83 +36,89 @@ from bss.schedules.plan import Plan, resolve
 from bss.tables import Reading, read_points
 from bss.units import parse_tokens
 
-SEARCHED = {"optimise": "optimise", "loss": "target_loss"}
 
+def schedule(
+    *,
+    fit: Annotated[Path, Parameter(name="--from")],
+    tokens: Count,
+    policy: str | None = None,
+    settings: Annotated[Repeated, Parameter(name="--set")] = (),
+    points: Path | None = None,
+    stages: int = 4,
+    multiple_of: int = 1,
+    min_batch: float | None = None,
+    max_batch: float | None = None,
+    lr: float | None = None,
+    warmup: str = "0",
+    decay: str = "0",
+    optimise: Literal["batch", "lr", "both"] | None = None,
+    loss: float | None = None,
+    optimizer: OptimizerOptions = OptimizerOptions(),
+    export: ExportOptions = ExportOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Derive the schedule and its plan.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss schedule`."""
-    add = parser.add_argument
-    add("--from", dest="fit", type=Path, required=True, help="a fit, as `bss fit --json` prints it")
-    add("--tokens", required=True, help="budget, as 10M")
-    add("--policy", help=f"{', '.join(POLICIES)}, or package.module:ATTRIBUTE; default by the fit")
-    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the policy")
-    add("--points", type=Path, help="a table of `bss points`, for a policy that reads one")
-    add("--stages", type=int, default=4, help="constant stages at most")
-    add("--multiple-of", type=int, default=1, help="batches are multiples of it")
-    add("--min-batch", type=float, help="by default the smallest batch measured")
-    add("--max-batch", type=float, help="by default the largest batch measured")
-    add("--lr", type=float, help="peak learning rate of the plan; without it the plan has none")
-    add("--warmup", default="0", help="of that rate: tokens, or a percentage of the budget")
-    add("--decay", default="0", help="of that rate: tokens, or a percentage of the budget")
-    add("--optimise", choices=("batch", "lr", "both"), help="of a `fit curve`: by default batch")
-    add("--loss", type=float, help="of a `fit curve`: the fewest steps to this loss, in nats")
-    add_optimizer_arguments(parser)
-    add_export_arguments(parser)
-    add_output_arguments(parser, run, plot=True)
-
-
-def run(options: argparse.Namespace) -> Output:
-    """Derives the schedule and its plan.
+    Args:
+        fit: JSON of `bss fit --json`
+        tokens: token budget, e.g. 10M
+        policy: name of a policy, or package.module:ATTRIBUTE; by default that of the kind of fit
+        settings: NAME=VALUE, a setting of the policy; may be repeated
+        points: a table of `bss points`, for a policy that reads one
+        stages: constant stages at most
+        multiple_of: batches are multiples of it
+        min_batch: in sequences; by default the smallest batch measured
+        max_batch: in sequences; by default the largest batch measured
+        lr: peak learning rate of the plan; without it the plan has none
+        warmup: of the learning rate: tokens, or a percentage of the budget
+        decay: of the learning rate: tokens, or a percentage of the budget
+        optimise: what is optimised, with a curve fit; by default batch
+        loss: with a curve fit: minimize the steps to this loss, in nats
 
     Examples:
         bss schedule --from FIT.json --tokens 1M --stages 3
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
     """
-    readable = [name for name, kind in KINDS.items() if kind.policy]
-    fit = read_fit(options.fit, "schedule", readable)
-    kind = KINDS[fit.KIND]
-    tokens = parse_budget(options.tokens)
-    rate = _rate(options, tokens)
-    name = options.policy or kind.policy
-    policy = _policy(options, name)
-    if fit.seq_len is None:
+    fitted = read_fit(fit, "schedule", POLICIES_OF)
+    name = policy or POLICIES_OF[fitted.KIND]
+    rate = _rate(lr, warmup, decay, tokens)
+    chosen = _policy(name, settings, {"optimise": optimise, "loss": loss})
+    if fitted.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
-    seq_len = int(fit.seq_len)
-    if kind.predicts_schedules:
-        rate = rate or assumed_rate(fit, tokens)
-    points = options.points and read_points(options.points, Reading(seq_len=seq_len))
-    basis = Basis(seq_len, fit, points, rate)
-    within = {"min_batch": options.min_batch, "max_batch": options.max_batch}
-    limits = Limits(options.stages, options.multiple_of, **within)
-    derive = partial(schedule_and_rate, policy, basis, tokens, limits)
-    schedule, rate = attempt("policy", name, derive) if ":" in name else derive()
-    if not isinstance(schedule, BatchSchedule):
-        raise InputError(f"policy: {name} gave {schedule!r}; expected a BatchSchedule")
-    plan = resolve(schedule, tokens, seq_len, rate=rate, coupling=coupling_of(options, tokens))
-    warn_of(plan)
+    seq_len = int(fitted.seq_len)
+    if isinstance(fitted, CurveFit):
+        rate = rate or assumed_rate(fitted, tokens)
+    measured = points and read_points(points, Reading(seq_len=seq_len))
+    basis = Basis(seq_len, fitted, measured, rate)
+    limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
+    derive = partial(schedule_and_rate, chosen, basis, tokens, limits)
+    batch, rate = attempt("policy", name, derive) if ":" in name else derive()
+    if not isinstance(batch, BatchSchedule):
+        raise InputError(f"policy: {name} gave {batch!r}; expected a BatchSchedule")
+    plan = resolve(batch, tokens, seq_len, rate=rate, coupling=optimizer.coupling(tokens))
+    warn_about(plan)
     payload = {
         "kind": "schedule",
         "policy": name,
-        "batch": str(schedule),
-        "law": fit.law_name,
+        "batch": str(batch),
+        "law": fitted.law_name,
         "steps": plan.steps,
         "tokens": plan.tokens,
         "plan": plan_entry(plan),
     }
-    output = plan_output(plan, payload, options)
-    printed = f'--batch "{schedule}"'
-    if not kind.predicts_schedules or rate is None:
-        return replace(output, notes=[printed, *output.notes])
+    output = plan_output(plan, payload, export)
+    output = replace(output, answer=f'--batch "{batch}"', notes=[output.answer, *output.notes])
+    if not isinstance(fitted, CurveFit) or rate is None:
+        return output
     constants = limits.within(basis.measured).ladder()
-    output = replace(output, json={**output.json, "optimised": options.optimise or "batch"})
-    told = _with_outlook(output, fit, plan, rate, constants)
-    return replace(told, notes=[printed, *told.notes])
+    output = replace(output, json={**output.json, "optimised": optimise or "batch"})
+    return _with_outlook(output, fitted, plan, rate, constants)
 
 
 def _with_outlook(
     output: Output, fit: CurveFit, plan: Plan, rate: rates.Rate, constants: Sequence[int]
 ) -> Output:
-    """What is printed, and the losses that a law of curves expects of the plan."""
+    """Add the losses that a law of curves predicts for the plan."""
     tokens = plan.budget
     expected = outlook(fit, plan.schedule, tokens, rate, constants)
     payload = {
@@ -121,33 +129,35 @@ def _with_outlook(
     }
     path = plan_path(plan.schedule, tokens, plan.seq_len, rate)
     curves = stack([path], plan.seq_len)
-    warnings = [f"warning: beyond what was tested: {what}" for what in untested(fit, curves)[0]]
-    warnings += [f"warning: {text}" for text in moved(fit, curves) if text]
-    notes = [*_expected(expected, rate), *output.notes, *warnings]
-    return replace(output, json=payload, notes=notes)
+    warnings = [f"beyond what was tested: {what}" for what in untested(fit, curves)[0]]
+    notes = [*_expected(expected, rate), *output.notes]
+    return replace(output, json=payload, notes=notes, warnings=warnings)
 
 
-def _policy(options: argparse.Namespace, name: str) -> Policy:
-    """The policy with its settings; those of a search have options of their own."""
-    given = [option for option in SEARCHED if getattr(options, option) is not None]
-    settings = [f"{SEARCHED[option]}={getattr(options, option)}" for option in given]
+def _policy(name: str, settings: Sequence[str], searched: dict[str, object]) -> Policy:
+    """The policy with its settings; --optimise and --loss are those of a search."""
+    given = {option: value for option, value in searched.items() if value is not None}
+    fields = {"optimise": "optimise", "loss": "target_loss"}
     if given and not hasattr(POLICIES[name], "optimise"):
-        search = KINDS["curve"].policy
+        search = POLICIES_OF["curve"]
         raise InputError(
-            f"--{given[0]}: is of --policy {search}, for a fit of `bss fit curve`; leave it out"
+            f"--{next(iter(given))}: needs --policy {search} and a fit of `bss fit curve`; "
+            "leave it out"
         )
-    return policy_named(name, [*options.set, *settings])
+    own = [f"{fields[option]}={value}" for option, value in given.items()]
+    return policy_named(name, [*settings, *own])
 
 
-def _rate(options: argparse.Namespace, tokens: int) -> rates.Rate | None:
-    warmup = parse_tokens(options.warmup, field="--warmup", total=tokens)
-    decay = parse_tokens(options.decay, field="--decay", total=tokens)
-    if options.lr is None:
-        if warmup or decay:
-            raise InputError("--warmup and --decay shape the rate of --lr; give its peak, as 4e-3")
+def _rate(lr: float | None, warmup: str, decay: str, tokens: int) -> rates.Rate | None:
+    """The learning-rate schedule of the options; None without a peak."""
+    start = parse_tokens(warmup, field="--warmup", total=tokens)
+    end = parse_tokens(decay, field="--decay", total=tokens)
+    if lr is None:
+        if start or end:
+            raise InputError("--warmup and --decay need --lr, the peak learning rate, e.g. 4e-3")
         return None
-    check_peak(options.lr)
-    return rates.wsd(options.lr, tokens, warmup, decay)
+    check_peak(lr)
+    return rates.wsd(lr, tokens, start, end)
 
 
 def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:

@@ -1,16 +1,19 @@
-"""bss sweep: a set-up and axes from one config, trained, measured, fitted and reported."""
+"""bss sweep: train a sweep from one config; write tables, E(S) and a report."""
 
-import argparse
 import copy
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from bss.cli.output import Output, Table, add_output_arguments, emit, number
+from cyclopts import Parameter
+
+from bss.cells import Table, number
+from bss.cli.options import Repeated
+from bss.cli.output import Output, Show
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,46 +22,44 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # runs that a dry run lists
 DEFAULT_RUNS = "runs"
+TITLE = "E(S) by target loss"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command line of `bss sweep`."""
-    add = parser.add_argument
-    text = 'FILE.json, FILE.py or FILE.py:SIZE: {"setup": {...}, "axes": {"schedule.batch": [4]}}'
-    add("config", help=text)
-    text = "change the setup, as optimizer.lr=2e-3; again for more"
-    add("--set", metavar="PATH=VALUE", action="append", default=[], dest="changes", help=text)
-    text = "one more axis, as schedule.batch=4,8,16; every combination is trained"
-    add("--axis", metavar="PATH=VALUES", action="append", default=[], dest="axes", help=text)
-    add("--out", metavar="DIR", type=Path, help="its tables and report; its runs in DIR/runs")
-    add("--dry-run", action="store_true", help="say what it costs, and train nothing")
-    add_output_arguments(parser, run)
+def sweep(
+    config: str,
+    /,
+    *,
+    changes: Annotated[Repeated, Parameter(name="--set")] = (),
+    axes: Annotated[Repeated, Parameter(name="--axis")] = (),
+    out: Annotated[Path | None, Parameter(name="--out")] = None,
+    dry_run: bool = False,
+    show: Show = Show(),
+) -> Output | int:
+    """Train a sweep, or price it; Ctrl-C and SIGTERM save every run and exit.
 
-
-def run(options: argparse.Namespace) -> Output | int:
-    """Trains the sweep, or prices it; Ctrl-C and SIGTERM save every run and leave.
+    Args:
+        config: FILE.json, FILE.py or FILE.py:SIZE: {"setup": {...}, "axes":
+            {"schedule.batch": [4]}}
+        changes: change the setup, e.g. optimizer.lr=2e-3; may be repeated
+        axes: one more axis, e.g. schedule.batch=4,8,16; every combination is trained
+        out: directory for the tables and the report; its runs go to DIR/runs
+        dry_run: print the cost and train nothing
 
     Examples:
         bss sweep SWEEP.json --out runs/mine --dry-run
         bss sweep SWEEP.json --axis optimizer.lr=1e-3,2e-3 --out runs/mine
     """
-    config = _config(options)
-    if config.dry_run:
-        return _priced(config)
+    requested = _config(config, changes, axes, out, dry_run)
+    if requested.dry_run:
+        return _priced(requested)
     from bss.sweeps.answers import run_sweep
     from bss.sweeps.slurm import Written
 
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        answers = run_sweep(config, "--out")
+        answers = run_sweep(requested, "--out")
         assert answers  # this process is alone
-        output = _output(answers)
-        if not answers.failed:
-            return output
-        emit(output, as_json=options.json, plot=None)
-        message = f"{answers.failed} runs failed and are in no table; the same command tries again"
-        print(f"bss sweep: {message}", file=sys.stderr)
-        return 1
+        return _output(answers)
     except Written as written:
         print(f"bss sweep: {written}", file=sys.stderr)
         return os.EX_TEMPFAIL
@@ -70,27 +71,29 @@ def run(options: argparse.Namespace) -> Output | int:
         signal.signal(signal.SIGTERM, before)
 
 
-def _config(options: argparse.Namespace) -> "SweepConfig":
-    """What the file asks for, changed by the options."""
+def _config(
+    config: str, changes: Sequence[str], axes: Sequence[str], out: Path | None, dry_run: bool
+) -> "SweepConfig":
+    """The config of the file, changed by the options."""
     from bss.sweeps.reading import read_config
     from bss.sweeps.sweep import SweepConfig
     from bss.values import from_dict
 
-    entry = {"results": "", **read_config(options.config, "config")}
-    entry |= {"results": str(options.out or entry["results"]), "dry_run": options.dry_run}
-    if not (entry["results"] or options.dry_run):
+    entry = {"results": "", **read_config(config, "config")}
+    entry |= {"results": str(out or entry["results"]), "dry_run": dry_run}
+    if not (entry["results"] or dry_run):
         raise InputError("--out is missing; name a directory for the tables and the report")
     axis, setup = entry.get("axis", ()), copy.deepcopy(entry.get("setup", {}))
     if isinstance(axis, list | tuple):  # what is not as it should be is refused below
-        entry["axis"] = [*axis, *options.axes]
+        entry["axis"] = [*axis, *axes]
     if isinstance(setup, dict):
-        _change(setup, options.changes)
+        _change(setup, changes)
         engine = setup.setdefault("engine", {})
         if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
             engine["runs"] = str(Path(entry["results"]) / "runs")
-    config = from_dict(SweepConfig, {**entry, "setup": setup})
-    _refuse_without_effect(options.changes, config)
-    return config
+    requested = from_dict(SweepConfig, {**entry, "setup": setup})
+    _refuse_without_effect(changes, requested)
+    return requested
 
 
 def _refuse_without_effect(changes: Sequence[str], config: "SweepConfig") -> None:
@@ -106,7 +109,7 @@ def _refuse_without_effect(changes: Sequence[str], config: "SweepConfig") -> Non
 
 
 def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
-    """Puts what --set says in its places."""
+    """Apply --set."""
     from bss.sweeps.axes import parse_set
 
     for text in changes:
@@ -120,7 +123,7 @@ def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
 
 
 def _priced(config: "SweepConfig") -> Output:
-    """What the sweep costs, and of which runs it is."""
+    """The cost of the sweep, and its runs."""
     from bss.sweeps.price import price
     from bss.sweeps.sweep import planned
     from bss.sweeps.table import differing
@@ -139,12 +142,10 @@ def _priced(config: "SweepConfig") -> Output:
     ]
     more = [f"and {len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
     table = Table("runs", ("seed", "peak lr", *names, "FLOPs"), shown)
-    return Output(asdict(cost), [table], [*more, str(cost)])
+    return Output(asdict(cost), str(cost), [table], notes=more)
 
 
 def _output(answers: "Answers") -> Output:
-    from bss.cli.of_es import es_table
-
     finals, fits = answers.swept.finals, answers.fits
     best = finals.loc[finals["eval_loss"].idxmin()]
     payload = {
@@ -154,12 +155,15 @@ def _output(answers: "Answers") -> Output:
         "fits": {name: fit.to_dict() for name, fit in fits.items()},
         "warnings": answers.remarks,
     }
-    notes = [f"warning: {text}" for text in answers.remarks]
     lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
-    notes += [f"{len(finals)} runs finished; lowest held-out loss {lowest}"]
-    notes += [f"report: {answers.report}"]
-    tables = []
-    for name, fit in fits.items():
-        table = es_table(fit)
-        tables.append(replace(table, title=f"{name}: {table.title}" if name else table.title))
-    return Output(payload, tables, notes)
+    answer = f"{len(finals)} runs finished; lowest held-out loss {lowest}"
+    if answers.failed:
+        message = f"{answers.failed} runs failed and are in no table; the same command tries again"
+        print(f"bss sweep: {message}", file=sys.stderr)
+    tables = [
+        Table.of_frame(f"{name}: {TITLE}" if name else TITLE, fit.summary())
+        for name, fit in fits.items()
+    ]
+    notes = [f"report: {answers.report}"]
+    status = 1 if answers.failed else 0
+    return Output(payload, answer, tables, answers.remarks, notes, status=status)

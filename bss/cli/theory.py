@@ -1,31 +1,21 @@
-"""bss theory: exact losses, optimal schedules and critical batches of regression by SGD.
+"""bss theory: kernel regression and least squares under one-pass SGD, exactly."""
 
-Examples:
-    bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"
-    bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12
-"""
-
-import argparse
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
 
 import numpy as np
+from cyclopts import Group, Parameter
 
-from bss.cells import estimate
-from bss.cli.output import (
-    Output,
-    Table,
-    add_examples,
-    add_output_arguments,
-    drawing,
-    number,
-)
+from bss.cells import Table, number
+from bss.cells import estimate as estimate_text
+from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 from bss.theory.critical import critical_batches
 from bss.theory.exponents import exponents, regime
-from bss.theory.least_squares import AVERAGES, LeastSquares, Procedure
+from bss.theory.least_squares import LeastSquares, Procedure
 from bss.theory.optimal import batch_schedule, schedule_risk
 from bss.theory.regression import Stage, Task, final_risk, risk_curve, stable_rate, stages
 from bss.theory.switch import best_switch, switch_exponent, two_stage
@@ -34,75 +24,49 @@ from bss.units import LARGEST, format_tokens, parse_tokens
 MOST_DATA = 2**20  # of the exact critical batches
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command lines of `bss theory`."""
-    add_examples(parser, __doc__)
-    kinds = parser.add_subparsers(dest="theory_kind", metavar="WHAT", required=True)
-    risk = kinds.add_parser("risk", help="the exact excess risk of a batch schedule")
-    _add_task(risk)
-    risk.add_argument("--data", required=True, help="budget in samples, as 2^20")
-    risk.add_argument("--batch", required=True, help='"0:1 50%%:8": switches in samples of it')
-    add_output_arguments(risk, run_risk, plot=True)
+@Parameter(name="*", group=Group("Task", sort_key=2))
+@dataclass(frozen=True)
+class TaskOptions:
+    """Power-law kernel regression.
 
-    best = kinds.add_parser("optimal", help="the optimal batch schedule for a data budget")
-    _add_task(best)
-    _add_batches(best)
-    best.add_argument("--data", required=True, help="budget in samples, as 2^20")
-    best.add_argument("--stages", type=int, default=8, help="constant stages at most")
-    add_output_arguments(best, run_optimal, plot=True)
+    Attributes:
+        source: source exponent s > 0
+        capacity: capacity exponent β > 1
+        lr: constant learning rate
+        noise: variance of the label noise
+        modes: modes that are learnt
+    """
 
-    switch = kinds.add_parser("switch", help="when to switch from one batch to a larger one")
-    _add_task(switch)
-    _add_batches(switch)
-    switch.add_argument("--data", required=True, help="budgets: 2^20, or doublings as 2^12:2^24")
-    add_output_arguments(switch, run_switch, plot=True)
+    source: float
+    capacity: float
+    lr: float = 0.1
+    noise: float = 1.0
+    modes: int = 128
 
-    text = "critical batches of SGD on least squares"
-    critical = kinds.add_parser("critical", help=text, description=text)
-    add = critical.add_argument
-    add("--capacity", type=float, required=True, help="a > 1: eigenvalues i^-a")
-    add("--source", type=float, required=True, help="b > 1: eigenvalue times error i^-b")
-    add("--data", required=True, help="budgets in samples: doublings as 2^8:2^14")
-    add("--modes", type=int, default=400, help="of the spectrum")
-    add("--noise", type=float, default=1.0, help="variance of the label noise")
-    add("--overhead", type=float, default=0.2, help="samples above a budget, 0.2 for 20%%")
-    add("--rate-cap", type=float, default=0.5, help="largest step size over its stable limit")
-    add("--average", default="start", choices=AVERAGES, help="of the iterates")
-    add_output_arguments(critical, run_critical, plot=True)
+    def task(self) -> Task:
+        """Return the task."""
+        return Task(self.source, self.capacity, self.modes, self.noise)
 
 
-def _add_task(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", type=float, required=True, help="source exponent s > 0")
-    parser.add_argument("--capacity", type=float, required=True, help="capacity exponent β > 1")
-    parser.add_argument("--lr", type=float, default=0.1, help="constant learning rate")
-    parser.add_argument("--noise", type=float, default=1.0, help="variance of the label noise")
-    parser.add_argument("--modes", type=int, default=128, help="width: modes that are learnt")
+def risk(*, setting: TaskOptions, data: str, batch: str, show: ShowPlot = ShowPlot()) -> Output:
+    """Compute the exact excess risk of one batch schedule.
 
-
-def _add_batches(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--min-batch", type=int, default=1, help="in samples")
-    parser.add_argument("--max-batch", type=int, required=True, help="in samples")
-
-
-def _task(options: argparse.Namespace) -> Task:
-    return Task(options.source, options.capacity, options.modes, options.noise)
-
-
-def run_risk(options: argparse.Namespace) -> Output:
-    """The risk of one schedule.
+    Args:
+        data: budget in samples, e.g. 2^20
+        batch: "0:1 50%:8": from samples on, in samples
 
     Examples:
         bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"
         bss theory risk --source .3 --capacity 4 --data 2^16 --batch 4 --noise 2
     """
-    task, data = _task(options), parse_tokens(options.data, field="--data")
-    plan = _plan(options.batch, data)
-    run = stages(plan.schedule, data, options.lr)
+    task, samples = setting.task(), parse_tokens(data, field="--data")
+    plan = _plan(batch, samples)
+    run = stages(plan.schedule, samples, setting.lr)
     bound = min(stable_rate(task, batch) for batch in plan.schedule.batches)
-    risk = final_risk(task, run)
+    excess = final_risk(task, run)
     payload = {
         "kind": "theory_risk",
-        "risk": risk,
+        "risk": excess,
         "steps": plan.steps,
         "data": plan.tokens,
         "remainder": plan.remainder_tokens,
@@ -112,9 +76,9 @@ def run_risk(options: argparse.Namespace) -> Output:
     }
     columns = ("excess risk", "steps", "samples", "stable below lr", "beyond the modes")
     sizes = f"{plan.steps:,}", format_tokens(plan.tokens)
-    row = (number(risk, 6), *sizes, number(bound), number(task.approximation))
+    row = (number(excess, 6), *sizes, number(bound), number(task.approximation))
     table = Table(f"batch {plan.schedule}", columns, [row])
-    return Output(payload, [table], figure=lambda: _risk_figure(task, run, plan))
+    return Output(payload, tables=[table], figure=lambda: _risk_figure(task, run, plan))
 
 
 def _plan(batch: str, data: int) -> Plan:
@@ -137,22 +101,36 @@ def _risk_figure(task: Task, run: tuple[Stage, ...], plan: Plan):
     return risk_figure({f"batch {plan.schedule}": (data, risk_curve(task, run, steps))})
 
 
-def run_optimal(options: argparse.Namespace) -> Output:
-    """The optimal batch schedule under the functional scaling law, in whole batches.
+def optimal(
+    *,
+    setting: TaskOptions,
+    data: str,
+    min_batch: int = 1,
+    max_batch: int,
+    stages_at_most: Annotated[int, Parameter(name="--stages")] = 8,
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Compute the optimal batch schedule under the functional scaling law, in whole batches.
 
-    Beside the law's risk, which leaves constants out, stands the exact one at a finite width.
+    The law's risk leaves constants out; the exact one at a finite width is given too.
+
+    Args:
+        data: budget in samples, e.g. 2^20
+        min_batch: in samples
+        max_batch: in samples
+        stages_at_most: constant stages at most
 
     Examples:
         bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8
         bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8 --stages 2
     """
-    task, data = _task(options), parse_tokens(options.data, field="--data")
-    policy = Theory(options.source, options.capacity, options.lr, options.noise)
-    best = policy.best(data, options.min_batch, options.max_batch)
-    if options.stages < 1:
-        raise InputError(f"--stages {options.stages}: write a positive number of stages")
+    task, samples = setting.task(), parse_tokens(data, field="--data")
+    policy = Theory(setting.source, setting.capacity, setting.lr, setting.noise)
+    best = policy.best(samples, min_batch, max_batch)
+    if stages_at_most < 1:
+        raise InputError(f"--stages {stages_at_most}: expected a positive number of stages")
     budget, share = best.budget, best.growth_data / best.budget.data
-    plan = resolve(batch_schedule(best, options.stages), int(budget.data), seq_len=1)
+    plan = resolve(batch_schedule(best, stages_at_most), int(budget.data), seq_len=1)
     risk = schedule_risk(budget, [(s.end_tokens - s.start_tokens, s.batch) for s in plan.segments])
     exact = final_risk(task, stages(plan.schedule, int(budget.data), budget.lr))
     kind = regime(budget.source, budget.capacity)
@@ -180,24 +158,36 @@ def run_optimal(options: argparse.Namespace) -> Output:
     notes = [
         f"{kind} task; the batch leaves its minimum after {share:.2%} of the data",
         f"risk by the law {number(risk, 6)}; {number(best.risk, 6)} if the batch varies freely",
-        f"excess risk {number(exact, 6)} by the exact recursion with {options.modes} modes",
+        f"excess risk {number(exact, 6)} by the exact recursion with {setting.modes} modes",
         f'--batch "{plan.schedule}"',
     ]
     table = Table.of("optimal batch schedule", plan.segments, cells)
-    figure = drawing("theory.optimal_figure", {"the task": best}, plan)
-    return Output(payload, [table], notes, figure=figure)
+    draw = figure("theory.optimal_figure", {"the task": best}, plan)
+    return Output(payload, tables=[table], notes=notes, figure=draw)
 
 
-def run_switch(options: argparse.Namespace) -> Output:
-    """The best switch for each budget, and the exponent of D − P*.
+def switch(
+    *,
+    setting: TaskOptions,
+    data: str,
+    min_batch: int = 1,
+    max_batch: int,
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Compute the best switch for each budget, and the exponent of D − P*.
+
+    Args:
+        data: budgets in samples: 2^20, or doublings, e.g. 2^12:2^24
+        min_batch: in samples
+        max_batch: in samples
 
     Examples:
         bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14
         bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^14
     """
-    task = _task(options)
-    run = two_stage(task, options.lr, options.min_batch, options.max_batch)
-    budgets = _budgets(options.data, "one budget, or a range such as 2^12:2^24")
+    task = setting.task()
+    run = two_stage(task, setting.lr, min_batch, max_batch)
+    budgets = _budgets(data, "one budget, or a range such as 2^12:2^24")
     switches = [best_switch(run, data) for data in budgets]
     measured, theory = switch_exponent(switches), exponents(task.source, task.capacity).switch
     payload = {
@@ -214,23 +204,44 @@ def run_switch(options: argparse.Namespace) -> Output:
         "excess risk": lambda switch: number(switch.risk, 6),
     }
     title = f"best switch from batch {run.first} to {run.last}, {payload['regime']} task"
-    note = f"D − P* ∝ D^γ: γ = {estimate(measured)} measured, {number(theory)} in theory"
+    note = f"D − P* ∝ D^γ: γ = {estimate_text(measured)} measured, {number(theory)} in theory"
     name = "exact recursion"
-    figure = drawing("theory.switch_figure", {name: switches}, {name: theory})
-    return Output(payload, [Table.of(title, switches, cells)], [note], figure=figure)
+    draw = figure("theory.switch_figure", {name: switches}, {name: theory})
+    return Output(payload, note, [Table.of(title, switches, cells)], figure=draw)
 
 
-def run_critical(options: argparse.Namespace) -> Output:
-    """The critical batch of SGD on power-law least squares, exactly.
+def critical(
+    *,
+    capacity: float,
+    source: float,
+    data: str,
+    modes: int = 400,
+    noise: float = 1.0,
+    overhead: float = 0.2,
+    rate_cap: float = 0.5,
+    average: Literal["start", "tail", "exponential"] = "start",
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Compute the critical batch of SGD on power-law least squares, exactly.
+
+    Args:
+        capacity: a > 1: eigenvalues i^-a
+        source: b > 1: eigenvalue times error i^-b
+        data: budgets in samples: doublings, e.g. 2^8:2^14
+        modes: of the spectrum
+        noise: variance of the label noise
+        overhead: samples above a budget, 0.2 for 20%
+        rate_cap: largest step size over its stable limit
+        average: of the iterates
 
     Examples:
         bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12
         bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12 --noise .5
     """
-    task = LeastSquares(options.capacity, options.source, options.modes, options.noise)
-    procedure = Procedure(options.overhead, options.rate_cap, average=options.average)
+    task = LeastSquares(capacity, source, modes, noise)
+    procedure = Procedure(overhead, rate_cap, average=average)
     expected = "doublings as 2^8:2^14, from 4 up to 2^20"
-    budgets = _budgets(options.data, expected, least=4, most=MOST_DATA, several=True)
+    budgets = _budgets(data, expected, least=4, most=MOST_DATA, several=True)
     table = critical_batches(task, budgets, procedure)
     payload = {
         "kind": "theory_critical",
@@ -250,8 +261,8 @@ def run_critical(options: argparse.Namespace) -> Output:
         f"theory {table.theory:.3f}"
     )
     name = f"a = {task.capacity:g}, b = {task.source:g}"
-    figure = drawing("critical.least_squares_figure", {name: table})
-    return Output(payload, [shown], [note], figure=figure)
+    draw = figure("critical.least_squares_figure", {name: table})
+    return Output(payload, note, [shown], figure=draw)
 
 
 def _budgets(

@@ -1,33 +1,21 @@
 """Loss curves of other trainers and trackers, imported as run tables.
 
-One file a format: an `Importer` that says whether a file is of it, and reads its runs as Logs. What
-is made of them, whatever the format, is in `runs.py`: restarts merged, the batch of every step, the
-checks of every run table, a report. A user's own is named `package.module:ATTRIBUTE`.
+A format of text is one declaration (`formats.toml`); tables have one reader (`table.py`), trackers
+their metrics by name (`names.toml`). An `Importer` recognises a file and reads its runs as Logs.
+`runs.py` makes run tables of them: restarts merged, batches resolved, every table checked. A custom
+importer is named `package.module:ATTRIBUTE`.
 """
 
-from bss.importers import (
-    hf_printed,
-    huggingface,
-    levanter,
-    llmc,
-    megatron,
-    modded_nanogpt,
-    nanochat,
-    nanogpt,
-    nanotron,
-    nemo,
-    olmo,
-    parameter_golf,
-    plain,
-    torchtitan,
-)
+from bss.importers import records
 from bss.importers.batches import LogOptions
-from bss.importers.files import PassedBy, read_logs
+from bss.importers.files import SkippedFile, read_logs
+from bss.importers.huggingface import PrintedDicts, TrainerState
 from bss.importers.log import AnyOf, Importer, Log
-from bss.importers.metrics import MetricNames
+from bss.importers.names import NAMES, TRAINERS, MetricNames
+from bss.importers.plain import LongTable, PlainTable
 from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
-from bss.importers.tracked import TRACKED
+from bss.importers.text import LineFormat, text_formats
 from bss.importers.wandb import WandbExports
 from bss.registry import Registry
 
@@ -35,59 +23,43 @@ __all__ = [
     "ANY",
     "IMPORTERS",
     "Importer",
+    "LineFormat",
     "Log",
     "LogOptions",
     "MetricNames",
-    "PassedBy",
     "Report",
+    "SkippedFile",
     "import_runs",
     "read_logs",
 ]
 
-TRAINERS = (
-    huggingface.METRICS,
-    megatron.METRICS,
-    olmo.CORE,
-    olmo.OLMO,
-    levanter.METRICS,
-    torchtitan.METRICS,
-    nanotron.METRICS,
-    *TRACKED,
+
+def _trainer(own: Importer, *trainers: str) -> Importer:
+    """Return an importer of a trainer's logs, and of what it logs to trackers."""
+    metrics = tuple(NAMES[trainer] for trainer in trainers if trainer in NAMES)
+    return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own)) if metrics else own
+
+
+_HUGGING_FACE = AnyOf(
+    "Hugging Face Trainer: trainer_state.json, or the dicts that it prints",
+    (TrainerState(), PrintedDicts()),
 )
-"""Trainers whose names of metrics are known; of equals the first is meant."""
-
-
-def _trainer(own: Importer, *metrics: MetricNames) -> Importer:
-    """A trainer's own logs, or what it logs to trackers."""
-    return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own))
-
 
 IMPORTERS: Registry[Importer] = Registry(
     "format",
     {
         "wandb": WandbExports(TRAINERS),
         "tensorboard": EventFiles(TRAINERS),
-        "huggingface": _trainer(
-            AnyOf(
-                "Hugging Face Trainer: trainer_state.json, or the dicts that it prints",
-                (huggingface.TrainerState(), hf_printed.PRINTED),
-            ),
-            huggingface.METRICS,
-        ),
-        "megatron": _trainer(megatron.STANDARD_OUTPUT, megatron.METRICS),
-        "olmo": _trainer(olmo.Console(), olmo.CORE, olmo.OLMO),
-        "levanter": _trainer(levanter.JsonTracker(), levanter.METRICS),
-        "torchtitan": _trainer(torchtitan.STANDARD_OUTPUT, torchtitan.METRICS),
-        "nanotron": _trainer(nanotron.LOGGED_LINES, nanotron.METRICS),
-        "nemo": nemo.PROGRESS_PRINTER,
-        "nanogpt": nanogpt.NANOGPT,
-        "nanochat": nanochat.BASE_TRAIN,
-        "parameter-golf": parameter_golf.PRINTED,
-        "modded-nanogpt": modded_nanogpt.RecordedRun(),
-        "llm.c": AnyOf("llm.c: main.log, or what it prints", (llmc.MAIN_LOG, llmc.PRINTED)),
-        "plain": plain.PlainTable(),
+        "huggingface": _trainer(_HUGGING_FACE, "huggingface"),
+        "mllog": records.MLLOG,
+        "olmo": _trainer(records.OLMO_CONSOLE, "olmo-core", "olmo"),
+        "levanter": _trainer(records.LEVANTER_JSON, "levanter"),
+        "composer": _trainer(records.COMPOSER_CONSOLE, "composer"),
+        **{name: _trainer(own, name) for name, own in text_formats().items()},
+        "long": LongTable(),
+        "plain": PlainTable(),
     },
     Importer,
 )
 ANY: Importer = AnyOf("any known format", tuple(IMPORTERS.values()))
-"""What `auto` is: each file by the first format that recognises it."""
+"""The importer `auto`: each file is read by the first format that recognises it."""

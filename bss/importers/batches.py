@@ -1,6 +1,6 @@
-"""Batch and tokens of every row: from the log, from what the user says of it, or from both.
+"""Batch and tokens of every row: from the log, from options, or from both.
 
-Steps become tokens as a Plan resolves the schedule; what the log says itself is kept and compared.
+Steps become tokens as a Plan resolves the schedule; counts in the log are kept and compared.
 """
 
 import re
@@ -16,27 +16,29 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 
 SHOWN = 8
-"""Runs that a message lists."""
+"""Number of runs that a message lists."""
 
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
 
 
 class Unknown(InputError):
-    """What neither logs nor options say of some runs; `field` is "batch" or "seq_len"."""
+    """A run lacks facts that neither its log nor options give: "batch" or "seq_len"."""
 
-    def __init__(self, field: str, *runs: str):
-        one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
-        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-        who = f"run {shown} does not say its" if one else f"runs {shown}{more} do not say their"
-        missing = "sequence length; give --seq-len N"
-        if field == "batch":
-            each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' where it changes"
-            missing = f"batch in sequences; give --batch {each}"
-        others = "" if one or field == "seq_len" else "; again for others"
-        super().__init__(f"{who} {missing}{others}")
-        self.field = field
-        self.fields: tuple[str, ...] = (field,)
+    def __init__(self, run: str, fields: Sequence[str]):
+        super().__init__("; ".join(lacking(field, [run]) for field in fields))
+        self.fields = tuple(fields)
+
+
+def lacking(field: str, runs: Sequence[str]) -> str:
+    """Return the line that refuses runs without a batch or a sequence length."""
+    one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
+    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+    who = f"run {shown} does not give its" if one else f"runs {shown}{more} do not give their"
+    if field == "seq_len":
+        return f"{who} sequence length; give --seq-len N"
+    each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' if it changes"
+    return f"{who} batch in sequences; give --batch {each}{'' if one else '; again for others'}"
 
 
 @dataclass(frozen=True)
@@ -52,24 +54,24 @@ class Batches:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> "Batches":
-        """From GLOB=SCHEDULE, or SCHEDULE alone for every run.
+        """Return the batches written as GLOB=SCHEDULE, or as SCHEDULE alone for every run.
 
         Raises:
-            InputError: no schedule is written so.
+            InputError: If a schedule is not written so.
         """
         pairs = [text.rpartition("=") for text in texts]
         return cls(tuple((glob or "*", BatchSchedule.parse(text)) for glob, _, text in pairs))
 
     def of(self, run: str) -> BatchSchedule | None:
-        """The schedule of a run; None where no pattern matches it.
+        """Return the schedule of a run; None if no pattern matches it.
 
         Raises:
-            InputError: two patterns match it.
+            InputError: If two patterns match it.
         """
         matching = [(glob, s) for glob, s in self.schedules if fnmatchcase(run, glob)]
         if len(matching) > 1:
             globs = " and ".join(repr(glob) for glob, _ in matching)
-            raise InputError(f"--batch: {globs} both match run {run}; let one of them")
+            raise InputError(f"--batch: {globs} both match run {run}; narrow one")
         return matching[0][1] if matching else None
 
     def refuse_idle(self, runs: Sequence[str]) -> None:
@@ -82,27 +84,23 @@ class Batches:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What the user says of the logs.
+    """Facts that the user gives about the logs.
 
     Attributes:
-        batches: of the runs, by patterns.
-        seq_len: tokens per sequence, where the log does not say it.
-        run_regex: searched in a run's name; its groups become columns: `size` is params, `lr`
+        batches: Batches of the runs, by patterns.
+        seq_len: Tokens per sequence, if the log does not have it.
+        run_regex: Searched in a run's name; its groups become columns: `size` is params, `lr`
             peak_lr, `run` the run's name, `batch` its batch, and others as they are called.
-        columns: names of metrics, by ours.
-        otherwise: batches of runs whose batch nothing else says.
-        answered: fields that were asked for.
+        columns: Names of metrics, by ours.
 
     Raises:
-        InputError: on construction: no regular expression, or one without named groups.
+        InputError: On construction, if run_regex is no regular expression with named groups.
     """
 
     batches: Batches = field(default_factory=Batches)
     seq_len: int | None = None
     run_regex: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    otherwise: Batches = field(default_factory=Batches)
-    answered: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check(self.seq_len is None or self.seq_len >= 1, "--seq-len", self.seq_len, "1 or more")
@@ -111,14 +109,16 @@ class LogOptions:
                 groups = re.compile(self.run_regex).groupindex
             except re.error as error:
                 raise InputError(f"--run-regex {self.run_regex!r}: {error}") from None
-            check(bool(groups), "--run-regex", self.run_regex, "named groups, as b(?P<batch>\\d+)")
+            check(
+                bool(groups), "--run-regex", self.run_regex, "named groups, e.g. b(?P<batch>\\d+)"
+            )
             for name in set(groups) & {*COLUMNS, "seq_len"} - {"batch", "lr"}:
-                raise InputError(f"--run-regex: the log says {name}; rename the group")
+                raise InputError(f"--run-regex: the log has {name}; rename the group")
         for name in set(self.columns) - {*COLUMNS, "run"}:
             raise InputError(f"--columns: {name} is not read; known are run, {', '.join(COLUMNS)}")
 
     def named(self, run: str) -> dict[str, str]:
-        """What the run's name says, by group."""
+        """Return the groups of --run-regex in the run's name."""
         if self.run_regex is None:
             return {}
         groups = re.search(self.run_regex, run)
@@ -134,60 +134,67 @@ def counted(
     seq_len: int | None,
     given: str = "--batch",
 ) -> tuple[Rows, str]:
-    """The rows with their batch, and with tokens where a log or a schedule says them.
+    """Return the rows with their batch, and with tokens if a log or a schedule gives them.
 
     Args:
-        rows: of one run, in order; columns as in a Log.
-        run: its name.
-        schedule: the batches that were given.
-        seq_len: tokens per sequence.
-        given: the option that gave them.
+        rows: Rows of one run, in order; columns as in a Log.
+        run: Name of the run.
+        schedule: The batches that were given.
+        seq_len: Tokens per sequence.
+        given: The option that gave them.
 
     Returns:
         The rows without samples, rounded_tokens and batch_tokens, and where the batch is from.
 
     Raises:
-        Unknown: neither the log nor an option says the batch, or the sequence length.
-        InputError: they contradict each other.
+        Unknown: If neither the log nor an option gives the batch, or the sequence length.
+        InputError: If they contradict each other.
     """
-    if seq_len is None:
-        raise _unknown(rows, run, schedule)
+    missing = [] if seq_len else ["seq_len"]
+    if schedule is None and not ({"batch", "batch_tokens"} & rows.keys() or _stepped(rows)):
+        missing.append("batch")
+    if missing or seq_len is None:
+        raise Unknown(run, missing)
     rows = dict(rows)
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
         _fill_tokens(rows, samples * seq_len)
-    if (size := rows.pop("batch_tokens", None)) is not None:
+    if (size := rows.pop("batch_tokens", None)) is not None and "batch" not in rows:
         rows["batch"] = _sequences(size, run, seq_len)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
-    if schedule is not None:
+    stepped = _tokens_per_step(rows, seq_len)
+    if stepped is not None and _accumulated(stepped, schedule) and not logged:
+        table, source = {**rows, "batch": stepped}, "tokens per step"
+    elif schedule is not None:
         table, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
             _compare(rows, table["batch"], run, given)
     elif logged:
         table, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
-    elif (batch := _tokens_per_step(rows, seq_len)) is not None:
-        table, source = {**rows, "batch": batch}, "tokens per step"
+    elif stepped is not None:
+        table, source = {**rows, "batch": stepped}, "tokens per step"
     else:
-        raise Unknown("batch", run)
+        raise Unknown(run, ["batch"])
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
 
 
-def _unknown(rows: Rows, run: str, schedule: BatchSchedule | None) -> Unknown:
-    """That the sequence length is unknown, and whether the batch is too."""
-    unknown = Unknown("seq_len", run)
-    try:
-        counted(rows, run, schedule, 1)
-    except Unknown as other:
-        unknown.fields += other.fields
-    except InputError:  # for want of the length
-        pass
-    return unknown
+def _accumulated(batch: np.ndarray, schedule: BatchSchedule | None) -> bool:
+    """Return whether the one batch that was given is a micro-batch of the batch in the log."""
+    if schedule is None or len(schedule.batches) > 1:
+        return False
+    factors = batch / max(schedule.batches)
+    return bool((factors > 1).all() and (factors % 1 == 0).all())
+
+
+def _stepped(rows: Rows) -> bool:
+    """Return whether the rows have steps and a count of tokens."""
+    return "step" in rows and ("tokens" in rows or "samples" in rows)
 
 
 def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:
-    """Tokens where the log does not say them."""
+    """Set tokens in rows that have none."""
     known = rows.get("tokens", np.full(len(tokens), np.nan))
     rows["tokens"] = np.where(np.isnan(known), tokens, known)
 
@@ -202,7 +209,7 @@ def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
 
 
 def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> Rows:
-    """Batch and tokens as the plan of a schedule has them; tokens of the log go first."""
+    """Return the rows with batch and tokens of a schedule's plan; tokens of the log go first."""
     counted_by = "step" if _all_there(rows, "step") else "tokens"
     counts, size = rows[counted_by], max(schedule.batches) * seq_len
     most = counts.max() * (size if counted_by == "step" else 1)
@@ -226,7 +233,7 @@ def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
     for i in np.flatnonzero(np.isfinite(logged) & (logged != expected))[:1]:
         at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
         raise InputError(
-            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but {given} says {expected[i]:.0f}; "
+            f"run {run}: logs a batch of {logged[i]:.0f}{at}, but {given} gives {expected[i]:.0f}; "
             "leave the option out, or correct it"
         )
 
@@ -242,14 +249,14 @@ def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> N
 
 
 def _spread(values: np.ndarray) -> np.ndarray:
-    """Each gap filled with the value after it, those at the end with the last."""
+    """Return the values with each gap filled by the value after it, at the end by the last."""
     known = np.flatnonzero(np.isfinite(values))
     after = np.searchsorted(known, np.arange(len(values)))
     return values[known[np.minimum(after, len(known) - 1)]]
 
 
 def _filled(rows: Rows, seq_len: int) -> Rows:
-    """Tokens where the log says them in some rows only: from there, by steps and batches."""
+    """Return the rows with all tokens, from those that the log has, by steps and batches."""
     if not {"tokens", "step"} <= set(rows) or _all_there(rows, "tokens"):
         return rows
     if np.isnan(rows["tokens"]).all():
@@ -265,7 +272,7 @@ def _filled(rows: Rows, seq_len: int) -> Rows:
 
 
 def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:
-    """The batch as tokens per step, where it is whole in every row; else None."""
+    """Return the batch as tokens per step if it is whole in every row; else None."""
     if not (_all_there(rows, "step") and _all_there(rows, "tokens")):
         return None
     steps, tokens = np.diff(rows["step"], prepend=0), np.diff(rows["tokens"], prepend=0)

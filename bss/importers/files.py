@@ -1,151 +1,156 @@
-"""Which files are logs, and what becomes of the others: read, passed by and told, or refused.
+"""Which files are logs: each is read, skipped with its reason, or refused.
 
-Below a directory a file that cannot be read is passed by, and so is one that is foreign: of no
-known format, a program or a text. A file that is named is read or refused. What is no file, as a
-pipe or a socket, is never opened.
+A file that is named is read or refused. Below a directory, a log is read or refused too; a file of
+no known format is skipped, as is an empty or packed one. A pipe or a socket is never opened.
 """
 
 import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bss.errors import InputError
 from bss.importers.batches import LogOptions
-from bss.importers.damage import read_damaged
-from bss.importers.log import Importer, Log, Pickle, head_of
+from bss.importers.log import Importer, Log, Unreadable, head_of
 
 OURS = {"run", "seq_len"}
 FOREIGN = re.compile(
-    r"\.(bat|bib|cc?|cfg|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|png|"
-    r"py[ci]?|rst?|safetensors|sbatch|sh|slurm|svg|tex|toml|ts|ya?ml)",
+    r"\.(bat|bib|bin|cc?|cfg|ckpt|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|"
+    r"pickle|pkl|png|pth?|py[ci]?|rst?|safetensors|sbatch|sh|slurm|svg|tex|toml|ts|ya?ml)",
     re.IGNORECASE,
 )
-"""Endings of files that are no logs, whatever lines of logs are pasted into them."""
+"""Endings of files that are no logs, even if they quote lines of logs."""
 
 KINDS = {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFSOCK: "a socket"}
-"""What is no file; the others are devices."""
+"""Kinds of paths that are no files; the others are devices."""
 
 
 @dataclass(frozen=True)
-class PassedBy:
-    """A file that was not read, and why; a foreign one is no log of a known format."""
+class SkippedFile:
+    """A file below a directory that was not read, and why.
+
+    Attributes:
+        file: Path of the file.
+        reason: Why it was not read.
+        unrecognized: Whether it is of no known format.
+    """
 
     file: str
-    why: str
-    foreign: bool = False
+    reason: str
+    unrecognized: bool = False
 
 
-class _Foreign(InputError):
+class _Skipped(InputError):
+    """A file that is skipped below a directory, and refused if it is named."""
+
+
+class _Unrecognized(_Skipped):
     """A file of no known format."""
 
 
-class _NoRun(InputError):
-    """A file of a known format without a run, named or not."""
-
-
 def read_logs(
-    paths: Sequence[Path], importer: Importer, options: LogOptions, *, strict: bool = False
-) -> tuple[list[Log], list[PassedBy]]:
-    """The logs of files, and of the files below directories that the importer recognises.
+    paths: Sequence[Path], importer: Importer, options: LogOptions
+) -> tuple[list[Log], list[SkippedFile]]:
+    """Return the logs of files, and of the files below directories that the importer recognises.
 
     Args:
-        paths: files and directories.
-        importer: of their format.
-        options: what the user says of them.
-        strict: refuse what is damaged, and what cannot be read below a directory.
+        paths: Files and directories.
+        importer: Importer of their format.
+        options: Facts that the user gives about them.
 
     Returns:
-        The logs, and the files below directories that were passed by.
+        The logs, and the files below directories that were skipped.
 
     Raises:
-        InputError: a file is given twice, or not recognised; nothing was found; a file is refused.
-            All of it at once.
+        InputError: If a file is given twice, is not recognised or is refused, or no log was found;
+            all of it at once.
     """
-    importer = importer.with_columns(options.columns)
     logs: list[Log] = []
-    passed_by: list[PassedBy] = []
+    skipped: list[SkippedFile] = []
     refused: list[InputError] = []
     seen: set[str] = set()
     for path in paths:
-        before = len(logs)
-        here, below = [], path.is_dir()
-        for file in _below(path, here) if below else [path]:
+        before, here = len(logs), list[SkippedFile]()
+        for file in _below(path, here) if path.is_dir() else [path]:
             try:
                 if (real := os.path.realpath(file)) in seen:
-                    raise InputError(f"{file}: is given twice; name it once")
+                    raise _Skipped(f"{file}: is given twice; name it once")
                 seen.add(real)
-                logs += _read(file, importer, options, below=below, strict=strict)
-            except InputError as error:
-                if below or isinstance(error, _NoRun):
-                    here.append(_passed_by(file, error))
+                logs += _read(file, importer, options, below=path.is_dir())
+            except _Skipped as error:
+                if path.is_dir():
+                    here.append(_skipped(file, error))
                 else:
                     refused.append(error)
-        if below and (strict or before == len(logs)):
-            refused += [InputError(f"{one.file}: {one.why}") for one in here if not one.foreign]
-        if below and before == len(logs) and not refused:
-            refused.append(_foreign(path, importer))
-        passed_by += here
+            except InputError as error:
+                refused.append(error)
+        if path.is_dir() and before == len(logs) and not refused:
+            reasons = [f"{one.file}: {one.reason}" for one in here if not one.unrecognized]
+            refused += map(InputError, reasons) if reasons else [_unrecognized(path, importer)]
+        skipped += here
     if refused:
         raise at_once(refused)
-    return logs, passed_by
+    return logs, skipped
 
 
 def at_once(errors: Sequence[Exception]) -> InputError:
-    """Several mistakes in a line."""
+    """Return several errors as one line."""
     lines = dict.fromkeys(map(str, errors))
     several = f"{len(lines)} are refused: " if len(lines) > 1 else ""
     return InputError(several + "; ".join(lines))
 
 
-def _read(
-    file: Path, importer: Importer, options: LogOptions, *, below: bool, strict: bool
-) -> list[Log]:
-    """The logs of a file."""
+def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -> list[Log]:
+    """Return the logs of a file."""
     try:
         mode = file.stat().st_mode
         if not stat.S_ISREG(mode):
             kind = KINDS.get(stat.S_IFMT(mode), "a device")
-            raise InputError(f"{file}: is {kind} and not read; save it to a file")
+            raise _Skipped(f"{file}: is {kind} and not read; save it to a file")
         head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
         # A run table of ours may be what an import has written there.
-        passed_by = below and (not head or {*head.partition("\n")[0].strip().split(",")} >= OURS)
-        reader = None if passed_by else importer.reader(file, head)
+        ours = below and (not head or {*head.partition("\n")[0].strip().split(",")} >= OURS)
+        reader = None if ours else importer.reader(file, head, options.columns)
+    except Unreadable as error:
+        raise _Skipped(str(error)) from None
     except FileNotFoundError:
-        why = "is a link to nothing; mend it" if file.is_symlink() else "there is no such file"
-        raise InputError(f"{file}: {why}") from None
+        why = "is a link to nothing; correct it" if file.is_symlink() else "there is no such file"
+        raise _Skipped(f"{file}: {why}") from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}; mend it") from None
+        raise _Skipped(f"{file}: cannot be read: {error.strerror}; allow it") from None
     if reader is None:
-        raise _foreign(file, importer)
-    logs = read_damaged(file, lambda: list(reader.read(file, options.columns)), strict=strict)
+        raise _unrecognized(file, importer)
+    logs = list(reader.read(file, options.columns))
     if not logs:
-        raise _NoRun(f"{file}: no run is logged in it, as writers open event files and leave them")
-    return [replace(log, named=not below) for log in logs]
+        raise _Skipped(
+            f"{file}: no run is logged in it, as writers open event files and leave them"
+        )
+    return logs
 
 
-def _below(folder: Path, passed_by: list[PassedBy]) -> Iterator[Path]:
-    """The files of a directory in natural order, checkpoint-1000 after checkpoint-200.
+def _below(folder: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
+    """Yield the files of a directory in natural order, checkpoint-1000 after checkpoint-200.
 
-    Hidden ones and links to directories, which may lead back, are passed by; links to files come
-    last, being names of others as a rule.
+    Hidden files and links to directories, which may form a circle, are skipped; links to files
+    come last, because they are usually second names.
     """
     files: list[Path] = []
 
     def unreadable(error: OSError) -> None:
-        why = f"cannot be looked into: {error.strerror}; allow it"
-        passed_by.append(PassedBy(str(error.filename), why))
+        reason = f"cannot be looked into: {error.strerror}; allow it"
+        skipped.append(SkippedFile(str(error.filename), reason))
 
     for place, folders, names in os.walk(folder, onerror=unreadable):
         for name in [*folders, *names]:
             path = Path(place, name)
             if name.startswith("."):
-                passed_by.append(PassedBy(str(path), "is hidden; name it to read it", foreign=True))
+                skipped.append(SkippedFile(str(path), "is hidden; name it to read it", True))
             elif name in folders and path.is_symlink():
-                why = "is a link to a directory; name it to read it"
-                passed_by.append(PassedBy(str(path), why))
+                skipped.append(
+                    SkippedFile(str(path), "is a link to a directory; name it to read it")
+                )
             elif name in names:
                 files.append(path)
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -156,14 +161,13 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def _passed_by(file: Path, error: InputError) -> PassedBy:
-    """Weights beside a run are foreign, though they are refused where they are named."""
-    why = str(error).removeprefix(str(file)).removeprefix(": ").removeprefix(", ")
-    return PassedBy(str(file), why, foreign=isinstance(error, (_Foreign, Pickle)))
+def _skipped(file: Path, error: InputError) -> SkippedFile:
+    reason = str(error).removeprefix(str(file)).removeprefix(": ")
+    return SkippedFile(str(file), reason, isinstance(error, _Unrecognized))
 
 
-def _foreign(path: Path, importer: Importer) -> _Foreign:
-    return _Foreign(
-        f"{path}: is not recognised ({importer.about}); name its format, or make a table "
-        "of run, batch, seq_len, step and loss of it"
+def _unrecognized(path: Path, importer: Importer) -> _Unrecognized:
+    return _Unrecognized(
+        f"{path}: is not recognised ({importer.about}); name its format, describe its lines with "
+        "`bss import lines`, or make a table of run, batch, seq_len, step and loss"
     )

@@ -1,49 +1,45 @@
-"""Hugging Face Trainer: trainer_state.json, and what it logs to trackers.
+"""Hugging Face Trainer: trainer_state.json, and the dicts that it prints.
 
 `log_history` (transformers, `src/transformers/trainer_callback.py`, TrainerState) has an entry
 for each log: `step`, `loss` (the mean since the log before, `Trainer._maybe_log_save_evaluate`) and
 `learning_rate`, or `eval_loss`, or `eval_NAME_loss` for each of several held-out sets; with
-include_num_input_tokens_seen also `num_input_tokens_seen`.
-The last one's `train_loss` is the mean over the whole training and no loss of a step.
-`train_batch_size` is the batch of a device. Trackers get `train/…` and `eval/…`
-(`integrations/integration_utils.py`, rewrite_logs), and W&B `train/global_step`.
+include_num_input_tokens_seen also `num_input_tokens_seen`. The last one's `train_loss` is the mean
+over the whole training and no loss of a step. `train_batch_size` is the batch of a device.
+
+`PrinterCallback` and `ProgressCallback` print the same logs without their step (with numbers as
+text since transformers 5), among the progress bar ` 10%|█ | 250/2500 [02:11<…]`, which is drawn
+again after each. ms-swift adds `global_step` or `global_step/max_steps`. A dict without a step has
+the step of the bar drawn next, or else before; without bars `logging_steps` gives the steps of
+training losses, and a held-out loss has the step of the training loss of its epoch. A bar of
+evaluation counts to another total than the first, which is training's.
 """
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.lines import epochs, is_number, number, rows_of
-from bss.importers.log import Importer, Log, run_name
-from bss.importers.metrics import MetricNames, choose
+from bss.importers.lines import Alike, Cells, Lines, columns_of
+from bss.importers.log import Importer, Log, Rows
+from bss.importers.names import NAMES
+from bss.importers.records import named_log
 
-METRICS = MetricNames(
-    "huggingface",
-    {
-        "step": ("train/global_step",),
-        "tokens": ("train/num_input_tokens_seen",),
-        "lr": ("train/learning_rate",),
-        "loss": ("train/loss",),
-        "eval_loss": ("eval/loss", "eval/*_loss"),
-    },
-    per_device=("per_device_train_batch_size",),
-    counts_logs=True,
+STATE = NAMES["trainer_state"]
+STEPLESS = (
+    "the dicts have no step, and no progress bar, global_step or logging_steps gives it; give "
+    "trainer_state.json instead, or name a key that is a step with --columns step=NAME"
 )
-STATE = MetricNames(
-    "huggingface",
-    {
-        "step": ("step",),
-        "tokens": ("num_input_tokens_seen",),
-        "lr": ("learning_rate",),
-        "loss": ("loss",),
-        "eval_loss": ("eval_loss", "eval_*_loss"),
-    },
-)
+
+_BEGINS = re.compile(r"\{'(?:eval_(?:\w+_)?)?loss': ")
+_WHOLE = re.compile(r"\{'(?:eval_(?:\w+_)?)?loss': [^{}]*\}")
+_PAIR = re.compile(r"'([^']+)': '?([^',}]+)'?")
+_BAR = re.compile(r"^\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[")
+_EVERY = re.compile(r"\blogging_steps['\"]?\s*[=: ]\s*(\d+)\b")
+_BATCH = re.compile(r"\bTotal train batch size \(.*\) = ([\d,]+)\s*$")
 
 
 @dataclass(frozen=True)
@@ -53,47 +49,114 @@ class TrainerState(Importer):
     about: str = "Hugging Face Trainer: trainer_state.json"
 
     def recognises(self, file: Path, head: str) -> bool:
-        """By its keys."""
+        """Return whether the file has its keys."""
         return file.suffix == ".json" and ('"log_history"' in head or file.stem == "trainer_state")
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run; checkpoints of one directory are one."""
+        """Yield the run; checkpoints of one directory are one run."""
         state = read_json(file, "it may be cut off; copy it again")
         history = state.get("log_history")
         if not isinstance(history, list) or not all(isinstance(e, dict) for e in history):
             raise InputError(f"{file}: log_history is no list of logs; copy the file again")
-        if not history:
-            raise InputError(f"{file}: log_history is empty; give the state of a later checkpoint")
-        logged = dict.fromkeys(name for entry in history for name in entry)
-        _, chosen, notes = choose((STATE,), logged, columns, str(file))
-        rows = rows_of(unfiltered([_row(file, entry, chosen) for entry in history], history))
-        notes = (*notes, *epochs(entry.get("epoch") for entry in history))
+        cells = columns_of(enumerate(history, 1))
+        log = named_log(file, _unfiltered(cells), (STATE,), columns)
         batch = state.get("train_batch_size")
         device = (f"train_batch_size {batch} is the batch of a device",) if batch else ()
         folder = file.resolve().parent
         place = folder.parent if folder.name.startswith("checkpoint-") else folder
-        name = run_name(file)
-        yield Log(name, rows, str(file), str(place / name), None, (*notes, *device))
+        yield replace(log, place=str(place / log.run), notes=(*log.notes, *device))
 
 
-def unfiltered(
-    rows: Sequence[dict[str, float]], logged: Sequence[Mapping[str, Any]]
-) -> list[dict[str, float]]:
-    """The rows, infinite where a loss of 0 stands for NaN, which logging_nan_inf_filter hides.
+def _unfiltered(cells: Cells) -> Cells:
+    """Return the cells, infinite if a loss of 0 stands for NaN (logging_nan_inf_filter).
 
-    So it does where a gradient's norm is NaN.
+    It does if the norm of a gradient is NaN in a row with such a loss.
     """
-    pairs = zip(rows, logged, strict=True)
-    nan = any(r.get("loss") == 0 and str(e.get("grad_norm")) in ("nan", "inf") for r, e in pairs)
-    return [{**row, "loss": math.inf} if nan and row.get("loss") == 0 else row for row in rows]
+    loss, norm = cells.numbers.get("loss"), cells.numbers.get("grad_norm")
+    if loss is None or norm is None or not (np.isinf(norm) & (loss == 0)).any():
+        return cells
+    unfiltered: Rows = {**cells.numbers, "loss": np.where(loss == 0, np.inf, loss)}
+    return replace(cells, numbers=unfiltered)
 
 
-def _row(file: Path, entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
-    row: dict[str, float] = {}
-    for column, name in names.items():
-        if (value := entry.get(name)) is not None:
-            if not is_number(value):
-                shown = json.dumps(value)[:40]
-                raise InputError(f"{file}: {name} is {shown}; expected a number")
-            row[column] = number(value)
-    return row
+@dataclass(frozen=True)
+class PrintedDicts(Importer):
+    """Dicts on stdout, with or without progress bars."""
+
+    about: str = "Hugging Face Trainer: printed dicts"
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether the head has a dict with a loss and an epoch."""
+        return any("'epoch': " in row[0] for row in _WHOLE.finditer(head))
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file."""
+        lines, printed, alike = Lines(file), _Printed(), Alike()
+        for line, text in lines:
+            printed.draw(text)
+            if _BEGINS.search(text):
+                if whole := _WHOLE.search(text):
+                    lines.whole()
+                    alike.row("eval_" in whole[0], whole[0])
+                    printed.add(line, dict(_PAIR.findall(whole[0])))
+                else:
+                    lines.torn(line, "is no whole dict")
+            elif "{" in text and "train_runtime" not in text:
+                alike.other(line, text)
+        step = columns.get("step", "step")
+        rows = [(line, row) for line, row in printed.dicts() if step in row]
+        if not rows:
+            raise InputError(f"{file}: {STEPLESS}")
+        log = named_log(file, _unfiltered(columns_of(rows)), (STATE,), columns, lines.cut)
+        without = len(printed.rows) - len(rows)
+        notes = (f"{without} dicts have no step and are left out",) if without else ()
+        if printed.batch:
+            sizes = np.full(len(log.rows["step"]), float(printed.batch.replace(",", "")))
+            log = replace(log, rows={**log.rows, "batch": sizes})
+        yield replace(log, notes=(*log.notes, *notes, *alike.notes))
+
+
+@dataclass
+class _Printed:
+    """Dicts as they are printed, and what gives them their step."""
+
+    rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    waiting: list[dict[str, str]] = field(default_factory=list)
+    total: str = ""
+    bar: str = ""
+    every: str = ""
+    batch: str = ""
+
+    def draw(self, text: str) -> None:
+        """Note a progress bar or a setting; a bar gives its step to the dicts before it."""
+        drawn = _BAR.search(text)
+        if drawn:
+            self.total = self.total or drawn[2]
+        if drawn and drawn[2] == self.total:
+            self.bar = drawn[1]
+            for row in self.waiting:
+                row["step"] = self.bar
+        if text.strip() and (drawn is None or drawn[2] == self.total):
+            self.waiting = []
+        for name, setting in (("every", _EVERY), ("batch", _BATCH)):
+            if not getattr(self, name) and (found := setting.search(text)):
+                setattr(self, name, found[1])
+
+    def add(self, line: int, row: dict[str, str]) -> None:
+        """Note a dict."""
+        self.rows.append((line, row))
+        if counted := row.get("global_step", row.get("global_step/max_steps")):
+            row["step"] = counted.partition("/")[0]
+        elif "step" not in row:
+            row |= {"step": self.bar} if self.bar else {}
+            self.waiting.append(row)
+
+    def dicts(self) -> list[tuple[int, dict[str, str]]]:
+        """Return all dicts; without bars, their steps follow from `logging_steps`."""
+        step, epoch = 0, None
+        for _, row in self.rows if self.every and not self.total else ():
+            if "loss" in row:
+                step, epoch = step + int(self.every), row.get("epoch")
+            if "loss" in row or row.get("epoch") == epoch:
+                row.setdefault("step", str(step))
+        return self.rows

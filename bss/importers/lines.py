@@ -1,181 +1,266 @@
-"""Text logs: lines that are rows, the numbers in them, and lines that are cut off."""
+"""Lines of text files, the numbers in them, and the rows that they become."""
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.damage import damage, refuse_line
-from bss.importers.log import (
-    COLUMNS,
-    HEAD,
-    LOSSES,
-    Importer,
-    Log,
-    Rows,
-    encoding_of,
-    plain,
-    run_name,
-)
+from bss.importers.log import HEAD, Rows, encoding_of, plain
 
-PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
-"""How a line begins, a launcher's `[rank0]: `, `0: `, `name | ` or time before it."""
+NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
+"""Texts that stand for a value that was not logged."""
+SHARE, KEPT = 0.7, 50
+"""Share of words by which a line resembles a row, and number of rows that are compared."""
+_NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
+_WORD = re.compile(r"[^\W\d]{2,}")
+_EPOCHS = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 
-_NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
+
+class Lines:
+    """The lines of a file with their numbers, without colours and line ends.
+
+    A carriage return that a progress bar writes begins another line of the same number.
+
+    Attributes:
+        file: Path of the file.
+        closed: Ends of a last line that is whole although it has no line end.
+    """
+
+    def __init__(self, file: Path, closed: tuple[str, ...] = ()):
+        self.file, self.closed, self._end = file, closed, ""
+        self._torn: tuple[int, str] | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        with self.file.open("rb") as opened:
+            head = opened.read(HEAD)
+        end = "\r" if b"\r" in head and b"\n" not in head else "\n"
+        encoding = encoding_of(head)
+        with self.file.open(encoding=encoding, errors="replace", newline=end) as opened:
+            for number, line in enumerate(opened, 1):
+                if not line.endswith(end) and not self._whole(line):
+                    why = "which has no end; read to there"
+                    self._end = f"is cut off in line {number}, {why}"
+                    break
+                for part in plain(line.rstrip("\r\n")).split("\r"):
+                    yield number, part
+
+    @property
+    def cut(self) -> str:
+        """Why the end of the file is missing, once all lines are read.
+
+        A last line without a line end is left out, because its last digits may be missing.
+        """
+        return f"is cut off in line {self._torn[0]}; read to there" if self._torn else self._end
+
+    def _whole(self, line: str) -> bool:
+        return line.endswith(self.closed) and line.count('"') % 2 == 0
+
+    def torn(self, line: int, reason: str) -> None:
+        """Note a line that is part of a row: the end of the file if no row follows.
+
+        Raises:
+            InputError: If another one was noted before.
+        """
+        self.whole()
+        self._torn = (line, reason)
+
+    def whole(self) -> None:
+        """Note a whole row.
+
+        Raises:
+            InputError: If a row that is not whole precedes it.
+        """
+        if self._torn:
+            line, reason = self._torn
+            raise InputError(f"{self.file}, line {line}: {reason}; correct or delete the line")
+
+
+def number(value: str | float) -> float:
+    """Return a number as logs write it: infinite for nan or inf, with or without thousands commas.
+
+    Raises:
+        ValueError: If the text is no number.
+
+    Examples:
+        >>> number("1,024"), number("nan"), number("3e-4")
+        (1024.0, inf, 0.0003)
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        number = float(str(value).replace(",", ""))
+    except OverflowError:
+        raise ValueError(value) from None
+    return math.inf if math.isnan(number) else number
+
+
+class Alike:
+    """Lines that are no rows and resemble one, as a row with a damaged byte does.
+
+    Attributes:
+        lines: Numbers of such lines.
+    """
+
+    def __init__(self):
+        self.lines: list[int] = []
+        self._words: dict[object, frozenset[str]] = {}
+        self._shapes: set[str] = set()
+        self._noted = 0
+        self._before: list[tuple[int, str]] = []
+
+    def row(self, kind: object, text: str) -> None:
+        """Note a row of a kind; lines before the first of its kind are compared again."""
+        new = kind not in self._words
+        if new or self._noted < KEPT:
+            self._noted += 1
+            self._words.setdefault(kind, words_of(text))
+            self._shapes.add(_shape(text))
+        if new:
+            before, self._before = self._before, []
+            for line, other in before:
+                self.other(line, other)
+
+    def other(self, line: int, text: str) -> None:
+        """Note a line that is no row."""
+        words, shape = words_of(text), _shape(text)
+        rows = self._words.values()
+        shared = any(len(row) > 1 and len(words & row) >= SHARE * len(row) for row in rows)
+        if shared or any(_one_byte_apart(shape, row) for row in self._shapes):
+            self.lines.append(line)
+        else:
+            self._before = [*self._before[1 - KEPT :], (line, text)]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note if there are such lines."""
+        alike = f"{len(self.lines)} lines resemble rows and are not read, first line"
+        return tuple(f"{alike} {line}" for line in self.lines[:1])
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a line, of two letters or more."""
+    return frozenset(_WORD.findall(text))
+
+
+def _shape(text: str) -> str:
+    """Return a line with each number and each run of spaces as one letter."""
+    return _NUMBER.sub("0", " ".join(text.split()))
+
+
+def _one_byte_apart(shape: str, row: str) -> bool:
+    """Return whether shapes differ by one letter, which may split a number in two."""
+    if abs(len(shape) - len(row)) > 2:
+        return False
+    before = _common(shape, row)
+    behind = _common(shape[before:][::-1], row[before:][::-1])
+    return before + behind >= len(row) - 1
+
+
+def _common(one: str, other: str) -> int:
+    """Return the number of letters with which both texts begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return notes on names of one or two values that differ by a letter from another one.
+
+    Args:
+        sizes: Number of values by name.
+        read: Names that are read; others are compared if they have more than three values.
+    """
+    read = set(read)
+    rare = [name for name, size in sizes.items() if size < 3 and name not in read]
+    common = [name for name, size in sizes.items() if size > 3 or name in read]
+    return tuple(
+        f"{name} is logged {sizes[name]} times and not read; it may be {known}"
+        for name in rare
+        for known in common
+        if len(name) == len(known) and sum(map(str.__ne__, name, known)) == 1
+    )
 
 
 @dataclass(frozen=True)
-class TextLog(Importer):
-    """What a trainer prints, saved to a file.
+class Cells:
+    """Columns of a table.
 
     Attributes:
-        about: what it reads, in a line.
-        recognised_by: what is searched in a file's head: a line of training.
-        log: of a file, its run.
+        numbers: By name, float64 [rows]: NaN if a cell is empty, infinite for NaN or infinity.
+        texts: By name, the cells that are no numbers, by row.
+        lines: The line of each row, int64 [rows].
     """
 
-    about: str
-    recognised_by: re.Pattern[str]
-    log: Callable[[Path], Log]
+    numbers: Rows
+    texts: dict[str, dict[int, str]]
+    lines: np.ndarray
 
-    def recognises(self, file: Path, head: str) -> bool:
-        """By a line of training."""
-        return self.recognised_by.search(head) is not None
+    def column(self, name: str, file: Path) -> np.ndarray:
+        """Return a column of numbers [rows].
 
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file."""
-        refuse_columns(file, columns)
-        yield self.log(file)
+        Raises:
+            InputError: If one of its cells is something else.
+        """
+        for row, text in self.texts.get(name, {}).items():
+            where = f"{file}, line {self.lines[row]}: {name}"
+            raise InputError(f"{where} is {text[:40]!r}; expected a number")
+        return self.numbers.get(name, np.full(len(self.lines), np.nan))
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of values of each column."""
+        texts = {name: len(cells) for name, cells in self.texts.items()}
+        return texts | {n: int((~np.isnan(v)).sum()) for n, v in self.numbers.items()}
 
-def refuse_columns(file: Path, columns: Mapping[str, str]) -> None:
-    """Refuse names of metrics for lines that have no others than the trainer gives them."""
-    if columns:
-        raise InputError(
-            f"{file}: --columns names columns of tables and metrics of trackers; lines of this "
-            "format have none; leave it out"
-        )
-
-
-def lines_of(file: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file by number from 1 on, without colours and line ends.
-
-    What a progress bar overwrites, up to a carriage return, is a line of the same number. A last
-    line without an end, of which digits may be missing, is left out and told.
-    """
-    with file.open("rb") as opened:
-        head = opened.read(HEAD)
-    encoding, left = encoding_of(head), damage()
-    end = "\r" if b"\r" in head and b"\n" not in head else "\n"
-    with file.open(encoding=encoding, errors="replace", newline=end) as opened:
-        for number, line in enumerate(opened, 1):
-            if not line.endswith(end):
-                left.end = f"is cut off in line {number}, which has no end; read to there"
-                return
-            if left.leaves_out(number):
-                continue
-            for part in plain(line.rstrip("\r\n")).split("\r"):
-                yield number, part
+    def labels(self, name: str) -> np.ndarray:
+        """Return a column of texts [rows], empty if a cell is empty."""
+        texts = self.texts.get(name, {})
+        return np.array([texts.get(row, "") for row in range(len(self.lines))], dtype=object)
 
 
-def matches(
-    file: Path, begins: re.Pattern[str], whole: re.Pattern[str]
-) -> Iterator[tuple[int, re.Match[str]]]:
-    """The rows of a text log.
+def columns_of(rows: Iterable[tuple[int, Mapping[str, Any]]], labels: Iterable[str] = ()) -> Cells:
+    """Return numbered rows as columns; values of JSON that are no numbers or texts are left out.
 
     Args:
-        file: of the log.
-        begins: what a line that is a row has.
-        whole: such a line in full; searched, so that a prefix of a launcher may precede it.
-
-    Raises:
-        InputError: a line begins as a row and is not one.
+        rows: Pairs of a line number and values by name, one row at a time.
+        labels: Columns that are kept as texts.
     """
-    for number, line in lines_of(file):
-        if begins.search(line):
-            row = whole.search(line)
-            if row is None:
-                refuse_line(file, number, "is no whole row; delete or complete the line")
-            yield number, row
-
-
-def is_number(value: object) -> bool:
-    """Whether a value of JSON is a number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def number(text: str | float) -> float:
-    """A number as logs write it, infinite where it says nan or inf; thousands may have commas.
-
-    Raises:
-        ValueError: the text is none.
-    """
-    value = float(text.replace(",", "") if isinstance(text, str) else text)
-    return math.inf if math.isnan(value) else value
-
-
-def loss_of(file: Path, line: int, text: str) -> float:
-    """The loss of a line, as `number`; refuses the line where it is none."""
-    try:
-        return number(text)
-    except ValueError:
-        refuse_line(file, line, f"loss is {text!r}; expected a number")
+    numbers: dict[str, array[float]] = {}
+    texts: dict[str, dict[int, str]] = {name: {} for name in labels}
+    lines, kept = array("q"), frozenset(labels)
+    for at, (line, row) in enumerate(rows):
+        lines.append(line)
+        for name, value in row.items():
+            if name in kept:
+                texts[name][at] = sys.intern("" if value is None else str(value))
+            elif isinstance(value, str | float | int) and not isinstance(value, bool):
+                try:
+                    read = number(value)
+                except ValueError:
+                    if str(value).strip().lower() not in NOTHING:
+                        texts.setdefault(name, {})[at] = sys.intern(str(value))
+                    continue
+                column = numbers.setdefault(name, array("d"))
+                column.extend([math.nan] * (at - len(column)))
+                column.append(read)
+    for column in numbers.values():
+        column.extend([math.nan] * (len(lines) - len(column)))
+    arrays = {name: np.array(column) for name, column in numbers.items()}
+    return Cells(arrays, texts, np.array(lines, np.int64))
 
 
 def epochs(values: Iterable[object]) -> tuple[str, ...]:
-    """A note where a log says that it reads its data more than once.
-
-    Whole numbers may count from 0 or 1.
-    """
-    numbers = [float(value) for value in map(str, values) if _NUMBER.fullmatch(value)]
+    """Return a note if a log reads its data more than once; whole numbers count from 0 or 1."""
+    numbers = [float(value) for value in map(str, values) if _EPOCHS.fullmatch(value)]
     if not numbers:
         return ()
     first = min(numbers) - 1 if all(value.is_integer() for value in numbers) else 0
     passes = max(numbers) - first
-    said = f"{passes:.3g} epochs over its data, whose tokens count each time"
-    return (said,) if passes > 1.005 else ()
-
-
-def only(values: Collection[int]) -> int | None:
-    """The one value; None where there is none, or several."""
-    return next(iter(values)) if len(values) == 1 else None
-
-
-def rows_of(rows: Iterable[Mapping[str, float]]) -> Rows:
-    """Rows as a Log has them, NaN where one lacks a value."""
-    rows = list(rows)
-    there = {column for row in rows for column in row}
-    return {c: np.array([row.get(c, np.nan) for row in rows]) for c in COLUMNS if c in there}
-
-
-def log_of(
-    file: Path,
-    rows: Iterable[Mapping[str, float]],
-    example: str,
-    seq_len: int | None = None,
-    notes: Iterable[str] = (),
-    **same: float | None,
-) -> Log:
-    """The run of a text log.
-
-    Args:
-        file: of the log.
-        rows: of its lines.
-        example: of a line, for a log that has none.
-        seq_len, notes: as in a Log.
-        same: columns of one value in all rows, where the log says it.
-
-    Raises:
-        InputError: no row has a loss.
-    """
-    columns = rows_of(rows)
-    if not set(LOSSES) & set(columns):
-        raise InputError(f"{file}: no line tells a loss; expected lines like {example!r}")
-    count = len(next(iter(columns.values())))
-    known = {name: float(value) for name, value in same.items() if value is not None}
-    columns |= {name: np.full(count, value) for name, value in known.items()}
-    return Log(run_name(file), columns, str(file), str(file), seq_len, tuple(notes))
+    note = f"{passes:.3g} epochs over its data; repeated tokens are counted each time"
+    return (note,) if passes > 1.005 else ()

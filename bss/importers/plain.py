@@ -1,155 +1,257 @@
-"""Plain tables: CSV or TSV of a step and a loss, under whatever names are usual.
+"""Plain tables: CSV, TSV and JSON lines of a step and a loss, under the usual names.
 
 Loss curves are published so (`step,lr,loss`, MultiPowerLaw's loss_curve_repo), loggers write them
-(`epoch,step,train_loss,val_loss`, cells empty where nothing was logged: CSVLogger of Lightning,
-`src/lightning/fabric/loggers/csv_logs.py`), and so does pandas, with a first column that has no
-name. Columns are separated by `,`, `;` or tabs; beside the last two, a comma in a number is of
-decimals. Names are compared without case, and `/`, `.`, `-` and space are `_`. A column `run` tells
-runs apart, `seq_len` how long their sequences are. Lightning's step is the index of the one just
-done: with an epoch, where every step is one less than a multiple of their distance, one more is
-completed. NaN beside a finite loss is what was not logged. Lines that begin with `#`, and a header
-that is there again, say nothing.
+(CSVLogger of Lightning, `src/lightning/fabric/loggers/csv_logs.py`; trainer_log.jsonl of
+LLaMA-Factory; metrics.jsonl of lingua), and so does pandas, with a first column that has no name.
+Names are compared without case, and `/`, `.`, `-` and space are `_`. A column `run` distinguishes
+runs, `seq_len` is the length of their sequences. Lightning's step is the index of the one just
+done: with an epoch, if every step is one less than a multiple of their distance, one more is
+completed. NaN next to a finite loss is a value that was not logged. If a column such as `split`
+says that a row is of validation, its `loss` is held out.
+
+Long tables have a row per value: run, metric, value, step (MLflow's database, W&B archives).
 """
 
-import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.damage import refuse_line
-from bss.importers.lines import epochs, lines_of, log_of, number
-from bss.importers.log import LOSSES, Importer, Log, Rows, run_name
-from bss.importers.metrics import MetricNames, choose, completed
+from bss.importers.corrections import completed
+from bss.importers.lines import Cells, epochs, misspelt, number
+from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
+from bss.importers.names import NAMES, MetricNames, choose
+from bss.importers.table import Table, first_rows, names_in, table_of
+from bss.importers.text import log_of
 
-MONITORED = ("lr_adam*", "lr_sgd*", "lr_lion*", "lr_muon*", "lr_adafactor*", "lr_rmsprop*")
-"""Lightning's LearningRateMonitor names the optimizer: `lr-AdamW`."""
-METRICS = MetricNames(
-    "plain",
-    {
-        "step": ("step", "steps", "global_step", "trainer_global_step", "iter", "iteration"),
-        "tokens": ("tokens", "total_tokens", "tokens_seen", "consumed_tokens"),
-        "batch": ("batch", "global_batch_size"),
-        "lr": ("lr", "learning_rate", *MONITORED),
-        "loss": ("loss", "train_loss", "training_loss", "train_loss_step", "lm_loss"),
-        "eval_loss": ("eval_loss", "val_loss", "valid_loss", "validation_loss"),
-    },
-)
+METRICS = NAMES["plain"]
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
-RUNS = ("run", "run_id", "run_name")
-LENGTHS = ("seq_len", "seq_length", "sequence_length")
-NOTHING = ("", "-", "none", "null", "na", "n/a")
-COUNT = re.compile(r"\d[\d,]*(?:\.\d*)?(?:e\+?\d+)?")
-DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
-LINES, LETTERS = 30, 2**16
-"""Lines of a head, and letters of a line, that are looked at."""
+RUNS = ("run", "run_id", "run_name", "run_uuid")
+LENGTHS = (
+    "seq_len",
+    "seq_length",
+    "sequence_length",
+    "max_seq_len",
+    "block_size",
+    "context_length",
+)
+SPLITS = ("split", "mode", "phase", "stage", "event", "type", "kind", "subset")
+HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
+METRIC, VALUE = (
+    ("metric", "key", "metric_name", "tag", "variable", "name"),
+    ("value", "metric_value"),
+)
+
+
+def plain_name(name: str) -> str:
+    """Return a name in lower case, joined by single underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def by_plain_name(names: Iterable[str]) -> dict[str, str]:
+    """Return the names by plain name, the first of equals."""
+    plain: dict[str, str] = {}
+    for name in names:
+        plain.setdefault(plain_name(name), name)
+    plain.pop("", None)
+    return plain
 
 
 @dataclass(frozen=True)
 class PlainTable(Importer):
     """A table whose header names a step or tokens, and a loss."""
 
-    about: str = "CSV or TSV of step or tokens and loss, lr, val_loss, batch"
-    columns: Mapping[str, str] = field(default_factory=dict)
+    about: str = "CSV, TSV or JSON lines of step or tokens and loss, lr, val_loss, batch"
 
-    def with_columns(self, columns: Mapping[str, str]) -> "PlainTable":
-        """One that knows tables by these names too."""
-        return replace(self, columns=columns)
+    def reader(self, file: Path, head: str, columns: Mapping[str, str]) -> Importer | None:
+        """Return itself if there is a loss, and a count that rises, or runs."""
+        return self if self._has_curve(file, head, columns) else None
 
-    def recognises(self, file: Path, head: str) -> bool:
-        """By its header, and a count that rises, or runs."""
-        metrics = _metrics(self.columns)
-        separator, names, rows = _parsed(enumerate(head.splitlines()[:LINES]), metrics)
-        if not separator:
+    def _has_curve(self, file: Path, head: str, columns: Mapping[str, str]) -> bool:
+        names = by_plain_name(names_in(file, head))
+        there = _metrics(columns).named_in(names)
+        counts = [there[column][0] for column in COUNTS if column in there]
+        if not counts or not set(LOSSES) & there.keys():
             return False
-        there = metrics.named_in(names)
-        at = names.index((there.get("step") or there["tokens"])[0])
-        counts = [number(row[at]) for _, row in rows if COUNT.fullmatch("".join(row[at : at + 1]))]
-        more, runs = np.diff(counts), not set(RUNS).isdisjoint(names)
-        rises = 2 * (more > 0).sum() >= max(len(more), 1) and (more < 0).sum() < 2
-        return bool(counts and (runs or rises))
+        rows = [
+            {plain_name(name): cell for name, cell in row.items()} for row in first_rows(file, head)
+        ]
+        values = [v for row in rows if (v := _count(row.get(counts[0]))) is not None]
+        more, runs = np.diff(values), not set(RUNS).isdisjoint(names)
+        rises = 2 * (more >= 0).sum() >= max(len(more), 1) and (more < 0).sum() < 3
+        several = len(values) > 1 or file.suffix in (".jsonl", ".ndjson")
+        return bool(values and several and (runs or (rises and max(values) > min(values))))
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a table, or its runs."""
-        separator, names, table = _parsed(lines_of(file), _metrics(columns))
-        given = {ours: _plain(theirs) for ours, theirs in columns.items()}
-        _, chosen, notes = choose((METRICS,), [*filter(None, names)], given, str(file))
+        """Yield the runs of a table."""
+        table = table_of(file)
+        names = by_plain_name(table.names)
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
+        _, chosen, notes = choose((METRICS,), names, given, str(file))
         by = chosen.pop("run", next((name for name in RUNS if name in names), None))
         length = next((name for name in LENGTHS if name in names), None)
-        rows: dict[str, list[dict[str, float]]] = {}
-        lengths: dict[str, set[str]] = {}
-        epoch = names.index("epoch") if "epoch" in names else len(names)
-        for line, cells in table:
-            if len(cells) != len(names):
-                refuse_line(file, line, f"has {len(cells)} cells; expected {len(names)}")
-            texts = dict(zip(names, cells, strict=True))
-            row = _row(file, line, {c: texts[name] for c, name in chosen.items()}, separator)
-            run = texts[by] if by else run_name(file)
-            rows.setdefault(run, []).append(row)
-            if length:
-                lengths.setdefault(run, set()).add(texts[length])
-        notes = (*notes, *epochs("".join(cells[epoch : epoch + 1]) for _, cells in table))
-        if separator != "," and (comma := [c for _, row in table for c in row if DECIMAL.match(c)]):
-            notes = (*notes, f"commas are of decimals: {comma[0]} is {comma[0].replace(',', '.')}")
-        for run, part in rows.items():
-            log = log_of(file, part, "step,loss", _length(file, run, lengths), notes)
-            if {"epoch", "step"} <= set(names) and _counts_from_0(log.rows):
-                log = replace(log, rows=completed(log.rows), notes=(*notes, FROM_0))
+        split = next(
+            (name for name in SPLITS if name in names and name not in chosen.values()), None
+        )
+        more = [name for name in (length, "epoch") if name in names]
+        labels = [names[name] for name in (by, split) if name]
+        cells = table.read([names[name] for name in [*chosen.values(), *more]], labels)
+        notes += (*table.notes, *_epochs(cells, names))
+        rows = {ours: cells.column(names[name], file) for ours, name in chosen.items()}
+        rows = _held_out(_logged(rows), cells.labels(names[split])) if split else _logged(rows)
+        nothing = np.full(len(cells.lines), np.nan)
+        lengths = cells.column(names[length], file) if length else nothing
+        runs = cells.labels(names[by]) if by else np.full(len(cells.lines), "", object)
+        for run in dict.fromkeys(runs):
+            part = {column: values[runs == run] for column, values in rows.items()}
+            if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
+                part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
+            settings = _settings(file, run, part, lengths[runs == run])
+            log = log_of(file, part, settings, notes, table.cut)
             yield replace(log, run=run, place=f"{file}:{run}") if by else log
 
 
-def _length(file: Path, run: str, lengths: Mapping[str, set[str]]) -> int | None:
-    """Tokens per sequence of a run, where its rows say it."""
-    told = " and ".join(sorted(lengths.get(run, ())))
-    try:
-        return int(number(told)) if told else None
-    except ValueError:
-        raise InputError(f"{file}: seq_len of run {run} is {told}; expected one count") from None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-
-
 def _metrics(columns: Mapping[str, str]) -> MetricNames:
-    """The usual names, and before them those that the user gave."""
-    given = {ours: (_plain(theirs),) for ours, theirs in columns.items() if ours != "run"}
+    """Return the usual names, and before them those that the user gave."""
+    given = {ours: (plain_name(theirs),) for ours, theirs in columns.items() if ours != "run"}
     names = {c: (*given.get(c, ()), *METRICS.names.get(c, ())) for c in {**METRICS.names, **given}}
     return replace(METRICS, names=names)
 
 
-def _parsed(
-    lines: Iterable[tuple[int, str]], metrics: MetricNames
-) -> tuple[str, list[str], list[tuple[int, list[str]]]]:
-    """What separates cells, plain names, and the cells of every row; nothing of no table."""
-    texts = [(n, text[:LETTERS]) for n, text in lines if text.strip() and text[0] != "#"]
-    for separator in "\t;," if texts else ():
-        header = next(csv.reader([texts[0][1]], delimiter=separator))
-        names = list(map(_plain, header))
-        there = metrics.named_in(names).keys()
-        if {"step", "tokens"} & there and set(LOSSES) & there:
-            rows = ((n, next(csv.reader([text], delimiter=separator))) for n, text in texts)
-            return separator, names, [row for row in rows if row[1] != header]
-    return "", [], []
+def _count(cell: object) -> float | None:
+    """Return the count in a cell; None if it has none."""
+    try:
+        value = number(cell) if isinstance(cell, str | int | float) else -1.0
+    except ValueError:
+        return None
+    return value if 0 <= value < np.inf else None
 
 
-def _row(file: Path, line: int, texts: Mapping[str, str], separator: str) -> dict[str, float]:
-    row: dict[str, float] = {}
-    for column, text in texts.items():
-        if text.strip().lower() not in NOTHING:
-            try:
-                row[column] = number(text if separator == "," else text.replace(",", "."))
-            except ValueError:
-                refuse_line(file, line, f"{column} is {text!r}; expected a number")
-    finite = any(np.isfinite(row.get(column, np.inf)) for column in LOSSES)
-    return {c: value for c, value in row.items() if not finite or np.isfinite(value)}
+def _logged(rows: Rows) -> Rows:
+    """Return the rows, without NaN next to a finite loss."""
+    losses = [rows[column] for column in LOSSES if column in rows]
+    finite = np.any([np.isfinite(values) for values in losses], axis=0)
+    return {c: np.where(finite & np.isinf(values), np.nan, values) for c, values in rows.items()}
+
+
+def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
+    """Return the rows with `loss` as the held-out loss in rows of validation."""
+    there = np.array([HELD_OUT.match(split) is not None for split in splits], bool)
+    if "loss" not in rows or not there.any():
+        return rows
+    moved = there & ~np.isnan(rows["loss"])
+    held_out = rows.get("eval_loss", np.full(len(there), np.nan))
+    held_out = np.where(moved & np.isnan(held_out), rows["loss"], held_out)
+    return {**rows, "loss": np.where(moved, np.nan, rows["loss"]), "eval_loss": held_out}
 
 
 def _counts_from_0(rows: Rows) -> bool:
-    """Whether training losses are of steps before a multiple of their distance."""
+    """Return whether training losses are of steps before a multiple of their distance."""
     steps = np.unique(rows["step"][np.isfinite(rows.get("loss", rows["step"] * np.nan))])
     apart = min(np.diff(steps), default=0)
     return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())
+
+
+def _epochs(cells: Cells, names: Mapping[str, str]) -> tuple[str, ...]:
+    read = cells.numbers.get(names.get("epoch", ""), np.zeros(0))
+    return epochs(read[np.isfinite(read)])
+
+
+def _settings(file: Path, run: str, rows: Rows, lengths: np.ndarray) -> dict[str, int]:
+    """Return the sequence length of a run, and a batch that only rows without a loss have.
+
+    Such a batch column is removed from the rows.
+    """
+    several = np.unique(lengths[~np.isnan(lengths)])
+    if len(several) > 1 or (several % 1).any():
+        shown = " and ".join(f"{value:g}" for value in several)
+        raise InputError(f"{file}: seq_len of run {run} is {shown}; expected one count")
+    settings = {"seq_len": int(several[0])} if len(several) else {}
+    losses = [rows[column] for column in LOSSES if column in rows]
+    lost = np.all([np.isnan(values) for values in losses], axis=0)
+    for name in ("batch", "batch_tokens"):
+        values = rows.get(name, np.zeros(0))
+        if len(values) and np.isnan(values[~lost]).all():
+            known = np.unique(rows.pop(name)[lost])
+            known = known[np.isfinite(known)]
+            settings |= {name: int(known[0])} if len(known) == 1 else {}
+    return settings
+
+
+@dataclass(frozen=True)
+class LongTable(Importer):
+    """A table with a row per value."""
+
+    about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether there are columns of metric, value and step."""
+        return _roles(by_plain_name(names_in(file, head)), {}) is not None
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the runs of a table."""
+        table = table_of(file)
+        names = by_plain_name(table.names)
+        roles = _roles(names, columns)
+        if roles is None:
+            raise InputError(f"{file}: has no columns of metric, value and step")
+        metric, value, step, by = (names.get(role, "") for role in roles)
+        cells = table.read([value, step], [metric, *([by] if by else [])])
+        metrics, runs = cells.labels(metric), cells.labels(by) if by else None
+        values, steps = cells.column(value, file), cells.column(step, file)
+        for run in [""] if runs is None else dict.fromkeys(runs):
+            here = slice(None) if runs is None else runs == run
+            log = self._run(file, table, columns, metrics[here], steps[here], values[here])
+            yield log if runs is None else replace(log, run=run, place=f"{file}:{run}")
+
+    def _run(
+        self,
+        file: Path,
+        table: Table,
+        columns: Mapping[str, str],
+        metrics: np.ndarray,
+        steps: np.ndarray,
+        values: np.ndarray,
+    ) -> Log:
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        plain = {metric: plain_name(metric) for metric in dict.fromkeys(metrics)}
+        _, chosen, notes = choose((METRICS,), dict.fromkeys(plain.values()), given, str(file))
+        read = [metric for metric in plain if plain[metric] in chosen.values()]
+        notes += misspelt(Counter(map(str, metrics)), read)
+        ours = {theirs: column for column, theirs in chosen.items() if column != "step"}
+        column = np.array([ours.get(plain[metric], "") for metric in metrics], dtype=object)
+        known = column != ""
+        rows = by_step(column[known], steps[known], values[known])
+        return log_of(file, rows, {}, (*notes, *table.notes), table.cut)
+
+
+def _roles(
+    names: Mapping[str, str], columns: Mapping[str, str]
+) -> tuple[str, str, str, str] | None:
+    """Return the plain names of the metric, the value, the step and the run ("" if none)."""
+    first = [next((name for name in role if name in names), "") for role in (METRIC, VALUE)]
+    step = next((name for name in METRICS.names["step"] if name in names), "")
+    run = plain_name(columns["run"]) if "run" in columns else ""
+    run = run or next((n for n in (*RUNS, "experiment", "experiment_id") if n in names), "")
+    return (first[0], first[1], step, run) if all((*first, step)) else None
+
+
+def by_step(columns: np.ndarray, steps: np.ndarray, values: np.ndarray) -> Rows:
+    """Return a row for every step, in the order written; a repeated value makes another row.
+
+    Args:
+        columns: Column of each value, str [values].
+        steps: Step of each value [values].
+        values: Values [values].
+    """
+    frame = pd.DataFrame({"column": columns, "step": steps, "value": values})
+    frame["time"] = frame.groupby(["column", "step"]).cumcount()
+    wide = frame.pivot(index=["time", "step"], columns="column", values="value")
+    first = frame.reset_index().groupby(["time", "step"])["index"].min()
+    wide = wide.loc[first.index[np.argsort(first.to_numpy())]].reset_index()
+    return {name: wide[name].to_numpy(float) for name in wide if name != "time"}

@@ -1,8 +1,8 @@
-"""One row for a step: repeats dropped, restarts merged, and what follows divergence left out.
+"""One row per step: repeats dropped, restarts merged, rows after divergence left out.
 
 A run that restarts from a checkpoint logs some steps again. The last attempt at a step counts, and
-what an abandoned attempt logged from there on goes. Rows out of order are sorted where every step
-is logged once, for then nothing else can be meant.
+what an abandoned attempt logged from there on goes. Rows out of order are sorted if every step
+is logged once.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from bss.errors import InputError
 from bss.importers.log import LOSSES, Rows
 
 MOST_RESTARTS = 0.1
-"""More restarts per row than that are no restarts: two processes write one log."""
+"""A larger share of rows that go back is no restart: two processes write one log."""
 
 
 @dataclass(frozen=True)
 class Merged:
-    """One run's rows, one for a step, and what became of the others.
+    """One run's rows, one per step, and what became of the others.
 
     Attributes:
         rows: in order of the count; columns as in a Log.
@@ -37,7 +37,7 @@ class Merged:
 
 
 def count_of(rows: Rows) -> str:
-    """The column that says where a row lies in its run, InputError where there is none."""
+    """Return the column that counts the rows of a run; raise InputError if there is none."""
     for column in ("step", "tokens", "samples"):
         if column in rows and not np.isnan(rows[column]).all():
             return column
@@ -47,12 +47,12 @@ def count_of(rows: Rows) -> str:
 
 
 def with_loss(rows: Rows) -> np.ndarray:
-    """Which rows have a loss."""
+    """Return which rows have a loss."""
     return np.any([~np.isnan(rows[column]) for column in LOSSES if column in rows], axis=0)
 
 
 def merge(rows: Rows) -> Merged:
-    """One row for every step at which a loss was logged.
+    """Return one row for every step at which a loss was logged.
 
     Args:
         rows: as in a Log, those of several files one after another.
@@ -89,7 +89,7 @@ def merge(rows: Rows) -> Merged:
 
 
 def beside(parts: list[Merged]) -> Merged:
-    """Different losses of one run, merged by themselves, side by side.
+    """Return different losses of one run, merged by themselves, side by side.
 
     Raises:
         InputError: they are counted differently.
@@ -119,16 +119,13 @@ def _rising(counts: np.ndarray) -> bool:
 
 
 def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.ndarray:
-    """The places of one loss without those that repeat an earlier one exactly.
+    """Return the places of one loss without those that repeat an earlier one exactly.
 
-    Where steps are there twice with other values too, an attempt may log some that are equal by
+    If steps are there twice with other values too, an attempt may log some that are equal by
     chance: then only those go after which the log continues as if they were not there.
     """
-    own = [rows[c][place] for c in rows if c == loss or c not in LOSSES]
-    lines = np.ascontiguousarray(np.column_stack(own) + 0.0)
-    same = lines.view(np.dtype((np.void, lines.shape[1] * 8))).ravel()
-    new = np.zeros(len(place), bool)
-    new[np.unique(same, return_index=True)[1]] = True
+    own = pd.DataFrame({c: rows[c][place] for c in rows if c == loss or c not in LOSSES})
+    new = ~own.duplicated().to_numpy()
     counts = rows[key][place]
     if len(np.unique(counts[new])) < new.sum():
         before = np.concatenate([[-np.inf], counts[:-1]])
@@ -138,21 +135,21 @@ def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.n
 
 
 def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The places of one loss, without the last but one where only the last repeats its step.
+    """Return the places of one loss, without the last but one if only the last repeats its step.
 
     A loss that is measured again when the run has ended restarts nothing.
     """
     counts = everywhere[place]
-    again = len(counts) > 2 and counts[-1] == counts[-2] and _rising(counts[:-1])
+    again = len(counts) > 1 and counts[-1] == counts[-2] and _rising(counts[:-1])
     return np.delete(place, -2) if again else place
 
 
 def _supersede(
     everywhere: np.ndarray, place: np.ndarray, counting: np.ndarray, key: str
 ) -> tuple[int, int]:
-    """Mark in `kept` the rows that later attempts supersede; how many, and how many attempts.
+    """Clear `counting` for rows that later attempts supersede; return their number, and attempts.
 
-    Only where a step is there twice; else the rows are merely out of order.
+    Rows are superseded if a step is there twice; else they are merely out of order.
     """
     counts, before = everywhere[place], int(counting.sum())
     if len(np.unique(counts)) == len(counts):
@@ -178,7 +175,7 @@ def _sorted(counts: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def _joined(rows: Rows, places: list[np.ndarray], losses: list[str], key: str) -> Rows:
-    """Training and held-out losses side by side, by the count."""
+    """Return training and held-out losses side by side, by the count."""
     if all(np.array_equal(place, places[0]) for place in places):
         return {column: values[places[0]] for column, values in rows.items()}
     parts = [
@@ -189,13 +186,13 @@ def _joined(rows: Rows, places: list[np.ndarray], losses: list[str], key: str) -
 
 
 def _aligned(parts: list[Rows], key: str) -> Rows:
-    """A row for each count of any part; of what several have, the first counts."""
+    """Return a row for each count of any part; if several have a value, the first is used."""
     rows = pd.concat([pd.DataFrame(part) for part in parts]).groupby(key).first().reset_index()
     return {column: rows[column].to_numpy() for column in rows}
 
 
 def _finite(rows: Rows, losses: list[str], key: str) -> tuple[Rows, int | None]:
-    """The rows before the losses stop being finite for good; refuses gaps between finite ones."""
+    """Return the rows before the losses stop being finite; refuse gaps between finite ones."""
     bad = np.any([np.isinf(rows[column]) for column in losses], axis=0)
     if not bad.any():
         return rows, None

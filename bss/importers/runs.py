@@ -1,5 +1,6 @@
-"""Logs of runs into a run table: joined, merged, counted, checked, and what was done, told."""
+"""Logs of runs into a run table: joined, merged, counted, checked, with a report of each run."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,31 +9,42 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.batches import Batches, LogOptions, Unknown, counted
-from bss.importers.files import PassedBy, at_once
+from bss.importers.batches import Batches, LogOptions, Unknown, counted, lacking
+from bss.importers.files import at_once
 from bss.importers.log import COLUMNS, LOSSES, Log, Rows
 from bss.importers.restarts import Merged, beside, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens
 
 WANTED = ("loss", "eval_loss", "lr")
-"""Columns that a run table may lack, told where it does."""
+"""Columns that a run table may lack; the report lists those that are missing."""
+
+VOCABULARY = 2**18
+"""A vocabulary larger than those in use: the loss of any trained model is below its logarithm."""
+
+FEW = 0.05
+"""Share of rows up to which missing ones are noted."""
+
+SCALING = 0.7
+"""Exponent of first losses in the batch from which on losses scale with accumulation."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was read of one run, and what became of it.
+    """The rows that were read of one run, and what became of them.
 
     Attributes:
-        run, sources: its name and files.
-        status: "diverged", "cut" where its log ends before the run did, or "finished".
-        repeats: a run that has the same losses; nothing where none has.
-        read: rows with a loss; rows: rows of the table.
-        restarts, superseded, duplicates, diverged_at: as in `Merged`.
-        batch, batch_from: its batches in turn, and where they are from.
-        seq_len, steps, tokens: of the run.
-        missing: columns that the log has not.
-        notes: what is to be known besides.
+        run, sources: Its name and files.
+        status: "diverged", "cut" if its log ends before the run did, or "finished".
+        repeats: A run that has the same losses; empty if none has.
+        read: Rows with a loss; rows: rows of the table.
+        restarts, superseded, duplicates, diverged_at: As in `Merged`.
+        batch, batch_from: Its batches in order, and where they are from.
+        seq_len, steps, tokens: Of the run.
+        missing: Columns that the log has not.
+        notes: Remarks.
+        warnings: Reasons to doubt the losses.
+        first: Batch and loss of the first row.
     """
 
     run: str
@@ -51,28 +63,23 @@ class Report:
     tokens: int
     missing: tuple[str, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    first: tuple[int, float] = (0, 0.0)
     repeats: str = ""
 
 
-class _BadRows(InputError):
-    """Rows of a run that are refused whatever the options are."""
-
-
-def import_runs(
-    logs: Sequence[Log], options: LogOptions, passed_by: list[PassedBy] | None = None
-) -> Iterator[tuple[pd.DataFrame, Report]]:
-    """The runs one after another, each as a checked run table with its report.
+def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.DataFrame, Report]]:
+    """Yield the runs one after another, each as a checked run table with its report.
 
     Args:
-        logs: of all files.
-        options: what the user says of them.
-        passed_by: gets the files of runs whose rows are refused, where none of them was named.
+        logs: Logs of all files.
+        options: Facts that the user gives about them.
 
     Raises:
-        Unknown: a batch or a sequence length that neither logs nor options say, of all such runs
-            at once, behind the others.
-        InputError: a run is there twice, a pattern matches no run, or rows of runs are refused,
-            behind the others and at once.
+        Unknown: After the other runs, if neither logs nor options give a batch or a sequence
+            length, for all such runs at once.
+        InputError: If a run is there twice, a pattern matches no run, or rows of runs are refused;
+            after the other runs and all at once.
     """
     runs: dict[str, list[Log]] = {}
     for log in logs:
@@ -86,42 +93,49 @@ def import_runs(
     for run, parts in runs.items():
         try:
             table, report = _run(run, parts, options)
-        except Unknown as told:
-            for missing in told.fields:
+        except Unknown as error:
+            for missing in error.fields:
                 unknown.setdefault(missing, []).append(run)
         except InputError as error:
-            below = isinstance(error, _BadRows) and not any(log.named for log in parts)
-            if below and passed_by is not None:
-                bad = (PassedBy(file, str(error)) for file in _files(parts))
-                passed_by += [one for one in bad if one not in passed_by]
-            else:
-                refused.append(error)
+            refused.append(error)
         else:
             losses = hash((len(table), table["loss"].to_numpy(np.float32).tobytes()))
             if (same := known.setdefault(losses, run)) != run and len(table) > 1:
                 note = f"has every loss of run {same}; leave one out if they are one run"
                 report = replace(report, notes=(*report.notes, note), repeats=same)
             yield table, report
-    lacking = [Unknown(missing, *those) for missing, those in unknown.items()]
+    refused += [InputError(lacking(field, those)) for field, those in unknown.items()]
     if refused:
-        raise at_once([*refused, *lacking])
-    if lacking:
-        lacking[0].args = ("; ".join(map(str, lacking)),)
-        raise lacking[0]
+        raise at_once(refused)
+
+
+def scaling_with_batch(reports: Sequence[Report]) -> str:
+    """Return a warning if the first losses of runs grow with their batches; else nothing.
+
+    Losses that are summed over micro-batches do, if a larger batch accumulates more of them.
+    """
+    first = np.array([report.first for report in reports if report.first[1] > 0])
+    if len(first) < 2 or first[:, 0].max() < 2 * first[:, 0].min():
+        return ""
+    batch, loss = np.log(first).T
+    exponent = float(np.polyfit(batch, loss, 1)[0])
+    if exponent < SCALING:
+        return ""
+    return (
+        f"losses grow as batch^{exponent:.2f} between runs, as sums over accumulated micro-batches "
+        "do; divide them by the accumulation steps"
+    )
 
 
 def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
-    """One run's table and report."""
-    try:
-        merged = _merged(run, logs)
-    except InputError as error:
-        raise _BadRows(str(error)) from None
+    """Return one run's table and report."""
+    merged = _merged(run, logs)
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
     if len(lengths) > 1:
         several = " and ".join(str(n) for n in sorted(filter(None, lengths)))
         raise InputError(f"run {run}: sequence lengths {several} contradict; correct --seq-len")
-    seq_len = next(iter(lengths), None)
+    seq_len = next(iter(lengths), None) or _length(merged.rows)
     named = options.named(logs[0].run)
     schedule = options.batches.of(run)
     if "batch" in named:
@@ -130,28 +144,34 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
             raise InputError(f"run {run}: --batch says {schedule}, its name {own}; correct one")
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
-    try:
-        table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
-    except Unknown as unknown:
-        schedule = options.otherwise.of(run)
-        if unknown.field != "batch" or schedule is None:
-            raise
-        table, batch_from = counted(merged.rows, run, schedule, seq_len)
-    constants = {"run": run, **_columns(named), "seq_len": seq_len}
-    try:
-        checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
-    except InputError as error:
-        raise (InputError if batch_from.startswith("--") else _BadRows)(str(error)) from None
+    table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
+    constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
+    checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES]
     checked = checked.loc[:, [column for column in order if column in checked]]
     status = _status(logs, merged)
     if status != "finished":
         checked = checked.assign(status=status)
-    return checked, _report(run, status, logs, merged, checked, batch_from)
+    warnings = [*_warnings(logs, checked)]
+    if schedule is not None and batch_from == "tokens per step":
+        warnings.append(
+            f"{given} {schedule} is a fraction of the tokens per step of the log, as a micro-batch "
+            "is; the log's are used"
+        )
+    return checked, _report(run, status, logs, merged, checked, batch_from, warnings)
+
+
+def _length(rows: Rows) -> int | None:
+    """Return tokens per sequence, if the log has its batch in sequences and in tokens."""
+    if not {"batch", "batch_tokens"} <= rows.keys():
+        return None
+    lengths = np.unique(rows["batch_tokens"] / rows["batch"])
+    lengths = lengths[np.isfinite(lengths)]
+    return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
 
 
 def _merged(run: str, logs: list[Log]) -> Merged:
-    """The rows of a run's logs: attempts one after another, metrics of several files side by side.
+    """Return the rows of a run's logs: attempts in order, metrics of several files side by side.
 
     Logs of one place are attempts, and so are those whose names --run-regex joins. Logs of
     different places may have different losses; the same one twice is a run that is there twice.
@@ -176,7 +196,7 @@ def _merged(run: str, logs: list[Log]) -> Merged:
 
 
 def _status(logs: Sequence[Log], merged: Merged) -> str:
-    """How a run ended: by its last log, or of logs side by side by those."""
+    """Return how a run ended, by its last log, or by each of logs side by side."""
     if merged.diverged_at is not None:
         return "diverged"
     joined = len({log.run for log in logs}) > 1
@@ -184,12 +204,8 @@ def _status(logs: Sequence[Log], merged: Merged) -> str:
     return "cut" if any(log.cut for log in last.values()) else "finished"
 
 
-def _files(logs: Sequence[Log]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(log.source for log in logs))
-
-
 def _attempts(logs: Sequence[Log]) -> Rows:
-    """The rows of logs one after another."""
+    """Return the rows of logs one after another."""
     lengths = [len(next(iter(log.rows.values()), ())) for log in logs]
     return {
         column: np.concatenate(
@@ -201,7 +217,7 @@ def _attempts(logs: Sequence[Log]) -> Rows:
 
 
 def _whole(rows: Rows) -> Rows:
-    """Counts as integers where they are whole and all there; steps or tokens with gaps go."""
+    """Return counts as integers if they are whole, without steps or tokens that have gaps."""
     whole = dict(rows)
     for column in ("step", "tokens", "batch"):
         values = whole.get(column)
@@ -215,7 +231,7 @@ def _whole(rows: Rows) -> Rows:
 
 
 def _columns(named: Mapping[str, str]) -> dict[str, Any]:
-    """Columns of what a run's name says."""
+    """Return the columns that a run's name gives."""
     columns: dict[str, Any] = {}
     for name, value in named.items():
         if name in ("size", "params"):
@@ -232,6 +248,30 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
     return columns
 
 
+def _warnings(logs: Sequence[Log], table: pd.DataFrame) -> Iterator[str]:
+    """Yield a warning if most losses are above the loss of a uniform guess."""
+    size = max((log.vocabulary or 0 for log in logs), default=0)
+    uniform = math.log(size or VOCABULARY)
+    for column in LOSSES:
+        if column in table and (median := float(table[column].median())) > uniform:
+            above = f"ln({size or VOCABULARY:,}) = {uniform:.2f}, of a uniform guess"
+            why = "it may be a sum over micro-batches, or in other units than nats per token"
+            yield f"the median of {column}, {median:.4g}, is above {above}; {why}"
+
+
+def _gaps(table: pd.DataFrame) -> Iterator[str]:
+    """Yield a note if a loss that is logged at equal distances lacks a few rows."""
+    for column in LOSSES:
+        steps = table["step"][table[column].notna()].to_numpy() if column in table else np.zeros(0)
+        if len(steps) > 3:
+            apart = np.diff(steps)
+            usual = int(np.median(apart))
+            gaps = np.flatnonzero((apart > usual) & (apart % max(usual, 1) == 0))
+            if 0 < len(gaps) <= max(1, FEW * len(apart)):
+                at = f"between steps {steps[gaps[0]]:.0f} and {steps[gaps[0] + 1]:.0f}"
+                yield f"{column} has no row {at}, and elsewhere one every {usual} steps"
+
+
 def _report(
     run: str,
     status: str,
@@ -239,13 +279,16 @@ def _report(
     merged: Merged,
     table: pd.DataFrame,
     batch_from: str,
+    warnings: Sequence[str],
 ) -> Report:
     batches = table["batch"].unique().tolist()
     read = sum(int(with_loss(log.rows).sum()) for log in logs)
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
+    losses = table[LOSSES[0]].dropna()
+    notes = [note for log in logs for note in (log.cut, *log.notes)]
     return Report(
         run=run,
-        sources=_files(logs),
+        sources=tuple(dict.fromkeys(log.source for log in logs)),
         status=status,
         read=read,
         rows=len(table),
@@ -259,5 +302,7 @@ def _report(
         steps=int(table["step"].iloc[-1]),
         tokens=int(table["tokens"].iloc[-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
-        notes=tuple(dict.fromkeys(note for log in logs for note in log.notes)),
+        notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table)])),
+        warnings=tuple(warnings),
+        first=(int(table["batch"].loc[losses.index[0]]), float(losses.iloc[0])),
     )

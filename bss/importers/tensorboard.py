@@ -1,33 +1,29 @@
 """TensorBoard event files, every point of every scalar, through `tensorboard` without TensorFlow.
 
 Records are read one by one (`RawEventFileLoader`), so nothing is sampled away as in the accumulator
-behind TensorBoard's own pages. A scalar is a `simple_value`, or a tensor of one number
+of TensorBoard's pages. A scalar is a `simple_value`, or a tensor of one number
 (tensorboard/compat/proto/summary.proto). Event files of a directory are one run: a restart opens
 another file, and names sort by time.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bss import install
 from bss.errors import InputError
-from bss.importers.damage import damage
-from bss.importers.lines import rows_of
-from bss.importers.log import COLUMNS, Importer, Log, Rows, run_name
-from bss.importers.metrics import MetricNames, choose
+from bss.importers.lines import number
+from bss.importers.log import Importer, Log, Rows
+from bss.importers.names import MetricNames, choose
+from bss.importers.plain import by_step
+from bss.importers.text import log_of
 
-
-class Point(NamedTuple):
-    """A value of a scalar, and which event of its file wrote it."""
-
-    step: int
-    value: float
-    position: int
+Point = tuple[int, float, int]
+"""The step and the value of a scalar, and its place in the file."""
 
 
 @dataclass(frozen=True)
@@ -38,94 +34,83 @@ class EventFiles(Importer):
     about: str = "TensorBoard event files; needs the extra `tensorboard`"
 
     def recognises(self, file: Path, head: str) -> bool:
-        """By the name, which TensorBoard looks for too."""
+        """Return whether the file has the name that TensorBoard looks for."""
         return "tfevents" in file.name
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """The run of a file; nothing of a file without scalars, which writers open and leave."""
-        scalars = _scalars(file)
+        """Yield the run of a file; nothing if it has no scalars, as writers leave files."""
+        scalars, cut = _scalars(file)
         if not scalars:
             return
         trainer, chosen, notes = choose(self.trainers, scalars, columns, str(file))
-        picked = {c: scalars[chosen[c]] for c in COLUMNS if c in chosen}
+        picked = {column: scalars[tag] for column, tag in chosen.items()}
         for column, (tag, twin) in trainer.twins.items():
             counts = _counts(scalars.get(tag, []), scalars.get(twin, []))
             picked |= {column: counts} if counts else {}
-        rows = trainer.corrected(_by_step(picked))
-        yield Log(run_name(file), rows, str(file), str(file.resolve().parent), None, notes)
+        log = log_of(file, trainer.corrected(_by_step(picked)), {}, notes, cut)
+        yield replace(log, place=str(file.resolve().parent))
 
 
 def _counts(by_step: Sequence[Point], by_count: Sequence[Point]) -> list[Point]:
-    """Steps and the counts of a tag's twin; none unless the two have the same values.
+    """Return steps with the counts of a tag's twin; none unless both have the same values.
 
-    Of the last, one may be cut off.
+    The last point of the twin may be cut off.
     """
     pairs = list(zip(by_step, by_count, strict=False))
-    if len(by_step) - len(by_count) not in (0, 1) or any(a.value != b.value for a, b in pairs):
+    if len(by_step) - len(by_count) not in (0, 1) or any(a[1] != b[1] for a, b in pairs):
         return []
-    return [Point(a.step, float(b.step), a.position) for a, b in pairs]
+    return [(a[0], float(b[0]), a[2]) for a, b in pairs]
 
 
 def _by_step(scalars: Mapping[str, Sequence[Point]]) -> Rows:
-    """A row for every step, in the order written; what a file has twice makes another row.
-
-    A tag that says the step goes before the step of the events, which may be another count.
-    """
-    rows: dict[tuple[int, int], dict[str, float]] = {}
-    written: dict[tuple[int, int], int] = {}
-    for column, points in scalars.items():
-        times: dict[int, int] = {}
-        for step, value, position in points:
-            times[step] = times.get(step, 0) + 1
-            key = (times[step], step)
-            rows.setdefault(key, {} if "step" in scalars else {"step": float(step)})[column] = value
-            written[key] = min(position, written.get(key, position))
-    return rows_of(rows[key] for key in sorted(rows, key=written.__getitem__))
+    """Return a row for every step; a tag of the step replaces the step of the events."""
+    points = [(place, c, step, v) for c, there in scalars.items() for step, v, place in there]
+    points.sort(key=lambda point: point[0])
+    _, columns, steps, values = zip(*points, strict=True)
+    names = np.array(["logged_step" if c == "step" else c for c in columns], object)
+    rows = by_step(names, np.array(steps, float), np.array(values))
+    if "step" in scalars:
+        rows["step"] = rows["logged_step"]
+    return rows
 
 
-def _scalars(file: Path) -> dict[str, list[Point]]:
-    """The points of every tag, in the order written; a value is infinite where it is NaN."""
+def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
+    """Return the points of every tag in the order written, and why the end is missing."""
     try:
         from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
         from tensorboard.compat.proto import event_pb2
+        from tensorboard.util.tensor_util import make_ndarray
     except ImportError:
         raise InputError(
             f"{file}: event files are read by tensorboard; {install('tensorboard')}"
         ) from None
-    records, left = _records(file), damage()
+    records, cut = _records(file)
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers
     scalars: dict[str, list[Point]] = {}
-    position = -1
-    for position, record in enumerate(RawEventFileLoader(str(file)).Load()):
+    place = -1
+    for place, record in enumerate(RawEventFileLoader(str(file)).Load()):
         event = decode(record)
         for value in event.summary.value:
-            number = _number(value)
-            if number is not None:
-                number = np.inf if np.isnan(number) else number
-                scalars.setdefault(value.tag, []).append(Point(event.step, number, position))
-    if position + 1 < records:  # the loader ends at a record whose check fails
-        left.end = f"record {position + 2} of {records} is damaged; read to there"
-    return scalars
+            read = _number(value, make_ndarray)
+            if read is not None:
+                scalars.setdefault(value.tag, []).append((event.step, number(read), place))
+    if place + 1 < records:  # the loader ends at a record whose check fails
+        cut = f"record {place + 2} of {records} is damaged; read to there"
+    return scalars, cut
 
 
-def _number(value: Any) -> float | None:
-    """A scalar's number, None where a summary is something else."""
+def _number(value: Any, make_ndarray: Callable[[Any], np.ndarray]) -> float | None:
+    """Return a scalar's number; None if a summary is something else."""
     if value.HasField("simple_value"):
         return value.simple_value
-    if not value.HasField("tensor") or any(d.size != 1 for d in value.tensor.tensor_shape.dim):
+    if not value.HasField("tensor"):
         return None
-    tensor = value.tensor
-    if tensor.float_val or tensor.double_val:
-        return float((tensor.float_val or tensor.double_val)[0])
-    kinds = {4: "<f", 8: "<d"}  # DT_FLOAT is 1, DT_DOUBLE is 2
-    size = len(tensor.tensor_content)
-    if tensor.dtype in (1, 2) and size in kinds:
-        return struct.unpack(kinds[size], tensor.tensor_content)[0]
-    return None
+    array = make_ndarray(value.tensor)
+    return float(array.item()) if array.size == 1 and array.dtype.kind == "f" else None
 
 
-def _records(file: Path) -> int:
-    """How many whole records a file has; a last one that is cut off is told.
+def _records(file: Path) -> tuple[int, str]:
+    """Return the number of whole records of a file, and whether a last one is cut off.
 
     A record is a length and its check, data and their check.
     """
@@ -137,6 +122,5 @@ def _records(file: Path) -> int:
             at += 16 + (struct.unpack("<Q", length)[0] if len(length) == 8 else size)
             records += 1
     if at == size:
-        return records
-    damage().end = f"is cut off in record {records}; read to there"
-    return records - 1
+        return records, ""
+    return records - 1, f"is cut off in record {records}; read to there"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bss.laws.final_loss.table import check_losses
     from bss.laws.final_loss.values import TableFit
     from bss.laws.functional.fit import fit_curve
-    from bss.laws.functional.forecast import predict_runs, predict_schedule
+    from bss.laws.functional.forecast import predict_schedule
     from bss.laws.functional.values import CurveFit
 
 _ROOMS = {
@@ -32,7 +32,6 @@ _ROOMS = {
     "fit_curve": "functional.fit",
     "fit_es": "es.fit",
     "fit_table": "final_loss.fit",
-    "predict_runs": "functional.forecast",
     "predict_schedule": "functional.forecast",
 }
 __all__ = [*_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]

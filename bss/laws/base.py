@@ -23,7 +23,6 @@ UNIDENTIFIED = "unidentified: "
 Status = Literal[
     "ok", "at_boundary", "within_noise", "too_few_batches", "interval_too_wide", "single_lr"
 ]
-OPEN = 0.08  # share of draws beyond the batches measured, from which that end is open
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,22 @@ class Estimate:
 WIDE = 10.0
 SPANS = f"its interval spans more than a factor of {WIDE:g}"
 """Why an estimate that `too_wide` refuses has no value."""
+
+
+def described(name: str, best: "Estimate", unit: str, method: str = "") -> str:
+    """Return an estimate as a sentence: name, value, unit, interval and method.
+
+    Examples:
+        >>> described("B_opt at loss 1.7", Estimate(4.6, 3.6, 6.7), "sequences", "measured minimum")
+        'B_opt at loss 1.7: 4.6 sequences, 90% interval 3.6 to 6.7 (measured minimum)'
+    """
+    low, high = (None if end is None else number(end, 3) for end in (best.low, best.high))
+    how = f" ({method})" if method else ""
+    if best.value is None:
+        bound = f"at most {high} {unit}" if high else f"at least {low} {unit}" if low else ""
+        return f"{name}: {bound or 'not identified'}{how}"
+    interval = f", {best.level:.0%} interval {low} to {high}" if low and high else ""
+    return f"{name}: {number(best.value, 3)} {unit}{interval}{how}"
 
 
 def too_wide(estimate: Estimate) -> bool:
@@ -151,8 +166,9 @@ def bounded(
     """
     value = best.value or 0.0
     slack = 1 + 1e-9
-    below = value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > OPEN)
-    above = value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > OPEN)
+    tail = tails(best.level)[0]
+    below = value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > tail)
+    above = value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > tail)
     if below and above:
         why = "no batch measured is surely better than another"
         return replace(best, low=None, high=None).unknown("within_noise", why)
@@ -207,6 +223,15 @@ class Fit:
     def cv_error(self) -> float | None:
         """Root mean square residual of left-out measurements; None with none to leave out."""
         raise NotImplementedError
+
+    @property
+    def answer(self) -> str:
+        """The answer of the fit in one line, with its interval and its method."""
+        raise NotImplementedError
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return further tables by title, e.g. errors of cross-validation."""
+        return {}
 
     def summary(self) -> "pd.DataFrame":
         """Return the estimates, a row per target, curve, size or parameter."""

@@ -1,7 +1,7 @@
-"""What a user holds of a law: parameters at a value, or within bounds, by their printed names.
+"""Constraints of a law by a user: parameters at a value, or within bounds, by their printed names.
 
-The fitter knows boxes. A range is put into the fitted numbers by the law's own decoding, so any
-parameter can be held that follows from one fitted number, the others held before (derived here).
+A range is translated into the box of the fitted numbers by the law's own decoding, so that any
+parameter that follows from one fitted number can be constrained (derived here).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ class Constraints:
     """Ranges of parameters by name, in the units in which they are printed; as text, by commas.
 
     Examples:
-        >>> held = Constraints.parse("L_0=1.69, s=.2:1")
-        >>> str(held), held.ranges["s"]
+        >>> fixed = Constraints.parse("L_0=1.69, s=.2:1")
+        >>> str(fixed), fixed.ranges["s"]
         ('L_0=1.69, s=0.2:1', (0.2, 1.0))
     """
 
@@ -31,10 +31,10 @@ class Constraints:
 
     @classmethod
     def parse(cls, text: "Constraints | str") -> "Constraints":
-        """Of NAME=VALUE and NAME=LOW:HIGH, joined by commas.
+        """Return the constraints NAME=VALUE and NAME=LOW:HIGH, joined by commas.
 
         Raises:
-            InputError: a part is neither, or a name stands twice.
+            InputError: if a part is neither, or a name occurs twice.
         """
         if isinstance(text, Constraints):
             return text
@@ -57,93 +57,88 @@ class Constraints:
         return cls(ranges)
 
     def __str__(self) -> str:
-        """What `parse` takes."""
+        """Return the text that `parse` takes."""
         each = ((name, dict.fromkeys(ends)) for name, ends in self.ranges.items())
         return ", ".join(f"{name}={':'.join(map(_text, ends))}" for name, ends in each)
 
     def __bool__(self) -> bool:
-        """Whether anything is held."""
+        """Return whether there are any."""
         return bool(self.ranges)
 
     def check(self, known: Sequence[str], law: str) -> None:
-        """Raises InputError of a parameter that the law has not."""
+        """Raise InputError of a parameter that the law does not have."""
         for name in (name for name in self.ranges if name not in known):
-            have = ", ".join(dict.fromkeys(known))
+            have = ", ".join(dict.fromkeys(known)) or "none to fix"
             raise InputError(f"{name}: held, but {law} has no such parameter; it has {have}")
 
     def box(self, box: Box, names: Sequence[str], decode: Decode, law: str) -> Box:
-        """The box [P] of fitted numbers, narrowed to the ranges of the names that it has.
+        """Return the box [P] of fitted numbers, narrowed to the ranges of the names that it has.
 
         Raises:
-            InputError: a range lies outside of where the law is looked for, or its parameter
-                follows from several fitted numbers.
+            InputError: if a range lies outside of the box, or its parameter follows from several
+                fitted numbers.
         """
         box = np.array(box[0], float), np.array(box[1], float)
-        left = [name for name in names if name in self.ranges]
-        while left:
-            moved = {name: _moved_by(names.index(name), box, decode) for name in left}
-            name = min(left, key=lambda one: len(moved[one]))
+        moved = {name: _moved_by(i, box, decode) for i, name in enumerate(names)}
+        for name in (name for name in names if name in self.ranges):
             if len(moved[name]) > 1:
-                alone = [n for i, n in enumerate(names) if len(_moved_by(i, box, decode)) == 1]
+                alone = ", ".join(one for one, by in moved.items() if len(by) == 1)
                 raise InputError(
-                    f"{name}: held, but {law} has it from several numbers; hold {', '.join(alone)}"
+                    f"{name}: held, but {law} has it from several numbers; hold {alone}"
                 )
-            _narrow(name, self.ranges[name], names.index(name), moved[name], box, decode, law)
-            left.remove(name)
+            j = names.index(name)
+            i = moved[name][0] if moved[name] else 0
+            values = [float(decode(_with(box, i, end[i]))[j]) for end in box]
+            self._check_inside(name, values, law)
+            if moved[name]:
+                _narrow(self.ranges[name], values, i, j, box, decode)
         return box
+
+    def _check_inside(self, name: str, values: Sequence[float], law: str) -> None:
+        """Raise InputError if the range of a name is outside of its values in the box."""
+        (low, high), least, most = self.ranges[name], min(values), max(values)
+        slack = 1e-9 * max(abs(least), abs(most))
+        if high < least - slack or low > most + slack:
+            given = ":".join(f"{x:.6g}" for x in dict.fromkeys((low, high)))
+            span = " to ".join(f"{x:.6g}" for x in dict.fromkeys((least, most)))
+            raise InputError(
+                f"{name}: held at {given}, but {law} is looked for at {span}; choose there"
+            )
 
 
 def _text(x: float) -> str:
-    """As short as reads back."""
+    """Return a number as text, as short as reads back."""
     return short if float(short := f"{x:g}") == x else repr(x)
 
 
 def _with(box: Box, i: int, x: float) -> np.ndarray:
-    """The middle of a box, but for one number."""
+    """Return the middle of a box, with number i at x."""
     return np.where(np.arange(len(box[0])) == i, x, (box[0] + box[1]) / 2)
 
 
 def _moved_by(j: int, box: Box, decode: Decode) -> list[int]:
-    """The fitted numbers that are free and that parameter j follows from."""
+    """Return the free fitted numbers that parameter j follows from."""
     own, free = decode((box[0] + box[1]) / 2)[j], np.flatnonzero(box[0] < box[1])
     ends = {int(i): decode(_with(box, int(i), box[1][i]))[j] for i in free}
     return [i for i, end in ends.items() if not np.isclose(end, own, rtol=1e-12, atol=0)]
 
 
 def _narrow(
-    name: str,
-    wanted: tuple[float, float],
-    j: int,
-    moved: list[int],
-    box: Box,
-    decode: Decode,
-    law: str,
+    wanted: tuple[float, float], values: list[float], i: int, j: int, box: Box, decode: Decode
 ) -> None:
-    from scipy.optimize import brentq  # of fits that are held
+    """Narrow number i of the box so that parameter j, with these values at its ends, is wanted."""
+    from scipy.optimize import brentq  # only if parameters are constrained
 
-    i = moved[0] if moved else 0
+    (least, lowest), (most, highest) = sorted(zip(values, (box[0][i], box[1][i]), strict=True))
 
-    def value(x: float) -> float:
-        return float(decode(_with(box, i, x))[j])
+    def place(x: float) -> float:
+        if not least < x < most:
+            return lowest if x <= least else highest
+        edges = sorted((lowest, highest))
+        return brentq(lambda at: float(decode(_with(box, i, at))[j]) - x, *edges, xtol=1e-14)
 
-    edges = float(box[0][i]), float(box[1][i])
-    (least, lowest), (most, highest) = sorted((value(x), x) for x in edges)
-    slack = 1e-9 * max(abs(least), abs(most))
-    low, high = wanted
-    if high < least - slack or low > most + slack:
-        given = ":".join(f"{x:.6g}" for x in dict.fromkeys(wanted))
-        span = " to ".join(f"{x:.6g}" for x in dict.fromkeys((least, most)))
-        raise InputError(
-            f"{name}: held at {given}, but {law} is looked for at {span}; choose there"
-        )
-    if moved:
-        ends = [
-            lowest if x <= least else highest if x >= most
-            else brentq(lambda at: value(at) - x, *edges, xtol=1e-14)  # noqa: B023
-            for x in wanted
-        ]  # fmt: skip
-        box[0][i], box[1][i] = sorted(ends)
+    box[0][i], box[1][i] = sorted(map(place, wanted))
 
 
 FREE = Constraints()
-"""Nothing is held."""
+"""No constraints."""

@@ -5,13 +5,11 @@ counts the less the more it is above: its standard deviation is that of a run an
 (derived here).
 """
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bss.laws.base import BestBatch, ToleranceRange, bounded, tails
-from bss.points.pairing import paired_seeds
+from bss.laws.base import BestBatch, bounded, tails
 
 FEWEST = 3  # batches of a minimum
 MISFIT = 0.3  # of the rise above the least, by which a parabola may be off
@@ -65,7 +63,6 @@ def measured_minimum(
     seed: np.ndarray | None = None,
     unit: str = "sequences",
     least: float = 1.0,
-    rises: tuple[float, ...] = (),
     level: float = 0.90,
 ) -> Minimum:
     """The batch of the least value, and that value.
@@ -79,7 +76,6 @@ def measured_minimum(
         seed: [n], a label; what runs of one seed share is taken out, if `paired_seeds` can.
         unit: of the batches, for people.
         least: the smallest batch there is, one sequence.
-        rises: above the least up to which batches are as good.
         level: of the interval.
     """
     known = np.ones(len(batch), bool) if censored is None else ~censored
@@ -115,15 +111,7 @@ def measured_minimum(
         draws[::2] = 0.0
     if not np.isfinite(high):
         draws[1::2] = np.inf
-    least_at = bounded(best, draws, ends, unit=unit, least=least)
-    spans = []
-    for rise in rises:
-        reach = np.sqrt(rise / bend[1]) if bend[1] > 0 else np.inf
-        low, high = found * np.exp(-reach), found * np.exp(reach)
-        low, high = float(low) if low > ends[0] else None, float(high) if high < ends[1] else None
-        spans.append(ToleranceRange(low, high, rise))
-    ranges = tuple(spans) if least_at.value is not None else ()
-    return Minimum(replace(least_at, ranges=ranges), value_at, error, scatter)
+    return Minimum(bounded(best, draws, ends, unit=unit, least=least), value_at, error, scatter)
 
 
 def _bowl(
@@ -184,6 +172,8 @@ def batch_means(
         value, relative, seed: [n], as of `measured_minimum`.
         typical: what a standard deviation usually is, which counts as one degree of freedom.
     """
+    from bss.points.rates import paired_seeds  # loads pandas, which advice does not need
+
     of = paired_seeds(batch, seed)
     design = np.concatenate([np.eye(batch.max() + 1)[batch], np.eye(of.max() + 1)[of]], axis=1)
     scaled, weighed = design / relative[:, None], value / relative

@@ -1,9 +1,9 @@
-"""Errors that cluster by run: an offset per run beside independent noise (derived here).
+"""Errors that cluster by run: an offset per run plus independent noise (derived here).
 
 Losses of one run at several targets share the run's luck, so row-based intervals are far too
 narrow (planted 90% intervals covered 35-70%). Here a residual is offset(run) + noise; the two
-variances are moment estimates from a fit's residuals with the degrees of freedom the fit left
-over, and a parametric bootstrap draws from them. The drawn variances follow their own scaled
+variances are moment estimates from a fit's residuals with its residual degrees of freedom, and a
+parametric bootstrap samples from them. The sampled variances follow their own scaled
 inverse chi-square, which widens intervals from few runs as Student's t does.
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
-    from numpy.random import Generator  # loaded once numbers are drawn
+    from numpy.random import Generator  # loaded when numbers are sampled
 
 
 @dataclass(frozen=True)
 class RunEffects:
-    """Standard deviations in the residuals' unit, and the degrees of freedom behind them."""
+    """Standard deviations in the residuals' unit, and their degrees of freedom."""
 
     offset: float
     noise: float
@@ -28,35 +28,36 @@ class RunEffects:
 
 
 def rms(values: ArrayLike) -> float:
-    """Root mean square; NaN ones do not count."""
+    """Return the root mean square; NaN ones do not count."""
     return float(np.sqrt(np.nanmean(np.square(values))))
 
 
-def robust_scale(values: np.ndarray, centre: float = 0.0) -> float:
-    """Standard deviation about a centre from the median distance, which outliers do not move."""
-    return 1.4826 * float(np.median(np.abs(values - centre)))
-
-
-def drawn_deviation(deviation: float, dof: float, count: int, generator: "Generator") -> np.ndarray:
-    """Standard deviations [count, 1] that a measured one of that many degrees of freedom allows."""
-    return deviation * np.sqrt(dof / generator.chisquare(dof, (count, 1)))
+def robust_scale(values: np.ndarray) -> float:
+    """Return the standard deviation about 0 from the median size, which outliers do not move."""
+    return 1.4826 * float(np.median(np.abs(values)))
 
 
 def draw_noise(
     deviation: float, dof: float, shape: tuple[int, int], generator: "Generator"
 ) -> np.ndarray:
-    """Independent errors [count, N], each repetition with a standard deviation drawn for it."""
-    scale = drawn_deviation(deviation, dof, shape[0], generator)
+    """Return independent errors [R, N], each row with a standard deviation sampled for it.
+
+    Args:
+        deviation: measured standard deviation, with that many degrees of freedom `dof`.
+        shape: R and N.
+        generator: random numbers.
+    """
+    scale = deviation * np.sqrt(dof / generator.chisquare(dof, (shape[0], 1)))
     return scale * generator.standard_normal(shape)
 
 
 def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
-    """Variance components of a least-squares fit, by equating sums of squares to their means.
+    """Return variance components of a least-squares fit: sums of squares equated to their means.
 
-    Of residuals [N] at the minimum, with their jacobian [N, P] (columns of held parameters left out
-    or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e). Their sums
-    of squares between and within runs have expectations linear in the two variances, whose
-    coefficients are traces.
+    Of residuals [N] at the minimum, with their jacobian [N, P] (columns of fixed parameters are
+    left out or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e).
+    Their sums of squares between and within runs have expectations linear in the two variances,
+    whose coefficients are traces.
     """
     Z = _members(runs)
     basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)
@@ -81,21 +82,17 @@ def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -
 
 
 def _members(runs: np.ndarray) -> np.ndarray:
-    """[N, runs], 1 where a row is of a run, for labels [N]."""
+    """Return [N, runs], 1 if a row is of a run, for labels [N]."""
     return (np.asarray(runs)[:, None] == np.unique(runs)).astype(float)
 
 
 def draw_errors(
     effects: RunEffects, runs: np.ndarray, count: int, generator: "Generator"
 ) -> np.ndarray:
-    """Errors [count, N] of that many repetitions of the design."""
+    """Return errors [count, N] of that many repetitions of a design with labels of runs [N]."""
     Z = _members(runs)
-    offsets = generator.standard_normal((count, Z.shape[1]))
-    noise = generator.standard_normal((count, len(runs)))
-    offset = drawn_deviation(effects.offset, effects.offset_dof, count, generator)
-    return offset * offsets @ Z.T + (
-        drawn_deviation(effects.noise, effects.noise_dof, count, generator) * noise
-    )
+    offset = draw_noise(effects.offset, effects.offset_dof, (count, Z.shape[1]), generator)
+    return offset @ Z.T + draw_noise(effects.noise, effects.noise_dof, (count, len(Z)), generator)
 
 
 def redraw(
@@ -106,13 +103,20 @@ def redraw(
     count: int,
     generator: "Generator",
 ) -> tuple[np.ndarray, RunEffects]:
-    """Errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
+    """Return errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 
-    Residuals [...] are those at the minimum, slopes [..., P] their derivatives by the free
-    parameters; `used` [...] tells which are measurements, `runs` [...] labels them. With what
-    they were drawn from.
+    Args:
+        residuals: [...], at the minimum.
+        slopes: [..., P], their derivatives by the free parameters.
+        used: [...], which of them are measurements.
+        runs: [...], labels.
+        count: number of repetitions.
+        generator: random numbers.
+
+    Returns:
+        The errors, and the variance components that they were sampled from.
     """
-    drawn = np.zeros((count, *used.shape))
+    errors = np.zeros((count, *used.shape))
     effects = run_effects(residuals[used], slopes[used], runs[used])
-    drawn[:, used] = draw_errors(effects, runs[used], count, generator)
-    return drawn, effects
+    errors[:, used] = draw_errors(effects, runs[used], count, generator)
+    return errors, effects

@@ -1,11 +1,10 @@
-"""The fitter that every law shares: least squares in a box, many starts and resamples at once.
+"""Least squares in a box, from many starts and for many resamples at once; shared by every law.
 
-A fixed number of Levenberg-Marquardt iterations, vectorised over problems (bootstrap resamples,
-targets, left-out batches) and over starts, in float64. Parameters live in a box and iterates are
-projected onto it; a law that wants a positive parameter fits its logarithm, and a parameter whose
-bounds are equal is held fixed, so that members of a family share one compiled program. Where
-parameters trade off along a bent valley, steps follow it by geodesic acceleration (Transtrum and
-Sethna, arXiv 1201.5885).
+A fixed number of Levenberg-Marquardt iterations, vectorized over problems (bootstrap resamples,
+targets, left-out batches) and over starts, in float64. Iterates are projected onto the box. A law
+with a positive parameter fits its logarithm. A parameter whose bounds are equal is fixed, so that
+members of a family share one compiled program. Where parameters trade off along a bent valley,
+steps follow it by geodesic acceleration (Transtrum and Sethna, arXiv 1201.5885).
 """
 
 import functools
@@ -20,14 +19,12 @@ import numpy as np
 
 from bss.errors import InputError
 
-TOLERANCE = 1e-4
-CHUNK = 8
-BLOCKS = (CHUNK, 64)  # starts that descend together
+TOLERANCE = 1e-4  # cosine of residuals and derivatives: at it, costs agree to 1e-8
+CHUNK = 8  # starts that descend together: bounds the memory of the curves' derivatives
+ROUND = 10  # iterations between looks at what has converged
+EVERY = 8  # rounds that every start gets before the best one ends the search
 SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)
-ROUND = 10
-EVERY = 8
-AHEAD = 0.1  # part of a step over which its second derivative is taken
-BENT = 0.75  # of a step's size, the acceleration up to which it is trusted
+AHEAD, BENT = 0.1, 0.75  # part of a step, and trusted size of the acceleration, as in the paper
 Residual = Callable[[jax.Array, Any], jax.Array]
 
 
@@ -37,7 +34,7 @@ class Solution(NamedTuple):
     Attributes:
         parameters, cost: [R, P], and [R], half the sum of squared residuals.
         converged: [R], whether the cosine of the residuals with every free derivative is < 1e-4.
-        at_bound: [R, P], whether a parameter ended on a bound (False where it is held fixed).
+        at_bound: [R, P], whether a parameter ended on a bound (False if it is fixed).
     """
 
     parameters: np.ndarray
@@ -46,7 +43,7 @@ class Solution(NamedTuple):
     at_bound: np.ndarray
 
     def best(self) -> "Solution":
-        """The one of lowest cost, where all are solutions to one problem."""
+        """Return the one of lowest cost, if all are solutions to one problem."""
         return Solution(*(array[[np.argmin(self.cost)]] for array in self))
 
 
@@ -60,20 +57,20 @@ def solve(
     iterations: int = 60,
     accelerated: bool = False,
 ) -> Solution:
-    """Minimise the sum of squared residuals of R problems, each from K starts.
+    """Minimize the sum of squared residuals of R problems, each from K starts.
 
     Args:
         residual: (parameters [P], one problem's data) -> residuals [N]. It must be a module-level
             function: programs are cached by it and by the shapes of the arguments.
         starts: [R, K, P] or [K, P] for all problems alike.
-        lower: [P] or [R, P]; equal to `upper` where a parameter is held fixed.
+        lower: [P] or [R, P]; equal to `upper` if a parameter is fixed.
         upper: [P] or [R, P].
         data: pytree of arrays, each with a leading axis R.
         iterations: steps tried from each start; a rejected one counts.
         accelerated: by geodesic acceleration, for one more evaluation of residuals in each.
 
     Raises:
-        InputError: no start of some problem has finite residuals.
+        InputError: if no start of a problem has finite residuals.
     """
     problems, parameters = len(jax.tree.leaves(data)[0]), np.shape(starts)[-1]
     starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
@@ -171,7 +168,7 @@ def _in_blocks(
     In blocks of one size, padded, so that a law's fit, its left-out batches and its bootstrap share
     one compiled program.
     """
-    block = next((size for size in BLOCKS if size >= len(starts)), BLOCKS[-1])
+    block = CHUNK if len(starts) <= CHUNK else 8 * CHUNK
     solved = []
     with jax.enable_x64(True):
         for first in range(0, len(starts), block):
@@ -227,12 +224,12 @@ class _Iterate(NamedTuple):
 def _propose(best: _Iterate, damping, lower, upper, bend=None):
     """The damped step, and whether residuals are orthogonal to every free derivative.
 
-    It is accelerated by what `bend` says is the second derivative of the residuals along it.
+    `bend` returns the second derivative of the residuals along a step, which accelerates it.
     """
     gradient = best.slopes @ best.values
-    held = ((best.theta <= lower) & (gradient >= 0)) | ((best.theta >= upper) & (gradient <= 0))
-    slopes = jnp.where(held[:, None], 0.0, best.slopes)
-    gradient = jnp.where(held, 0.0, gradient)
+    fixed = ((best.theta <= lower) & (gradient >= 0)) | ((best.theta >= upper) & (gradient <= 0))
+    slopes = jnp.where(fixed[:, None], 0.0, best.slopes)
+    gradient = jnp.where(fixed, 0.0, gradient)
     normal = slopes @ slopes.T
     size = jnp.diagonal(normal)
     # A derivative that vanishes must leave the system regular and its parameter in place.

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.held_out import HeldOutColumn, losses_in
-from bss.laws import CurveFit, predict_runs
+from bss.laws import CurveFit
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
 from bss.points.rates import near_as_one
@@ -158,7 +158,7 @@ def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
     return rows if len(rows) <= most else rows.iloc[_spread(len(rows), most)]
 
 
-def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figure:
+def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
     """Loss against tokens as measured (marks) and by the law (lines), and the law's errors.
 
     Where there are more kinds of schedule than can be told apart, as many are drawn, the runs
@@ -166,11 +166,10 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
 
     Args:
         fit: the law; where it did not converge only the measurements are drawn.
-        runs: a run table.
-        warmup: as in `bss.laws.functional.fit.fit_curve`.
+        runs: a run table of the runs to draw, for the names of their schedules.
     """
-    table = predict_runs(fit, runs, warmup=warmup, extrapolate=True)
-    names = _names(runs)
+    table, names = fit.residuals(), _names(runs)
+    table = table.loc[table["run"].isin([*names])]
     looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     drawn = fit.status != "not converged"
@@ -178,7 +177,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
         look = looks.get(names[str(run)])
         if look is None:
             continue
-        at, loss, predicted = rows["tokens"], rows["loss"], rows["predicted"]
+        at, loss, predicted = rows["tokens"], rows["measured"], rows["fitted"]
         top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
         if drawn:
             top.plot(at, predicted, color=look["color"], lw=1.2)
@@ -190,33 +189,6 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0) -> Figu
     bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
     style.tokens_axis(bottom.xaxis)
     return style.side_legend(figure, style.handles(looks, lw=1.2, ms=4), "batch (lr)")
-
-
-def predicted_curves(bands: pd.DataFrame, measured: pd.DataFrame | None) -> Figure:
-    """Predicted losses against tokens in the bands of their intervals, measured ones as marks.
-
-    Of many runs as many are drawn as can be told apart, the runs between left out.
-
-    Args:
-        bands: run, tokens, predicted, low, high; losses in nats.
-        measured: run, tokens, loss; None where nothing was measured.
-    """
-    looks = _told_apart(bands["run"])
-    figure, [[ax]] = style.new_figure(4.2)
-    for i, (run, look) in enumerate(looks.items()):
-        rows = bands.loc[bands["run"] == run].sort_values("tokens")
-        tokens, value, low, high = style.columns(rows, "tokens", "predicted", "low", "high")
-        ax.fill_between(tokens, low, high, color=look["color"], alpha=0.16, lw=0)
-        ax.plot(tokens, value, lw=1.4, markevery=(2 * i, 2 * len(looks)), ms=4, mfc="white", **look)
-        if measured is not None:
-            seen = measured.loc[measured["run"] == run]
-            ax.plot(seen["tokens"], seen["loss"], ls="none", ms=4, mec="white", mew=0.3, **look)
-    ax.set(xlabel="tokens consumed", ylabel="loss (nats per token)", xscale="log")
-    style.tokens_axis(ax.xaxis)
-    entries = style.handles(looks, lw=1.4, ms=4, mfc="white")
-    if measured is not None:
-        entries.append(style.handle("measured", ls="none", marker="o", color=style.INK, ms=4))
-    return style.side_legend(figure, entries, "predicted")
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:

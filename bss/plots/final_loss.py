@@ -8,13 +8,10 @@ from matplotlib.figure import Figure
 
 from bss.laws import TableFit
 from bss.laws.final_loss.best import TOLERANCES, CellOptimum
-from bss.laws.final_loss.law import LossLaw, draw
-from bss.laws.final_loss.values import LossPrediction
 from bss.plots import style
 from bss.units import rounded_tokens
 
 HIGHEST = 0.06  # nats above the best batch that are shown
-DRAWS = 400
 MODELS = 5  # panels at most
 WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the best batch (nats)"}
 
@@ -82,33 +79,3 @@ def _errors(ax: Axes, fit: TableFit) -> None:
     ax.set(xlabel="measured loss (nats)", ylabel="predicted less measured (nats)")
     style.panel_title(ax, "errors", fit.law.text().replace(", ", ",\n"))
     ax.legend(frameon=False, fontsize=style.SMALL, loc="best")
-
-
-def prediction_figure(
-    fit: TableFit, params: float, tokens: float, batch: float, prediction: LossPrediction
-) -> Figure:
-    """The valley at one model and budget: the run that was asked, the best batch, the band."""
-    figure, [[ax]] = style.new_figure(3.2, width=6.2)
-    batches, loss, _ = fit.law.curve(params, tokens)
-    ax.plot(batches, loss, color=style.INK, lw=1.5, label="law")
-    _spread(ax, fit.law, params, tokens, prediction.loss.level)
-    best = prediction.best_batch
-    if best.low and best.high and best.value:
-        ax.axvspan(best.low, best.high, color=style.GRID, zorder=0, label="best batch, interval")
-        ax.axvline(best.value, color=style.FAINT, lw=1, ls="--")
-    value = prediction.loss.value or np.nan
-    ends = [[value - (prediction.loss.low or value)], [(prediction.loss.high or value) - value]]
-    ax.errorbar([batch], [value], ends, fmt="o", color=style.INK, capsize=3, label="the run asked")
-    top = max(float(loss.min()) + HIGHEST, (prediction.loss.high or value) + 0.01)
-    ax.set(xscale="log", xlim=_limits(fit), ylim=(loss.min() - 0.3 * HIGHEST, top))
-    ax.set(xlabel="batch (tokens)", ylabel="final loss (nats)")
-    style.panel_title(ax, f"N = {rounded_tokens(params)}, D = {rounded_tokens(tokens)}")
-    style.tokens_axis(ax.xaxis)
-    return style.side_legend(figure, ax.get_legend_handles_labels()[0])
-
-
-def _spread(ax: Axes, law: LossLaw, params: float, tokens: float, level: float) -> None:
-    batch = law.curve(params, tokens)[0]
-    draws = draw(law.posterior(params, tokens, batch), DRAWS)
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    ax.fill_between(batch, low, high, color=style.INK, alpha=0.13, lw=0, label="of the law")

@@ -18,7 +18,6 @@ from bss.errors import InputError
 from bss.laws import EsFit
 from bss.laws.base import Estimate
 from bss.laws.es.values import TargetFit
-from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots import style
 
 CURVE_POINTS = 400
@@ -42,7 +41,7 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     looks = _weighted(fits)
     for ax, target, fitted in panels:
         for law, at_target in fitted.items():
-            tokens = law_tokens(fits[law], batches.tolist(), target)
+            tokens = fits[law].tokens(batches, target)
             ax.plot(batches, tokens, zorder=2, **_line(looks[law]))
             if _has_optimum(at_target):
                 at = np.array([at_target.batches["B_opt"].value, at_target.E_min], float)
@@ -71,7 +70,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         for batch in measured:
             ax.plot(ends, batch * seq_len * ends, color="#cfcfcf", linewidth=0.6, zorder=1)
         for law in fitted:
-            tokens = np.array(law_tokens(fits[law], batches.tolist(), target))
+            tokens = np.array(fits[law].tokens(batches, target))
             steps = tokens / (batches * seq_len)
             ax.plot(steps, tokens, zorder=2, **_line(looks[law]))
         stages = {law: fits[law].law.stages(fits[law].parameters(target), target) for law in fitted}

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bss.laws import TableFit
-from bss.laws.final_loss.best import BestRate
+from bss.laws.final_loss.best_lr import BestLR
 from bss.laws.minimum import parabola_vertex
 from bss.plots import style
 from bss.units import rounded_tokens
@@ -23,8 +23,8 @@ def rates_figure(fit: TableFit) -> Figure:
     Lines are of equal loss above the best, in nats; dashed is the best rate at each batch, dotted
     the best batch at each rate; the star is the best of both, points are runs.
     """
-    assert fit.best_rates is not None
-    ordered = sorted(fit.best_rates.optima, key=lambda at: at.params * at.tokens)
+    assert fit.best_lrs is not None
+    ordered = sorted(fit.best_lrs.optima, key=lambda at: at.params * at.tokens)
     picked = np.unique(np.linspace(0, len(ordered) - 1, PANELS).round().astype(int))
     figure, axes = style.panels(len(picked), 2.9, beside=1.6)
     for ax, i in zip(axes, picked, strict=True):
@@ -40,7 +40,7 @@ def rates_figure(fit: TableFit) -> Figure:
     return style.side_legend(figure, marks, "nats above the best")
 
 
-def _map(ax: Axes, fit: TableFit, at: BestRate) -> None:
+def _map(ax: Axes, fit: TableFit, at: BestLR) -> None:
     points = fit.law.points
     rows = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
     batch, lr, loss = fit.law.surface(at.params, at.tokens)

@@ -1,30 +1,36 @@
-"""What a fit misses, against what may explain it: a panel for each."""
+"""Plot fit residuals against each covariate."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bss.laws.residuals import Residuals
+from bss.errors import InputError
+from bss.laws.base import Fit
 from bss.plots import style
 
-BINS = 6  # parts of equal count at most, whose medians show what is common
-EACH = 6  # rows of a part
-SPREAD = 8.0  # a range from which an axis is logarithmic
-SEEN, UNSEEN = "#10375c", "#c2571a"
+BINS = 6  # groups of equal size at most, whose medians are drawn
+EACH = 6  # rows of a group
+SPREAD = 8.0  # ratio of largest to smallest from which an axis is logarithmic
+FITTED, LEFT_OUT = "#10375c", "#c2571a"
 
 
-def residuals_figure(residuals: Residuals) -> Figure:
-    """Measured less fitted, of the law and where there is one of a law that has not seen the row.
+def residuals_figure(fit: Fit) -> Figure:
+    """Plot measured minus fitted, and where there are any the residuals of left-out rows.
 
-    The lines are medians of parts of equal count: where they leave 0, the law misses what that
-    axis has.
+    Lines are medians of groups of equal size: a trend shows what the law lacks.
+
+    Raises:
+        InputError: the fit has no residuals.
     """
-    table = residuals.table.loc[np.isfinite(residuals.table["residual"])]
-    shown = {n: x for n, x in residuals.against.items() if table[n].nunique() > 1}
-    figure, axes = style.panels(max(len(shown), 1), 2.6, beside=1.5)
-    columns = {"residual": (SEEN, "of the law")}
+    table = fit.residuals()
+    table = table.loc[np.isfinite(table["residual"].to_numpy(float))]
+    shown = {n: label for n, label in fit.RESIDUAL_AXES.items() if table[n].nunique() > 1}
+    if not shown:
+        raise InputError("residuals: nothing was fitted; there is nothing to plot")
+    figure, axes = style.panels(len(shown), 2.6, beside=1.5)
+    columns = {"residual": (FITTED, "fitted")}
     if "left_out" in table:
-        columns["left_out"] = UNSEEN, "not seen"
+        columns["left_out"] = LEFT_OUT, "left out"
     for ax, (name, label) in zip(axes, shown.items(), strict=False):
         x = table[name].to_numpy(float)
         for column, (color, _) in columns.items():
@@ -36,15 +42,16 @@ def residuals_figure(residuals: Residuals) -> Figure:
         if positive.min() > 0 and positive.max() > SPREAD * positive.min():
             ax.set_xscale("log")
             style.tokens_axis(ax.xaxis, most=5)
-        style.panel_title(ax, "", xlabel=label, ylabel=residuals.unit)
+        style.panel_title(ax, "", xlabel=label, ylabel=fit.RESIDUAL_UNIT)
     entries = [
         style.handle(text, color=color, marker="o", ms=4, lw=1.6)
         for color, text in columns.values()
     ]
-    return style.side_legend(figure, entries, "measured less fitted")
+    return style.side_legend(figure, entries, "measured minus fitted")
 
 
 def _medians(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Medians of x and y in groups of equal size along x."""
     known = pd.DataFrame({"x": x, "y": y}).dropna()
     order = known["x"].rank(method="dense")
     parts = known.groupby(np.ceil(order / order.max() * min(BINS, max(len(known) // EACH, 1))))

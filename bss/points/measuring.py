@@ -1,16 +1,28 @@
-"""From loss curves to the points that a law is fitted to, and what their design means for it."""
+"""Measure points of a run table: which runs count, steps and tokens to targets, design warnings.
 
-from collections.abc import Sequence
+Runs that differ by their seeds alone are repetitions of one condition; a law is fitted to the runs
+of one condition.
+"""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from bss.errors import InputError
 from bss.points import rates
-from bss.points.conditions import conditions, independent_runs, refuse_conditions
 from bss.points.curve import default_targets, evaluated, points
-from bss.points.design import design_warnings
-from bss.points.envelope import best_rates
+from bss.points.rates import best_rates, near_as_one, peak_rate, rate_warnings
 from bss.tables import loss_column
+
+FEWEST, SAME = 3, 10  # equal losses of a whole curve, and at the start of one, that make a copy
+_IDENTITY = ("run", "model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr", "parent")
+_SEED_SETTINGS = ("optimizer.lr", "schedule.batch", "data.seed", "parent.tokens")
+_HORIZON = "schedule.tokens"
+EQUAL = 1.02  # the ratio of step counts below which they are as many
+_ALIKE = ["model", "kind", "target_loss", "batch"]
 
 
 def measure_points(
@@ -46,7 +58,7 @@ def measure_points(
         targets = default_targets(runs, count, warmup_tokens=warmup, smooth=smooth)
     every, early = _after_first_loss(points(runs, targets, smooth=smooth), runs)
     best, tuned = best_rates(every)
-    traps = [*design_warnings(runs, every), *rates.rate_warnings(runs, best)]
+    traps = [*design_warnings(runs, every), *rate_warnings(runs, best)]
     return best, [*few, *left, *early, *tuned, *traps]
 
 
@@ -72,3 +84,189 @@ def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataF
         f"{early.sum()} points are left out: their runs are below the target at the first loss "
         f"(the first: run {every.loc[early, 'run'].iloc[0]}); choose lower targets"
     ]
+
+
+def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the runs of one batch size each that share no losses, and what was left out.
+
+    A run that was forked from another repeats its losses to the fork, and a run whose batch size
+    changes has no point of one batch size; if all change it, they stay.
+
+    Args:
+        runs: A run table as `bss.tables.check_runs` returns it.
+    """
+    changes = runs.groupby("run")["batch"].transform("nunique").to_numpy() > 1
+    changing, total = len({*runs.loc[changes, "run"]}), len({*runs["run"]})
+    messages = []
+    if 0 < changing < total:
+        messages.append(f"{changing} of {total} runs change their batch size: left out")
+        runs = runs.loc[~changes]
+    copies = _copies(runs)
+    if copies:
+        messages.append(
+            f"{len(copies)} runs repeat losses of others, as forks and copies do: left out "
+            f"(the first: {copies[0]})"
+        )
+    return runs.loc[~runs["run"].isin(copies)], messages
+
+
+def _copies(runs: pd.DataFrame) -> list[str]:
+    """Return the runs whose losses begin as those of a run that is kept: the longest comes first.
+
+    Of equally long ones a run without a parent, then the first in the table.
+    """
+    column, found, kept = loss_column(runs), [], {}
+    tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
+    forked = {
+        name: "parent" in run and str(run["parent"].iloc[0]) in tables
+        for name, run in tables.items()
+    }
+    for name in sorted(tables, key=lambda name: (forked[name], -len(tables[name]))):
+        run = tables[name]
+        curve = run.loc[run[column].notna(), ["tokens", column]].to_numpy(float)
+        others = kept.setdefault((run["batch"].iloc[0], str(peak_rate(run))), [])
+        if forked[name] or any(_same_start(curve, other) for other in others):
+            found.append(name)
+        else:
+            others.append(curve)
+    return found
+
+
+def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
+    length = min(len(one), len(other))
+    needed = min(length, SAME)
+    return needed >= FEWEST and bool((one[:needed] == other[:needed]).all())
+
+
+def conditions(runs: pd.DataFrame) -> list[str]:
+    """Return the columns other than seeds and LR in which runs of one batch size differ.
+
+    Columns with a dot are settings of a run. A column that differs from run to run is a name.
+    Horizons are a condition only if some LR decays.
+    """
+    first = runs.drop_duplicates("run")
+    names = [str(c) for c in runs if "." in str(c) and not str(c).startswith(("model.", "eval"))]
+    names = [name for name in names if name not in (*_IDENTITY, *_SEED_SETTINGS)]
+    if _HORIZON in names and not _decays(runs):
+        names.remove(_HORIZON)
+    by_batch = first.groupby(["batch", *(c for c in ("model", "seq_len") if c in first)])
+    return [name for name in names if by_batch[name].nunique(dropna=False).to_numpy().max() > 1]
+
+
+def by_condition(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the runs of each condition, by its settings as text; of one condition by ""."""
+    if not (names := conditions(independent_runs(runs)[0])):
+        return {"": runs}
+    found = {}
+    for values, some in runs.groupby(names, dropna=False):
+        pairs = zip(names, values, strict=True)  # type: ignore[arg-type]
+        found[", ".join(f"{name} {value}" for name, value in pairs)] = some
+    return found
+
+
+def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse runs that differ in more than batch size, LR and seeds.
+
+    Raises:
+        InputError: If there are such columns; it names them, their values and how to choose one.
+    """
+    if names:
+        values = [sorted({str(x) for x in runs[name]}) for name in names]
+        shown = "; ".join(f"{n}: {', '.join(v)}" for n, v in zip(names, values, strict=True))
+        raise InputError(
+            f"runs differ in {shown}; a fit needs runs of one value, "
+            f"leave the others out by --drop {names[0]}={values[0][-1]}"
+        )
+
+
+def _decays(runs: pd.DataFrame) -> bool:
+    if "lr" not in runs:
+        return True
+    rates = (run["lr"].dropna().to_numpy(float) for _, run in runs.groupby("run"))
+    return any(len(rate) and rate[-1] < 0.99 * rate.max() for rate in rates)
+
+
+def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
+    """The traps of a design, each with its consequence.
+
+    Args:
+        runs: a run table as `bss.tables.check_runs` returns it.
+        points: its points at every rate, by `bss.points.curve.points`.
+    """
+    names = runs.groupby("run")["batch"].transform("nunique") == 1
+    constant = runs.loc[names]
+    one = near_as_one(points["peak_lr"])
+    known = points.loc[points["run"].isin(list(constant["run"])) & points["peak_lr"].notna()]
+    known = known.assign(peak_lr=[one[rate] for rate in known["peak_lr"]])
+    return [*equal_steps(constant["batch"], constant["step"]), *_tuned(known)]
+
+
+def least_of(count: int) -> float:
+    """The expected least of so many draws of a standard normal, by quadrature (derived here).
+
+    Examples:
+        >>> [round(least_of(count), 3) + 0.0 for count in (1, 2, 5)]
+        [0.0, -0.564, -1.163]
+    """
+    x = np.linspace(-9, 9, 3601)
+    density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    return float(np.trapezoid(x * count * density * ndtr(-x) ** (count - 1), x))
+
+
+def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
+    """What is said of batches that were all trained for as many steps.
+
+    Args:
+        batches: [n] of runs, or of their rows, each with one batch.
+        taken: [n] steps there.
+    """
+    steps: Any = pd.Series([*taken], dtype=float).groupby([*batches]).max()
+    if len(steps) < 3 or steps.index.max() < 2 * steps.index.min():
+        return []
+    most = steps.max()
+    if most > EQUAL * steps.min():
+        return []
+    return [
+        f"every batch was trained for as many steps ({most:.0f}), so the largest saw the most data "
+        "and wins any comparison of final losses; compare tokens to a target, or train for equal "
+        "tokens"
+    ]
+
+
+def _tuned(known: pd.DataFrame) -> list[str]:
+    """Of points with their rates."""
+    counts: Any = known.groupby("batch", sort=False)["peak_lr"].nunique()
+    if counts.nunique() < 2:
+        return []
+    fewest, most, at = int(counts.min()), int(counts.max()), counts.idxmax()
+    optimism = _optimism(known, least_of(fewest) - least_of(most))
+    if (counts > 1).sum() == 1:
+        return [
+            f"lr was tuned at batch {at:g} alone, over {most}: its best{optimism}, so B_opt is "
+            "pulled towards it; tune every batch alike, or take one lr (--at-rate)"
+        ]
+    return [
+        f"batches have {fewest} to {most} lr (the most at batch {at:g}): the best of {most}"
+        f"{optimism} than that of {fewest}, so B_opt is pulled towards it; try as many at each"
+    ]
+
+
+def _optimism(known: pd.DataFrame, deviations: float) -> str:
+    """By how much the best of more rates is lower by chance: deviations times a run's scatter.
+
+    The scatter of log tokens over runs of one rate; without such repeats, that over rates, which
+    holds what rates do as well.
+    """
+    logs = known.assign(log=np.log(known["tokens_to_target"].to_numpy(float)))
+    logs = logs.loc[logs["reached"]]
+    for keys, most in (([*_ALIKE, "peak_lr"], ""), ([*_ALIKE, "seed", "data_seed"], "at most ")):
+        groups = [rows["log"].to_numpy(float) for _, rows in logs.groupby(keys, dropna=False)]
+        freedom = sum(len(group) - 1 for group in groups)
+        if freedom:
+            squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+            scatter = float(np.sqrt(squares / freedom))
+            lower, between = 1 - np.exp(-deviations * scatter), "lr" if most else "runs of one lr"
+            return (
+                f" is {most}{lower:.1%} lower in tokens by chance ({scatter:.1%} between {between})"
+            )
+    return " is lower in tokens by chance"

@@ -43,15 +43,15 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
     Raises:
         InputError: the fit identifies B_opt at no target.
     """
-    if not any(target.best for target in fit.fits):
+    if not any("B_opt" in target.batches for target in fit.fits):
         raise InputError(f"fit: the {fit.law.name} has no B_opt; leave the law out of `bss fit es`")
-    identified = [(at.E_min, b.value) for at in fit.fits if (b := at.best) and b.value is not None]
+    identified = [(at.E_min, at.best.value) for at in fit.fits if at.best.value is not None]
     if not identified:
         raise InputError(
             f"fit: B_opt is identified at no target{_why(fit)}; measure batches on both sides of "
             "the minimum, or give a schedule"
         )
-    by_law = all(at.best and at.best.method == fit.law.name for at in fit.fits)
+    by_law = all(at.best.method == fit.law.name for at in fit.fits)
     if fit.law.joint and by_law:
         return through(*_along_losses(fit))
     tokens, batch = np.array(sorted(identified)).T
@@ -60,9 +60,9 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
 
 
 def _why(fit: EsFit) -> str:
-    """What is said of the lowest target."""
-    best = fit.fits[-1].best or fit.fits[-1].measured
-    return f" ({best.note.removeprefix('unidentified: ')})" if best.note else ""
+    """Return the reason at the lowest target, in brackets."""
+    best = fit.fits[-1].best
+    return f" ({best.why})" if best.note else ""
 
 
 def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:

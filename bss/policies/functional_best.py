@@ -1,6 +1,6 @@
 """The schedule that a fitted law of loss curves calls best, at equal tokens or at equal loss.
 
-The free optimum (bss.laws.functional.free) is followed in a few stages, which are moved while that
+The free optimum (bss.policies.free_batches) is followed in a few stages, which are moved while that
 helps, beside constants and late switches. Rates are searched among those that a trainer knows:
 peak, decay and its shape. All predictions are of whole plans (derived here).
 """
@@ -16,9 +16,10 @@ import numpy as np
 from bss.errors import InputError, check
 from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
-from bss.laws.functional.free import GRID, TIE, free_batches
+from bss.laws.functional.forecast import check_identified
+from bss.laws.functional.law import law_losses
 from bss.laws.functional.paths import plan_path
-from bss.laws.functional.values import check_drive, law_losses
+from bss.policies.free_batches import GRID, TIE, free_batches
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, Shape
@@ -101,7 +102,7 @@ class FunctionalBest:
                 prediction.
         """
         fit = basis.fitted(CurveFit)
-        check_drive(fit, batch_changes=self.optimise != "lr")
+        check_identified(fit, batch_changes=self.optimise != "lr")
         if self.optimise != "batch" and "p" in fit.unidentified:
             raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
         ladder = limits.within(basis.measured).ladder()

@@ -52,12 +52,12 @@ class LawOptimum:
         switch = round((1 - self.settle) * tokens)
 
         def progress(batch: int, count: int) -> float:
-            return count / (batch * fit.seq_len) * law.clock(parameters, batch)
+            return count / (batch * fit.seq_len) * law.intrinsic_time(parameters, batch)
 
         def loss(pair: tuple[int, int]) -> float:
             first, last = pair
             total = progress(first, switch) + progress(last, tokens - switch)
-            return law.loss(parameters, total / law.clock(parameters, last), last)
+            return law.loss(parameters, total / law.intrinsic_time(parameters, last), last)
 
         ladder = choices.ladder()
         first, last = min(itertools.product(ladder, ladder), key=loss)

@@ -71,8 +71,8 @@ def derive_schedule(
         schedule = FollowOptimum()(basis, tokens, limits)
     except InputError as error:
         return FollowMeasured()(basis, tokens, limits), "measured", f"{note}; {error}"
-    sources = dict.fromkeys(at.best.method for at in fit.fits if at.best and at.best.value)
-    return schedule, fit.name, f"{fit.name} law: {fit.choice}; B_opt by the {', '.join(sources)}"
+    sources = dict.fromkeys(at.best.method for at in fit.fits if at.best.value)
+    return schedule, fit.law_name, f"{fit.label}, {fit.choice}; B_opt: {', '.join(sources)}"
 
 
 def _mean(rows: pd.DataFrame) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bss.laws import CurveFit
-from bss.laws.functional.values import schedule_losses
+from bss.laws.functional.forecast import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.schedules.rates import Rate

@@ -151,8 +151,6 @@ class Basis:
     @property
     def measured(self) -> tuple[float, ...]:
         """The batches measured, or the smallest and the largest of them; empty where unknown."""
-        if isinstance(self.fit, EsFit):
-            return self.fit.measured_batches
         if self.fit is not None:
             return self.fit.batches
         return () if self.points is None else tuple(self.points["batch"].unique())

@@ -1,11 +1,11 @@
-"""What a run table says by itself: points, laws and a schedule, each of them or why there is none.
+"""The results of a run table: points, laws and a schedule, or the reason why one is missing.
 
-Everything is made as the commands make it (points, fit es, fit curve, fit table, schedule).
+Each is made as the commands make it (points, fit es, fit curve, fit table, schedule).
 """
 
-import warnings
+import warnings as python_warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +15,6 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
-from bss.laws.es import FAMILIES
 from bss.laws.final_loss.table import final_losses
 from bss.points import rates
 from bss.points.batches import alike
@@ -23,13 +22,11 @@ from bss.points.measuring import measure_points
 from bss.policies.functional_best import FunctionalBest, assumed_rate
 from bss.policies.measured import derive_schedule
 from bss.policies.policy import Basis, Limits
-from bss.report.results import Reported
+from bss.report.results import Results
 from bss.schedules.batch import BatchSchedule
-from bss.tables import loss_column
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
 STAGES = 4
-HIGH = 1.2  # times the lowest loss: a run that ends above has diverged
 SHOWN = ["run", "batch", "target_loss", "steps", "tokens_to_target", "reached"]
 Value = TypeVar("Value")
 
@@ -42,66 +39,65 @@ class How:
         targets: losses in nats; chosen where there are None.
         smooth: window over a noisy loss, in tokens.
         warmup: tokens of warm-up of the rate.
-        since: tokens before which losses tell the law of loss curves nothing; None where left-out
-            runs judge them.
+        since: tokens before which losses are left out of the law of loss curves.
         resamples: refits of a bootstrap.
     """
 
     targets: Sequence[float] | None = None
     smooth: int | None = None
     warmup: int = 0
-    since: int | None = None
+    since: int = 0
     resamples: int = 100
 
 
 @dataclass
 class _Attempts:
-    """What was tried so far, what was said meanwhile, and why the rest was not."""
+    """Warnings so far, and why sections are missing."""
 
-    remarks: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
 
     def attempt(self, section: str, make: Callable[[], Value]) -> Value | None:
-        """What is made, or None, with the reason noted under its section."""
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        """Return what `make` returns, or None and note the reason."""
+        with python_warnings.catch_warnings(record=True) as raised:
+            python_warnings.simplefilter("always")
             try:
                 return make()
             except InputError as error:
                 self.missing[section] = str(error)
                 return None
             finally:
-                self.remarks += [str(one.message) for one in said]
+                self.warnings += [str(one.message) for one in raised]
 
 
 def measured_results(
-    runs: pd.DataFrame, experiment: dict[str, Any], how: How, remarks: Sequence[str] = ()
-) -> Reported:
+    runs: pd.DataFrame, experiment: dict[str, Any], how: How, warnings: Sequence[str] = ()
+) -> Results:
     """Results of a run table.
 
     Args:
         runs: as `bss.tables.check_runs` returns it.
         experiment: the title of the page, the command that makes it and versions.
         how: targets, smoothing, refits.
-        remarks: on the runs, which come before those of the fits.
+        warnings: of the runs, before those of the fits.
     """
-    runs, attempts = _with_rates(runs), _Attempts([*remarks, *_ended_high(runs)])
+    runs, attempts = _with_rates(runs), _Attempts([*warnings])
     same = alike(runs)
-    measured = attempts.attempt("E(S), tokens against steps to a loss", partial(_points, same, how))
-    points, said = (None, []) if measured is None else measured
+    measured = attempts.attempt("E(S)", partial(_points, same, how))
+    points, more = (None, []) if measured is None else measured
     if points is not None:
-        attempts.remarks += [*_left_out(runs, same), *said]
-    chosen, fits = _es_fits(attempts, points, Options(how.resamples))
+        attempts.warnings += [*_left_out(runs, same), *more]
+    chosen = _es_fit(attempts, points, Options(how.resamples))
     comparison = chosen.comparison if chosen else None
     varied = _varied(runs)
     curve = attempts.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
     table = attempts.attempt("The law of final losses", partial(_table_fit, runs, how))
     make = partial(_schedule, same, points, chosen, curve)
-    return Reported(
+    return Results(
         experiment=experiment,
         runs=runs,
         points=points,
-        fits={"": fits} if fits else {},
+        fits={"": {chosen.law_name: chosen}} if chosen else {},
         comparisons={"": asdict(comparison)} if comparison else {},
         curve_fit=curve,
         schedule=attempts.attempt("The schedule", make),
@@ -109,37 +105,16 @@ def measured_results(
         table_fit=table,
         varied=varied,
         warmup=how.warmup,
-        remarks=tuple(dict.fromkeys(attempts.remarks)),
+        warnings=tuple(dict.fromkeys(attempts.warnings)),
         missing=attempts.missing,
     )
 
 
-def _es_fits(
-    attempts: _Attempts, points: pd.DataFrame | None, options: Options
-) -> tuple[EsFit | None, dict[str, EsFit]]:
-    """The law that left-out batches choose, and with it each of the families, by name."""
+def _es_fit(attempts: _Attempts, points: pd.DataFrame | None, options: Options) -> EsFit | None:
+    """The E(S) fit that left-out batches choose."""
     if points is None:
-        return None, {}
-    section = "Which law predicts batches it has not seen"
-    chosen = attempts.attempt(section, partial(fit_es, points, options=options))
-    fits = {} if chosen is None else {chosen.name: chosen}
-    if chosen is not None and chosen.comparison is None:
-        attempts.missing[section] = chosen.choice
-    for law in FAMILIES:
-        if law.name not in fits:
-            make = partial(fit_es, points, law, options=options)
-            if fit := attempts.attempt(f"E(S), {law.name} law", make):
-                fits[law.name] = fit if chosen is None else _without_best(fit)
-    return chosen, fits
-
-
-def _without_best(fit: EsFit) -> EsFit:
-    """A fit beside the one that was chosen, which alone tells the best batch."""
-    targets = [
-        replace(at, S_opt=None, batches={n: x for n, x in at.batches.items() if n != "B_opt"})
-        for at in fit.fits
-    ]
-    return replace(fit, fits=tuple(targets))
+        return None
+    return attempts.attempt("E(S) law", partial(fit_es, points, options=options))
 
 
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
@@ -156,17 +131,6 @@ def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
     if same.empty:
         raise InputError("no run keeps one batch throughout")
     return measure_points(same, how.targets, warmup=how.warmup, smooth=how.smooth)
-
-
-def _ended_high(runs: pd.DataFrame) -> list[str]:
-    """The runs whose last loss is far above their lowest."""
-    losses = runs.loc[runs[loss_column(runs)].notna()].groupby("run", sort=False)[loss_column(runs)]
-    last, lowest = losses.last(), losses.min()
-    high = last.index[last > HIGH * lowest]
-    if high.empty:
-        return []
-    first = f"{high[0]}, {last[high[0]]:.3g} after {lowest[high[0]]:.3g} nats"
-    return [f"{len(high)} of {len(last)} runs end far above their lowest loss (the first: {first})"]
 
 
 def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:

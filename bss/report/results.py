@@ -1,7 +1,7 @@
-"""What an experiment leaves in its results directory, read and checked.
+"""The results of an experiment, read from its directory and checked.
 
-Only experiment.json is needed. The files of E(S) and its schedules are known by name and shown as
-figures; other tables and pictures are kept as they are.
+Only experiment.json is required. Files of fits and schedules are known by name; other tables and
+pictures are kept as they are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
+from bss.laws.es.values import REQUESTED
 from bss.stats import LR_PHASES, ROLES
 from bss.tables import read_points, read_runs
 
@@ -32,11 +33,11 @@ HINT = "run the experiment again to rewrite it"
 
 
 @dataclass(frozen=True)
-class Reported:
+class Results:
     """An experiment's results; None or empty where a file is not there.
 
     Attributes:
-        experiment: what was asked, and with what it was answered.
+        experiment: title, question, command, device, versions.
         runs: run table.
         points: table of points of these runs.
         fits: fitted laws E(S) by name, by the name of their group; "" where there are no groups.
@@ -49,8 +50,8 @@ class Reported:
         table_fit: the law of final losses.
         varied: of a run table, the runs whose batch or rate changes.
         warmup: of a run table, tokens of warm-up of the rate.
-        remarks: what was said while these were made.
-        missing: why a section is not there, in one line, by its title.
+        warnings: of the measurements.
+        missing: why a section is missing, in one line, by its title.
     """
 
     experiment: dict[str, Any]
@@ -66,11 +67,25 @@ class Reported:
     table_fit: TableFit | None = None
     varied: pd.DataFrame | None = None
     warmup: int = 0
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def chosen_es(self) -> EsFit | None:
+        """The E(S) fit that cross-validation chose, else the first."""
+        fits = [*self.fits.get("", {}).values()]
+        return next((fit for fit in fits if fit.choice != REQUESTED), fits[0] if fits else None)
 
-def read_results(directory: Path) -> Reported:
+    @property
+    def all_warnings(self) -> list[str]:
+        """Warnings of the measurements and of every fit, each once."""
+        fits = [fit for group in self.fits.values() for fit in group.values()]
+        others = [fit for fit in (self.curve_fit, self.table_fit) if fit is not None]
+        lines = [f"{fit.law_name}: {text}" for fit in (*fits, *others) for text in fit.warnings]
+        return list(dict.fromkeys([*self.warnings, *lines]))
+
+
+def read_results(directory: Path) -> Results:
     """Read a results directory.
 
     Raises:
@@ -85,7 +100,7 @@ def read_results(directory: Path) -> Reported:
         comparisons[""] = _json(files["comparison.json"], COMPARISON)
     curve = _json(files["fit.json"]) if "fit.json" in files else {}
     fitted = "" in fits and tables.pop("points.csv", None) is not None
-    return Reported(
+    return Results(
         experiment=experiment,
         runs=read_runs(files["runs.parquet"]) if "runs.parquet" in files else None,
         points=read_points(files["points.csv"]) if fitted else None,
@@ -104,15 +119,15 @@ def read_results(directory: Path) -> Reported:
 def _missing(
     files: Mapping[str, Path], fits: Mapping, comparisons: Mapping, fitted: str | None
 ) -> dict[str, str]:
-    """The sections for which a results directory has no file, and which file that is."""
+    """The sections for which a results directory has no file, and the file."""
     there = {
         "Loss against tokens": ("runs.parquet", "runs.parquet" in files),
-        "E(S), tokens against steps to a loss": ("points.csv with a fit in fits.json", bool(fits)),
-        "Which law predicts batches it has not seen": ("comparison.json", bool(comparisons)),
+        "E(S)": ("points.csv with a fit in fits.json", bool(fits)),
+        "Cross-validation of E(S) laws": ("comparison.json", bool(comparisons)),
         "The law of loss curves": ("fit.json of `bss fit curve`", fitted == "curve"),
         "The law of final losses": ("fit.json of `bss fit table`", fitted == "table"),
         "The schedule": ("schedule.json", "schedule.json" in files),
-        "Contenders at equal tokens": ("contenders.csv", "contenders.csv" in files),
+        "Schedules at equal tokens": ("contenders.csv", "contenders.csv" in files),
     }
     return {title: f"no {file}" for title, (file, present) in there.items() if not present}
 
@@ -125,7 +140,7 @@ def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _fits(path: Path) -> tuple[dict[str, dict[str, EsFit]], dict[str, dict[str, Any]]]:
-    """The fits E(S) of a file and the comparisons of their laws, by the names of their groups."""
+    """The E(S) fits of a file and the comparisons of their laws, by group."""
     fits: dict[str, dict[str, EsFit]] = {}
     comparisons: dict[str, dict[str, Any]] = {}
     try:
@@ -140,7 +155,7 @@ def _fits(path: Path) -> tuple[dict[str, dict[str, EsFit]], dict[str, dict[str, 
 
 
 def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """Fits and comparisons at any depth, each with the names that lead to it."""
+    """Yield fits and comparisons at any depth, each with the names that lead to it."""
     if "kind" in entry or set(COMPARISON) <= set(entry):
         yield names, entry
         return
@@ -162,7 +177,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
-    """Takes the contenders of one contest out of all tables; a table of other things stays."""
+    """Take the compared schedules out of all tables."""
     table = tables.get(path.name)
     if table is None or "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
         return None

@@ -1,8 +1,8 @@
 """Batch ramps of published runs, as batch schedules of this project.
 
-Each is kept in tokens, since a run may change its sequence length on the way, and is turned into
-sequences of any length. Where a report writes 4M or 16M tokens of a batch, M is read as 2^20: Llama
-3 has 64 groups of 32 sequences of 8192 for 16M (arXiv 2407.21783, Table 4).
+A ramp is kept in tokens, because a run may change its sequence length, and converted to sequences
+of any length. If a report writes a batch of 4M or 16M tokens, M is read as 2^20: Llama 3 has 64
+groups of 32 sequences of 8192 for 16M (arXiv 2407.21783, Table 4).
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _MI = 2**20
 
 @dataclass(frozen=True)
 class Ramp:
-    """A batch in tokens over tokens consumed.
+    """A batch size in tokens over tokens consumed.
 
     Attributes:
         source: the report and its section.
-        tokens: budget of the run.
-        batch_tokens: a schedule whose batches are tokens.
+        tokens: token budget of the run.
+        batch_tokens: schedule of batch sizes, in tokens.
     """
 
     source: str
@@ -29,12 +29,12 @@ class Ramp:
     batch_tokens: BatchSchedule
 
     def schedule(self, seq_len: int, tokens: int | None = None) -> BatchSchedule:
-        """The ramp in sequences of `seq_len`, at least one; rounded to whole sequences.
+        """Return the ramp in whole sequences of `seq_len`, at least one.
 
         Args:
             seq_len: tokens per sequence.
-            tokens: another budget, in which each start has the share it had in the run's own; the
-                batches stay.
+            tokens: another token budget; each start keeps its share of the budget, and the batch
+                sizes stay the same.
 
         Examples:
             >>> print(RAMPS["minimax-01"].schedule(8192))
@@ -49,13 +49,13 @@ class Ramp:
 
 
 def _deepseek_v3() -> Ramp:
-    """3072 to 15360 sequences of 4096 in 469B tokens, "gradually increased": here in 16 steps."""
+    """Return 3072 to 15360 sequences in 469B tokens; "gradually increased" is 16 steps here."""
     ramp = BatchSchedule.linear(3072 * 4096, 15360 * 4096, 469 * 10**9, 768 * 4096)
     return Ramp("arXiv 2412.19437, Sec. 4.2", 14_800 * 10**9, ramp)
 
 
 def _modded_nanogpt() -> Ramp:
-    """Batches in the ratio 8:16:24 for a third of 1285 steps each, the last for 15 more."""
+    """Return batches in the ratio 8:16:24 for 428, 429 and 428 + 15 steps."""
     units = [factor * 2048 * 8 for factor in (8, 16, 24)]
     first, second = 428 * units[0], 429 * units[1]
     ramp = BatchSchedule((0, first, first + second), tuple(units))

@@ -1,29 +1,109 @@
-"""Rules as values: what one says of a setting, or of a change, where it comes from and holds.
+"""Rules as values: a setting, the hyperparameters of a rule, and how they follow the batch size."""
 
-A `Rule` speaks of a setting; a `Scaling` goes from what is right at one batch to what is right at
-another.
-"""
-
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NoReturn
 
-from bss.errors import InputError
-from bss.rules.setting import Hyperparameters, Setting, check_positive
+from bss.errors import InputError, check
+
+
+def check_positive(name: str, value: float | None) -> None:
+    """Refuse a value that is neither None nor a positive finite number."""
+    check(value is None or 0 < value < math.inf, name, value, "a positive number")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A planned training run; an unknown quantity is None.
+
+    Attributes:
+        params: N, non-embedding parameters; `non_embedding` converts a total.
+        tokens: D, tokens trained on.
+        seq_len: tokens per sequence.
+        flops: FLOPs of the whole training; without it 6·N·D, which leaves out attention.
+        d_model: width.
+        loss: expected final loss, in nats per token.
+        noise_scale: gradient noise scale, in tokens.
+        batch_tokens: tokens per step, for a rule that needs a batch size.
+        lr: peak learning rate of the hidden matrices, for a rule that needs one.
+
+    Raises:
+        InputError: If a value is not positive, or the budget is smaller than one sequence.
+    """
+
+    params: float
+    tokens: float
+    seq_len: int
+    flops: float | None = None
+    d_model: int | None = None
+    loss: float | None = None
+    noise_scale: float | None = None
+    batch_tokens: float | None = None
+    lr: float | None = None
+
+    def __post_init__(self):
+        for one in fields(self):
+            check_positive(one.name, getattr(self, one.name))
+        least = f"a budget of one sequence, {self.seq_len:,} tokens, or more"
+        check(self.tokens >= self.seq_len, "tokens", self.tokens, least)
+
+    @property
+    def tokens_per_param(self) -> float:
+        """D/N, with N non-embedding."""
+        return self.tokens / self.params
+
+    @property
+    def compute(self) -> float:
+        """C, the FLOPs of the whole training: `flops`, or 6·N·D (arXiv 2001.08361, 2.1)."""
+        return 6.0 * self.params * self.tokens if self.flops is None else self.flops
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Settings of a training step; None if a rule does not set them.
+
+    Attributes:
+        batch_tokens: tokens per step, not rounded to whole sequences.
+        lr: peak learning rate.
+        beta1, beta2: decay of Adam's moments, per step.
+        epsilon: Adam's epsilon.
+        weight_decay: decoupled, so that a step shrinks a weight by lr · weight_decay.
+
+    Raises:
+        InputError: If a beta is not in [0, 1).
+    """
+
+    batch_tokens: float | None = None
+    lr: float | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
+
+    def __post_init__(self):
+        for name in ("beta1", "beta2"):
+            beta = getattr(self, name) or 0.0
+            check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
+
+    def times(self, **factors: float) -> "Hyperparameters":
+        """Return a copy in which the named values that are not None are multiplied."""
+        values = {name: getattr(self, name) for name in factors}
+        scaled = {name: x * factors[name] for name, x in values.items() if x is not None}
+        return replace(self, **scaled)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a paper would train a setting with.
+    """The hyperparameters that a source recommends for a setting.
 
     Attributes:
         source: the paper and its equation.
         law: the equation.
-        batch: what its batch is: the "best" for the loss at the budget, the "critical" one, beyond
-            which larger batches no longer save steps in proportion, or None where it tells of none
-            but what goes with the setting's.
-        fitted: the range of what it was fitted on, by attribute of the setting; empty if not told.
-        needs: attributes of the setting that it cannot do without.
+        batch: meaning of its batch size: "best" for the loss at the budget; "critical", beyond
+            which larger batches no longer save steps in proportion; None if the rule sets no batch.
+        fitted: ranges of the data behind the rule, by attribute of the setting; empty if unknown.
+        needs: attributes of the setting that the rule requires.
     """
 
     source: str
@@ -33,26 +113,21 @@ class Rule:
     needs: tuple[str, ...] = ()
 
     def __call__(self, setting: Setting) -> Hyperparameters:
-        """What it says, in its range or not.
+        """Return its hyperparameters, inside or outside its range.
 
         Raises:
-            InputError: the setting lacks what it needs.
+            InputError: If the setting lacks an attribute that the rule needs.
         """
         if missing := self.missing(setting):
             _refuse(self.source, missing[0])
         return self.law(setting)
 
     def missing(self, setting: Setting) -> tuple[str, ...]:
-        """What the setting lacks of what the rule needs."""
+        """Return the attributes that the rule needs and the setting lacks."""
         return tuple(name for name in self.needs if getattr(setting, name) is None)
 
-    def beyond(self, setting: Setting) -> float:
-        """How many times the setting lies outside of what was fitted; 1 within it."""
-        ends = ((getattr(setting, name), *ends) for name, ends in self.fitted.items())
-        return max((max(low / value, value / high) for value, low, high in ends), default=1.0)
-
     def outside(self, setting: Setting) -> tuple[str, ...]:
-        """A text for every attribute of the setting that lies outside of what was fitted."""
+        """Return one text for each attribute of the setting outside the fitted range."""
         return tuple(
             f"{name} {getattr(setting, name):.3g} is outside {low:.3g} to {high:.3g}"
             for name, (low, high) in self.fitted.items()
@@ -62,14 +137,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one rule says of one setting.
+    """The hyperparameters of one rule for one setting.
 
     Attributes:
-        name, source, batch: the rule's.
-        hyperparameters: all None where something is missing.
-        in_range: whether the setting lies within what was fitted; None if that is not told.
-        outside: where it does not.
-        missing: attributes of the setting that the rule needs.
+        name, source, batch: of the rule.
+        hyperparameters: all None if the setting lacks an attribute.
+        in_range: whether the setting lies within the fitted ranges; None if these are unknown.
+        outside: one text for each attribute outside its range.
+        missing: attributes that the setting lacks.
     """
 
     name: str
@@ -82,7 +157,7 @@ class Answer:
 
 
 def answer(name: str, rule: Rule, setting: Setting) -> Answer:
-    """What a rule of this name says of a setting, or what it lacks to say it."""
+    """Return the answer of a rule for a setting."""
     if missing := rule.missing(setting):
         hyperparameters, outside, in_range = Hyperparameters(), (), None
     else:
@@ -93,15 +168,15 @@ def answer(name: str, rule: Rule, setting: Setting) -> Answer:
 
 @dataclass(frozen=True)
 class Change:
-    """What changes from the reference.
+    """A change from the reference.
 
     Attributes:
-        batch_tokens: the new batch, in tokens.
-        horizon: the new budget over that of the reference.
-        noise_scale: the gradient noise scale, in tokens, for a rule that needs it.
+        batch_tokens: the new batch size, in tokens.
+        horizon: the new token budget divided by the reference's.
+        noise_scale: gradient noise scale, in tokens, for a rule that needs it.
 
     Raises:
-        InputError: on construction, if one is not positive.
+        InputError: If a value is not positive.
     """
 
     batch_tokens: float
@@ -115,12 +190,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How hyperparameters follow the batch; those that a rule does not speak of stay.
+    """A rule that rescales hyperparameters to another batch size; it keeps all others.
 
     Attributes:
         source: the paper and its equation.
-        law: of the reference, which has a batch, and the change; the batch is set for it.
-        needs: attributes of the change that it cannot do without.
+        law: from (reference, change) to the new hyperparameters; it need not set the batch size.
+        needs: attributes of the change that the rule requires.
     """
 
     source: str
@@ -128,22 +203,51 @@ class Scaling:
     needs: tuple[str, ...] = ()
 
     def __call__(self, reference: Hyperparameters, change: Change) -> Hyperparameters:
-        """The hyperparameters at the new batch.
+        """Return the hyperparameters at the new batch size.
 
         Raises:
-            InputError: the reference has no batch, or the change lacks what the rule needs.
+            InputError: If the reference has no batch size, or the change lacks an attribute that
+                the rule needs.
         """
         if reference.batch_tokens is None:
             _refuse(self.source, "batch_tokens of the reference")
-        for name in (name for name in self.needs if getattr(change, name) is None):
-            _refuse(self.source, name)
+        for name in self.needs:
+            if getattr(change, name) is None:
+                _refuse(self.source, name)
         return replace(self.law(reference, change), batch_tokens=change.batch_tokens)
 
 
 def ratio(reference: Hyperparameters, change: Change) -> float:
-    """The new batch over that of the reference."""
-    assert reference.batch_tokens is not None  # a Scaling has refused it
+    """Return κ, the new batch size divided by the reference's."""
+    assert reference.batch_tokens is not None  # Scaling.__call__ refuses None
     return change.batch_tokens / reference.batch_tokens
+
+
+def non_embedding(total: float, vocab_size: int, d_model: int, *, tied: bool = False) -> float:
+    """Return the parameters of a model without its embeddings.
+
+    Args:
+        total: all parameters.
+        vocab_size: tokens of the vocabulary.
+        d_model: width.
+        tied: whether input and output embeddings share one matrix.
+
+    Raises:
+        InputError: If the embeddings are larger than the whole, or have no size.
+
+    Examples:
+        >>> non_embedding(110_101_632, 32_768, 768)
+        59769984
+    """
+    for name, value in (("vocab", vocab_size), ("d_model", d_model)):
+        check_positive(name, value)
+    rest = total - (1 if tied else 2) * vocab_size * d_model
+    if rest <= 0:
+        raise InputError(
+            f"total params: {total:,} is less than the embeddings of {vocab_size:,} tokens at "
+            f"width {d_model:,}; give the whole model's parameters"
+        )
+    return rest
 
 
 def _refuse(source: str, missing: str) -> NoReturn:

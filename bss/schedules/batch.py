@@ -1,13 +1,15 @@
 """BatchSchedule: the batch size as a piecewise constant function of a count.
 
 The count is tokens consumed (samples in the regression theory), never steps, so that a schedule
-means the same at every batch size. The notation "0:8 2M:16 6M:32" reads "batch 8 from the start,
-16 from 2M tokens, 32 from 6M"; Megatron-LM writes its schedules the same way.
+means the same at every batch size; a text may have starts in steps, which are converted when it is
+read. The notation "0:8 2M:16 6M:32" reads "batch 8 from the start, 16 from 2M tokens, 32 from 6M";
+Megatron-LM writes its schedules the same way.
 """
 
 import itertools
 import math
 import operator
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,10 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.units import format_tokens, parse_tokens
+
+RAMP_STAGES = 15  # increments of a ramp without one of its own
+_RAMP = re.compile(r"(\d{1,18})-(\d{1,18})(?:/(\d{1,18}))?:(\S+)")
+_STEPS = re.compile(r"(\d{1,18})steps")
 
 
 @dataclass(frozen=True)
@@ -100,22 +106,44 @@ class BatchSchedule:
         return float(total / steps)
 
     @classmethod
-    def parse(cls, text: str, total: int | None = None) -> Self:
-        """Read the notation: "0:8 2M:16 6M:32", "0:1 50%:8", or "8" for a constant batch.
+    def parse(cls, text: str, total: int | None = None, seq_len: int | None = None) -> Self:
+        """Read a notation.
 
-        Starts are as in `bss.units.parse_tokens`; `total` is what one in percent is a share of.
-        Any other text is an InputError.
+        Args:
+            text: "8" for a constant batch; "0:8 2M:16" with starts as in
+                `bss.units.parse_tokens`; "0:8 20000steps:16" with starts in steps; or
+                "128-512:50%" for a linear ramp up to that count, in increments of "128-512/16:50%"
+                or else of a divisor of both ends that makes `RAMP_STAGES` or more.
+            total: what a percentage is of.
+            seq_len: tokens per sequence, for starts in steps.
+
+        Raises:
+            InputError: any other text.
+
+        Examples:
+            >>> str(BatchSchedule.parse("0:8 100steps:16", seq_len=64))
+            '0:8 51.2K:16'
+            >>> str(BatchSchedule.parse("2-8/2:600"))
+            '0:2 100:4 300:6 500:8'
         """
-        pairs = [pair.partition(":") for pair in text.split()]
-        if len(pairs) == 1 and not pairs[0][1]:
-            pairs = [("0", ":", pairs[0][0])]
-        for start, _, batch in pairs:
+        pairs, starts, batches = text.split(), [], []
+        if len(pairs) == 1 and ":" not in text:
+            pairs = [f"0:{pairs[0]}"]
+        elif pairs and (ramp := _RAMP.fullmatch(pairs[0])):
+            low, high, increment, over = ramp.groups()
+            end = parse_tokens(over, field="batch schedule ramp", total=total)
+            starts, batches = _ramp(int(low), int(high), int(increment or 0), end)
+            pairs = pairs[1:]
+        for pair in pairs:
+            start, _, batch = pair.partition(":")
             if not start or not batch.isascii() or not batch.isdigit() or len(batch) > 18:
-                raise InputError(
-                    f"batch: {start}:{batch} is no start:batch pair; write it like '0:8 2M:16'"
-                )
-        starts = [parse_tokens(s, field="batch schedule start", total=total) for s, _, _ in pairs]
-        return cls(tuple(starts), tuple(int(batch) for _, _, batch in pairs))
+                raise InputError(f"batch: {pair} is no start:batch pair; write it like '0:8 2M:16'")
+            if steps := _STEPS.fullmatch(start):
+                starts.append(_tokens_at(int(steps[1]), starts, batches, seq_len))
+            else:
+                starts.append(parse_tokens(start, field="batch schedule start", total=total))
+            batches.append(int(batch))
+        return cls(tuple(starts), tuple(batches))
 
     @classmethod
     def constant(cls, batch: int) -> Self:
@@ -204,6 +232,41 @@ class BatchSchedule:
             exact = _crossing(ideal, middle, after > before, grid[first - 1], grid[first])
             starts.append(max(_three_digits(exact), starts[-1] + 1))
         return cls(tuple(starts), tuple(batches))
+
+
+def _ramp(low: int, high: int, increment: int, over: int) -> tuple[list[int], list[int]]:
+    """Starts and batches of a line from `low` at 0 to `high` at count `over`, rounded to nearest.
+
+    Without an increment: the greatest common divisor of both ends, halved until there are enough.
+    """
+    if not increment:
+        increment = math.gcd(low, high) or 1
+        while increment % 2 == 0 and abs(high - low) // increment < RAMP_STAGES:
+            increment //= 2
+    n, rest = divmod(abs(high - low), increment)
+    if rest or not n or not over:
+        raise InputError(
+            f"batch: {low}-{high}/{increment} over {over} tokens is no ramp; write a divisor of "
+            "the difference, and where it ends, like '128-512/16:50%'"
+        )
+    sign = 1 if high > low else -1
+    starts = [0, *(over * (2 * i - 1) // (2 * n) for i in range(1, n + 1))]
+    return starts, [low + sign * increment * i for i in range(n + 1)]
+
+
+def _tokens_at(
+    step: int, starts: Sequence[int], batches: Sequence[int], seq_len: int | None
+) -> int:
+    """Tokens consumed before a step, after stages that start at these counts."""
+    if seq_len is None:
+        raise InputError(f"batch: {step}steps needs the tokens of a sequence; give --seq-len")
+    done = 0
+    for start, end, batch in zip(starts, [*starts[1:], math.inf], batches, strict=True):
+        tokens = start + (step - done) * batch * seq_len
+        if tokens <= end:
+            return tokens
+        done += math.ceil((end - start) / (batch * seq_len))
+    return step and starts[-1]
 
 
 def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:

@@ -11,8 +11,7 @@ from bss.errors import InputError
 from bss.files import locked
 from bss.laws import EsFit, fit_es
 from bss.laws.base import Options
-from bss.points.conditions import by_condition
-from bss.points.measuring import measure_points
+from bss.points.measuring import by_condition, measure_points
 from bss.report.page import write_report
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import Axis
@@ -95,7 +94,7 @@ def _fitted(
         comparisons += [fit.comparison] if fit.comparison else []
         remarks += [f"{name and f'{name}: '}{text}" for text in said]
     files: dict[str, Any] = {"points.csv": pd.concat(tables)} if tables else {}
-    entries = {name: {fit.name: fit} for name, fit in fits.items()}
+    entries = {name: {fit.law_name: fit} for name, fit in fits.items()}
     files |= {"fits.json": entries.get("", entries)} if fits else {}
     files |= {"comparison.json": comparisons[0]} if comparisons and "" in fits else {}
     return files, fits, remarks

@@ -1,11 +1,10 @@
-"""The two pages that are read off the code: cli.md from the parsers, api.md from `bss.__all__`."""
+"""The two pages that are read off the code: cli.md from the commands, api.md from `bss.__all__`."""
 
-import argparse
 import importlib
-import keyword
-import os
-from collections.abc import Iterator
+import io
 from typing import Any
+
+from rich.console import Console
 
 ROOMS = ("sweeps", "points", "laws", "policies", "schedules", "training", "tables", "report")
 """In the order in which one meets them; others follow."""
@@ -22,25 +21,14 @@ def on_files(files: Any, config: Any) -> Any:
 
 def cli() -> str:
     """Every subcommand's help."""
-    from bss.cli import COMMANDS
+    from bss.cli.app import COMMANDS, application
 
-    os.environ["COLUMNS"] = "80"
     parts = ["# Every command and option", "As `.venv/bin/bss COMMAND --help` prints it."]
-    for name, about in COMMANDS.items():
-        parser = argparse.ArgumentParser(f"bss {name}", description=about)
-        module = f"{name}_" if keyword.iskeyword(name) else name
-        importlib.import_module(f"bss.cli.{module}").add_arguments(parser)
-        parts.append(f"## bss {name}")
-        parts += [f"```text\n{one.format_help()}```" for one in _parsers(parser)]
+    for name in COMMANDS:
+        console = Console(width=80, file=io.StringIO(), color_system=None)
+        application(name).help_print(name.split(), console=console)
+        parts += [f"## bss {name}", f"```text\n{console.file.getvalue()}```"]
     return "\n\n".join(parts) + "\n"
-
-
-def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for one in dict.fromkeys(action.choices.values()):
-                yield from _parsers(one)
 
 
 def api() -> str:

@@ -35,7 +35,7 @@ from bss.sweeps.table import run_table
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
 from experiments.es_curve.study import Study
-from experiments.es_wsd.measure import fit_laws
+from experiments.es_wsd_archive.measure import fit_laws
 from experiments.main import run_experiment
 from experiments.study import batch_unit, say
 

@@ -1,1 +1,1 @@
-"""Three E(S) under WSD, at a shared rate and at tuned rates."""
+"""E(S), B_min, B_opt and the batch schedule of arXiv 2601.05034, measured where they are large."""

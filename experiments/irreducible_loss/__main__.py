@@ -122,7 +122,7 @@ def estimate_row(
     estimate = fit.joint_intervals["L_0"]
     low = -math.inf if estimate.low is None else estimate.low
     high = math.inf if estimate.high is None else estimate.high
-    errors = np.array([row["relative_loss"] for row in fit.residuals])
+    errors = np.array(fit.rows["relative_loss"])
     return {
         "seed": seed,
         "law": law,

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit
+from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
-from bss.laws.functional.fit import fit_clocks
-from bss.laws.functional.values import check_drive, schedule_losses
+from bss.laws.functional.forecast import check_identified, schedule_losses
+from bss.laws.functional.problem import CLOCKS
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
@@ -60,7 +60,8 @@ def fit_pilots(study: Study, pilots: pd.DataFrame) -> list[CurveFit]:
     warmup, options = study.setup.schedule.warmup, Options(study.resamples)
     for start in (round(part * study.tokens) for part in study.starts):
         try:
-            fits += fit_clocks(pilots, warmup=warmup, since=start, options=options)
+            how = {"warmup": warmup, "since": start, "options": options}
+            fits += [fit_curve(pilots, clock=clock, **how) for clock in CLOCKS]
         except InputError as error:
             say(f"no law of losses since {start:,} tokens: {error}")
     return sorted(fits, key=left_out)
@@ -68,14 +69,14 @@ def fit_pilots(study: Study, pilots: pd.DataFrame) -> list[CurveFit]:
 
 def left_out(fit: CurveFit) -> float:
     """Error of log loss at the ends of left-out pilots; infinite where there were too few."""
-    return fit.left_out_rmse.get(fit.clock, math.inf)
+    return math.inf if fit.cv_error is None else fit.cv_error
 
 
 def chosen_fit(fits: Sequence[CurveFit]) -> CurveFit | None:
     """The first that can speak of batches and rates that change, else the first; says which."""
     for fit in fits:
         try:
-            check_drive(fit, batch_changes=True)
+            check_identified(fit, batch_changes=True)
         except InputError as error:
             say(f"the law since {fit.since:,} tokens, {fit.clock} clock: {error}")
             continue

@@ -16,8 +16,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.power import fit_power
-from bss.points.censored import parabola_minimum
-from bss.points.crossings import mean
+from bss.points.crossings import mean, parabola_minimum
 from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison, compare
 from bss.sweeps.contenders import Contender, contender_table

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.functional.values import schedule_losses
+from bss.laws.functional.forecast import schedule_losses
 from bss.points.crossings import Mean, mean
 from bss.schedules.batch import BatchSchedule
 from bss.sweeps.contenders import Contender

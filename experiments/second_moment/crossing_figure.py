@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bss.laws import EsFit
-from bss.laws.es.values import tokens_to_target as law_tokens
 from bss.plots import style
 from bss.plots.laws import draw_points
-from bss.points.batches import batch_curves, meetings, seed_bands
+from bss.points.batches import BatchCurve, batch_curves, losses_on_grid
 
 SHOWN = 3.0  # the losses drawn lie below this
 LAW_POINTS = 200
@@ -41,7 +40,7 @@ def crossing_figure(
         fits: fitted laws by name.
         targets: two losses in nats, as in the points.
     """
-    curves = batch_curves(runs, "eval_loss")
+    curves = batch_curves(runs.sort_values("seed", kind="stable"), "eval_loss")
     bands, met = seed_bands(curves), meetings(curves, pairs)
     looks = style.batch_styles(curve.batch for curve in curves)
     figure, axes = style.new_figure(6.0, 2, 2, 10.4, width_ratios=(1.45, 1), height_ratios=(1.2, 1))
@@ -114,7 +113,7 @@ def _target(
         if statuses != ["converged"]:
             missing.append(law)
             continue
-        tokens = np.array(law_tokens(fit, batches.tolist(), target))
+        tokens = fit.tokens(batches, target)
         steps = tokens / (batches * int(here["seq_len"].iloc[0]))
         look: dict[str, Any] = style.law_styles(fits)[law] | {"marker": ""}
         ax.plot(steps, tokens, lw=1.6, zorder=3, **look)
@@ -129,3 +128,55 @@ def _target(
 def _spread(met: pd.DataFrame) -> np.ndarray:
     """Lengths of the horizontal bars, [2, N]."""
     return np.array([met["tokens"] - met["low"], met["high"] - met["tokens"]])
+
+
+def seed_bands(curves: Sequence[BatchCurve]) -> pd.DataFrame:
+    """The curves of each batch over its seeds, and how far they are above the best batch there.
+
+    Args:
+        curves: one per batch and seed, every batch with the same seeds in the same order.
+
+    Returns:
+        Columns batch, tokens (as of `excess`), loss (mean), low and high (lowest and highest
+        seed), above (loss less that of the batch with the lowest mean there) and error, 2 standard
+        errors of it over paired seeds, NaN with one seed.
+    """
+    x, losses = losses_on_grid(curves)
+    stacked = np.array([*losses.values()])  # [batch, seed, T]
+    means = stacked.mean(axis=1)
+    best = np.nanargmin(means, axis=0)
+    apart = stacked - stacked[best, :, np.arange(len(x))].T
+    seeds = stacked.shape[1]
+    errors = 2 * apart.std(axis=1, ddof=1) / np.sqrt(seeds) if seeds > 1 else 0 * means + np.nan
+    ends = stacked.min(axis=1), stacked.max(axis=1)
+    tables = [
+        pd.DataFrame({"batch": batch, "tokens": np.exp(x), "loss": means[i], "low": ends[0][i],
+                      "high": ends[1][i], "above": apart[i].mean(axis=0), "error": errors[i]})
+        for i, batch in enumerate(losses)
+    ]  # fmt: skip
+    return pd.concat(tables, ignore_index=True)
+
+
+def meetings(curves: Sequence[BatchCurve], pairs: Sequence[tuple[float, float]]) -> pd.DataFrame:
+    """Where the curve of a smaller batch falls behind that of a larger one for good.
+
+    Args:
+        curves: one a batch and seed.
+        pairs: small and large.
+
+    Returns:
+        Columns small, large, tokens with low and high (2 standard errors of their logarithm over
+        seeds), loss of the small batch there; of the pairs that meet so in every seed, two at
+        least.
+    """
+    x, losses = losses_on_grid(curves)
+    rows = []
+    for small, large in pairs:
+        ahead = losses[small] <= losses[large]
+        if len(ahead) < 2 or ahead[:, -1].any() or not ahead.any(axis=1).all():
+            continue
+        last = ahead.shape[1] - 1 - np.argmax(ahead[:, ::-1], axis=1)
+        at, error = x[last].mean(), 2 * x[last].std(ddof=1) / np.sqrt(len(last))
+        loss = float(np.interp(at, x, losses[small].mean(axis=0)))
+        rows.append((small, large, *np.exp([at, at - error, at + error]), loss))
+    return pd.DataFrame(rows, columns=["small", "large", "tokens", "low", "high", "loss"])

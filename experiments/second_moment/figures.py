@@ -19,7 +19,7 @@ from bss.plots import style
 from bss.points.crossings import crossing_pairs, crossings
 from bss.stats import LR_PHASES, half_interval
 from bss.tables import write_table
-from experiments.es_wsd.measure import Laws
+from experiments.es_wsd_archive.measure import Laws
 from experiments.late_switch.figures import clocks_figure, lined_styles
 from experiments.second_moment import tables
 from experiments.second_moment.crossing_figure import crossing_figure

@@ -17,7 +17,7 @@ from bss.schedules.coupling import Coupling, half_life
 from bss.stats import half_interval
 from bss.tables import write_table
 from bss.values import from_dict, to_dict
-from experiments.es_wsd.measure import Laws, fit_laws
+from experiments.es_wsd_archive.measure import Laws, fit_laws
 from experiments.second_moment.losses import (
     Cell,
     Part,

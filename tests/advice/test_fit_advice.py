@@ -1,4 +1,4 @@
-"""What fits of each kind say of constant batches, and where they cannot tell."""
+"""The answers of fits of each kind for constant batch sizes, and where they have none."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from bss.advice import FitAdvice, advise
-from bss.advice.fit_advice import of_losses
+from bss.advice.fit_advice import TOLERANCE, of_losses
 from bss.advice.of_table import fit_advice as of_table
+from bss.advice.of_table import published
 from bss.errors import InputError
-from bss.laws import CriticalFit, CurveFit, EsFit, check_losses, fit_table
+from bss.laws import CurveFit, EsFit, check_losses, fit_table
 from bss.laws.base import Estimate, Options
 from bss.rules import Setting
-from tests.advice.known import ends, numbers
 
 RESULTS = Path(__file__).parents[2] / "results"
 HERE = Setting(1e8, 1.001e9, 512)
@@ -37,7 +37,7 @@ def cell(lr, best=3.0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    """Table fits by how their rates and batches were chosen."""
+    """Table fits by how their learning rates and batch sizes were chosen."""
     tables = {
         "tuned": cell(1e-3 * 1.3 ** np.arange(7)),
         "shared": cell(1e-3),
@@ -46,107 +46,107 @@ def fitted():
     return {name: fit_table(table, options=Options(8)) for name, table in tables.items()}
 
 
-def test_a_users_own_table_is_asked_of_itself(fitted):
-    found = advise(HERE, of_table(fitted["tuned"], HERE, "wsd", "mine"))
-    assert found.by == "fit" and found.fit.measured and found.narrow == ()
+def saved(path, *keys):
+    entry = json.loads((RESULTS / path).read_text())
+    for key in keys:
+        entry = entry[key]
+    return entry
+
+
+def test_a_table_of_a_user_answers_where_it_was_tested(fitted):
+    own = of_table(fitted["tuned"], HERE, "wsd")
+    found = advise(HERE, own)
+    assert found.in_range and found.pooled is None and found.losses is own
     assert found.batch.value == pytest.approx(BATCHES[3], rel=0.01)
-    half, one, two, four = (cost.loss for cost in found.cost_of)
-    assert (half, one, two, four) == pytest.approx((0.01, 0, 0.01, 0.04), abs=1e-3)
-    low, _, high = ends(found.batch)
-    assert np.log2(high / low) == pytest.approx(2 * np.sqrt(0.3), rel=0.1)
+    assert found.sequences == 8
+    assert [own.loss_at(x) for x in (0.5, 1, 2)] == pytest.approx([0.01, 0, 0.01], abs=1e-3)
+    low, high = own.tolerance()
+    assert low and high and np.log2(high / low) == pytest.approx(2 * np.sqrt(0.3), rel=0.1)
+    far = of_table(fitted["tuned"], Setting(1e8, 1e10, 512), "wsd")
+    assert far.best.value is None and "not tested there: tokens" in far.best.note
+    elsewhere = advise(Setting(1e8, 1e10, 512), far)
+    assert elsewhere.pooled and far.best.note in elsewhere.warnings
 
 
-@pytest.mark.parametrize(
-    ("table", "says", "narrow"),
-    [
-        ("shared", "all batches share one rate", "other rates at batches 2,048 and 4,096 at 100M"),
-        ("smallest", "not told from the smallest batch measured", "batches 128 and 256 at 100M"),
-    ],
-)
-def test_what_a_table_cannot_tell_is_answered_by_the_rules(fitted, table, says, narrow):
-    found = advise(HERE, of_table(fitted[table], HERE, "wsd", "mine"))
-    assert found.by == {"shared": "rules", "smallest": "fit"}[table]
-    assert found.fit.best.value is None
-    assert any(says in note for note in found.notes)
-    assert all(cost.loss is None for cost in found.cost_of)
-    assert any(narrow in text for text in found.narrow)
+def test_a_table_with_one_rate_has_no_best_batch(fitted):
+    found = advise(HERE, of_table(fitted["shared"], HERE, "wsd"))
+    assert found.pooled and found.batch.value
+    assert any("rate" in text for text in found.warnings)
+
+
+def test_a_table_whose_smallest_batch_is_best_gives_a_bound(fitted):
+    found = advise(HERE, of_table(fitted["smallest"], HERE, "wsd"))
+    assert found.pooled is None and found.sequences is None
+    assert found.batch.value is None and found.batch.high and found.batch.high >= BATCHES[0]
 
 
 def test_a_best_at_an_end_is_a_bound():
     batch, loss = [1e3, 2e3, 4e3], [2.0, 2.01, 2.1]
-    found = of_losses("mine", batch, loss, 0.9, ["said"])
+    found = of_losses(batch, loss, 0.9, ["as fitted"])
     assert (found.best.value, found.best.low, found.best.high) == (None, None, 1e3)
-    assert found.lost(1e3) is None and found.lost(4e3) is None
-    assert "smallest batch fitted is the best: a bound" in found.best.note
-    assert found.runs == ("two smaller batches, as 500 and 250 tokens",)
-    told = advise(Setting(1e8, 1e9, 512), found)
-    assert told.batch == found.best and told.by == "fit" and not told.cost_of
-    assert told.first_line.startswith("B_opt is ≤ 1000 tokens by your runs")
-    above = of_losses("mine", batch, loss[::-1], 0.9, [])
-    assert (above.best.low, above.best.high) == (4e3, None) and "larger" in above.runs[0]
-    inside = of_losses("mine", batch, [2.1, 2.0, 2.1], 0.9, [])
-    low, value, high = ends(advise(HERE, inside, []).batch)
-    assert low < value == 2e3 < high and not inside.runs
-    assert (low, high) == (inside.low, inside.high)
+    assert found.loss_at(1.0) is None and found.warnings == ("as fitted",)
+    above = of_losses(batch, loss[::-1], 0.9, [])
+    assert (above.best.low, above.best.high) == (4e3, None)
+    inside = of_losses(batch, [2.1, 2.0, 2.1], 0.9, [])
+    assert inside.best.value == 2e3
+    assert [inside.loss_at(x) for x in (0.5, 1, 2)] == pytest.approx([0.1, 0, 0.1])
 
 
-def test_a_law_of_tokens_to_a_loss_is_asked_at_its_own_budgets():
-    from bss.advice.of_es import fit_advice
-
-    fit = EsFit.from_dict(json.loads((RESULTS / "demo/fits.json").read_text())["surface"])
-    near, far = (fit_advice(fit, Setting(99e3, tokens, 64), "wsd", "mine") for tokens in (1e6, 1e9))
-    shown = json.loads((RESULTS / "es_wsd/fits.json").read_text())["stable, shared"]["fits"]
-    hyperbola = EsFit.from_dict(shown["hyperbola"])
-    below = fit_advice(hyperbola, Setting(99e3, 1e6, 64), "wsd", "mine")  # .04 nats
-    assert (below.best.value, below.best.high) == (None, 64) and "a bound" in below.best.note
-    (best,) = numbers(near.best.value)
-    assert near.measured and near.lost(best) == 0
-    assert numbers(near.lost(32 * 64))[0] > 0
-    assert far.best.value is None and "not tested there: by the law 1B tokens end" in far.best.note
-    assert far.extrapolated is None and "runs of 1B tokens" in far.runs[0]
-    assert "is it that of --params" in far.notes[0] and far.notes[0] in near.notes
+def test_the_tolerance_is_where_losses_pass_it_and_open_where_they_do_not():
+    factors = 2.0 ** np.arange(-3, 4)
+    steep = FitAdvice(Estimate(1.0), factors, 0.01 * np.abs(np.log2(factors)))
+    low, high = steep.tolerance()
+    share = TOLERANCE / 0.01
+    assert low == pytest.approx(2**-share) and high == pytest.approx(2**share)
+    lopsided = FitAdvice(Estimate(1.0), factors, np.where(factors > 1, 0.1, 0.0))
+    low, high = lopsided.tolerance()
+    assert low is None and high == pytest.approx(2 ** (TOLERANCE / 0.1))
+    assert FitAdvice(Estimate(1.0)).tolerance() == (None, None)
 
 
-def test_a_law_of_loss_curves_is_asked_at_one_rate():
-    from bss.advice.of_curve import fit_advice
+def test_the_published_losses_are_known_inside_their_table_only():
+    inside = published(Setting(350e6, 30e9, 2048))
+    half, whole, twice = (inside.loss_at(x) for x in (0.5, 1.0, 2.0))
+    assert whole == pytest.approx(0, abs=1e-4)
+    assert half and twice and 0.001 < half < 0.02 and 0.001 < twice < 0.02
+    low, high = inside.tolerance()
+    assert low and high and 0.5 < low < 1 < high < 2
+    outside = published(Setting(85e6, 2.5e9, 1024))
+    assert outside.loss_at(0.5) is None and outside.tolerance() == (None, None)
 
-    fit = CurveFit.from_dict(json.loads((RESULTS / "late_switch/fit.json").read_text()))
-    with pytest.raises(InputError, match="--lr: missing; give the peak rate, of 5e-07"):
-        fit_advice(fit, Setting(99e3, 1e6, 64), "wsd", "mine")
+
+def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
+    from bss.advice.of_runs import fit_advice
+
+    fit = EsFit.from_dict(saved("demo/fits.json", "surface"))
+    near, far = (fit_advice(fit, Setting(99e3, tokens, 64), "wsd") for tokens in (1e6, 1e9))
+    hyperbola = EsFit.from_dict(saved("es_wsd/fits.json", "stable, shared", "fits", "hyperbola"))
+    below = fit_advice(hyperbola, Setting(99e3, 1e6, 64), "wsd")
+    assert (below.best.value, below.best.high) == (None, 64)
+    assert near.best.value and near.loss_at(1.0) == pytest.approx(0, abs=1e-6)
+    assert near.loss_at(4.0)
+    assert far.best.value is None and "not tested there" in far.best.note
+    assert set(far.warnings) <= set(near.warnings)
+
+
+def test_a_law_of_loss_curves_answers_at_one_rate():
+    from bss.advice.of_runs import fit_advice
+
+    fit = CurveFit.from_dict(saved("late_switch/fit.json"))
+    with pytest.raises(InputError, match="--lr: missing"):
+        fit_advice(fit, Setting(99e3, 1e6, 64), "wsd")
     setting = Setting(99e3, 1e6, 64, lr=2e-3)
-    with pytest.raises(InputError, match="says nothing of averaged weights"):
-        fit_advice(fit, setting, "average", "mine")
-    found = fit_advice(fit, setting, "constant", "mine")
+    found = fit_advice(fit, setting, "constant")
     assert found.best.value and 64 <= found.best.value <= 32 * 64
-    assert "one rate for all batches, 0.002" in found.notes[0]
-    assert "the runs do not identify T_0, A_0" in found.notes
-    decayed = fit_advice(fit, setting, "wsd", "mine")
-    assert decayed.best.value is None
-    assert "the rate falls to 0.052 of its peak, measured to 1" in decayed.best.note
-    far = fit_advice(fit, Setting(99e3, 30e9, 64, lr=2e-3), "constant", "mine")
-    assert far.extrapolated is None and "times the longest run" in far.best.note
-
-
-def test_a_critical_fit_tells_the_critical_batch_alone():
-    from bss.advice.of_critical import fit_advice
-
-    entry = json.loads((RESULTS / "critical_batch/fits.json").read_text())["both"]
-    fit = CriticalFit.from_dict(entry)
-    setting = Setting(20e3, 2e5, 32)
-    found = advise(setting, fit_advice(fit, setting, "wsd", "mine"))
-    critical = found.fit.critical
-    assert critical and critical.low < critical.value < critical.high
-    assert found.by == "nobody" and "tells no best batch" in found.notes[0]
-    assert 32 < numbers(critical.value)[0] < 32 * 64
+    assert any("T_0, A_0" in text for text in found.warnings)
+    for other in (
+        fit_advice(fit, setting, "wsd"),
+        fit_advice(fit, Setting(99e3, 30e9, 64, lr=2e-3), "constant"),
+    ):
+        assert other.best.value is None and "not tested there" in other.best.note
 
 
 def test_a_batch_is_a_sequence_or_more():
-    setting = Setting(1e9, 2e9, 2**20)
-    found = advise(setting, FitAdvice("mine", Estimate(None, note="none")), ["step-law"])
-    assert ends(found.batch)[:2] == [2**20, 2**20]
-
-
-def test_without_any_rule_or_fit_there_is_no_batch():
-    found = advise(HERE, FitAdvice("mine", Estimate(None, note="unidentified")), ["kaplan"])
-    assert found.batch.value is None and not found.cost_of and found.spread is None
-    assert found.notes[0] == "unidentified"
+    found = advise(Setting(1e9, 2e9, 2**20))
+    assert found.in_range and found.batch.value and found.batch.value < 2**20
+    assert found.sequences == 1

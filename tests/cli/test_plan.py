@@ -90,3 +90,48 @@ def test_a_second_moment_of_few_steps_is_told_and_exported(capsys):
 def test_it_loads_no_jax():
     modules = alone(*ACCEPTANCE)
     assert not modules & {"jax", "pandas", "scipy", "matplotlib"}
+
+
+def planned(capsys, *arguments: str) -> dict:
+    assert main(["plan", "--lr", "1e-3", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_starts_in_steps_are_converted_to_tokens(capsys):
+    batch = "0:8 20000steps:16 50000steps:32"
+    plan = planned(capsys, "--tokens", "1B", "--seq-len", "1024", "--batch", batch)
+    assert [s["start_tokens"] for s in plan["segments"]] == [0, 163_840_000, 655_360_000]
+    assert [s["steps"] for s in plan["segments"]][:2] == [20_000, 30_000]
+
+
+def test_a_stage_of_a_few_steps_is_warned_of(capsys):
+    batch = "0:8 20000:16 50000:32"  # starts are tokens, and were meant as steps
+    planned_ = ["--tokens", "1B", "--seq-len", "1024", "--batch", batch, "--lr", "1e-3"]
+    assert main(["plan", *planned_]) == 0
+    assert "batch 8 lasts 3 steps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "ramp", "steps"),
+    [
+        # Steps that trainers logged for ramps of microbatches of 16, with the last partial step.
+        (937_426_944, "128-512:50%", 2_549),
+        (937_426_944, "16-256:50%", 7_224),
+        (2_700_083_200, "16-256:50%", 20_805),
+        (2_700_083_200, "16-256/16:50%", 20_805),
+    ],
+)
+def test_linear_ramps_take_as_many_steps_as_trainers_log(capsys, tokens, ramp, steps):
+    plan = planned(capsys, "--tokens", str(tokens), "--seq-len", "1024", "--batch", ramp)
+    assert abs(plan["steps"] + bool(plan["remainder_tokens"]) - steps) <= 1
+
+
+def test_the_learning_rate_may_be_that_of_the_last_batch(capsys):
+    batch = "0:64 201326592:128 469762048:256 939524096:512"
+    plan = ["--tokens", "2700083200", "--seq-len", "1024", "--batch", batch]
+    first = planned(capsys, *plan, "--lr-coupling", "sqrt")
+    last = planned(capsys, *plan, "--lr-coupling", "sqrt@512")
+    assert [s["steps"] for s in last["segments"]] == [3_072, 2_048, 1_792, 3_358]
+    assert first["segments"][0]["lr_end"] == pytest.approx(1e-3)
+    assert last["segments"][-1]["lr_end"] == pytest.approx(1e-3)
+    assert last["segments"][0]["lr_end"] == pytest.approx(1e-3 * (64 / 512) ** 0.5)

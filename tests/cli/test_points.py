@@ -46,7 +46,7 @@ def test_the_best_rate_of_each_batch_is_taken_and_shown(tmp_path, capsys):
     assert "at batch 8, 16: try beyond" in told["warnings"][1] and len(told["warnings"]) == 2
     assert main(["points", path, "--targets", "1.9"]) == 0
     shown = capsys.readouterr().out
-    assert "bracketed" in shown and "4e-3" in shown
+    assert "bracketed" in shown and "0.004" in shown
     one = printed(capsys, "points", path, "--targets", "1.9,1.8", "--at-rate", "1.995e-3")
     assert {p["peak_lr"] for p in one["points"]} == {2e-3} and one["warnings"] == []
     assert "trials" not in one["points"][0]

@@ -36,7 +36,7 @@ def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, 
     assert main(["report", str(tmp_path / "runs"), "--resamples", "10"]) == 0
     assert capsys.readouterr().out == f"report: {tmp_path}/runs/report.html\n"
     page = (tmp_path / "runs" / "report.html").read_text()
-    assert "<h1>Runs of runs</h1>" in page and "4 runs, made by" in page
+    assert "<h1>Runs of runs</h1>" in page
     assert "1 diverged, 1 interrupted of 4 runs: read as far as they went" in page
     assert "<td>2, 4</td>" in page and "<h2>Loss against tokens</h2>" in page
     assert "The law of loss curves: no run changes its batch" in page
@@ -50,7 +50,7 @@ def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, 
         ("runs.csv", (), "no column batch"),
         ("good.csv", ("--resamples", "9"), "--resamples 9: expected 10 or more"),
         ("good.csv", ("--targets", "low"), "--targets 'low'"),
-        ("good.csv", ("--training-loss",), "have held-out losses alone"),
+        ("good.csv", ("--training-loss",), "have only held-out losses"),
     ],
 )
 def test_bad_sources_and_options_are_one_line(tmp_path, capsys, source, options, told):

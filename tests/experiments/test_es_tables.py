@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from experiments.es_wsd import measure
+from experiments.es_wsd_archive import measure
 from experiments.preregister import digest
 from experiments.tables import Tables
 
@@ -15,22 +15,12 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
 
 
 def test_a_bound_has_one_end():
-    measured = measure.conditions(pd.read_csv(RESULTS / "es_wsd" / "points.csv"))
-    tuned = measure.optimum_table(measured["annealed", "envelope"])
-    assert set(tuned["bound"]) == {"at most"}
-    assert np.isnan(tuned["low"]).all()
-    assert tuned["high"].tolist() == [1.0] * 5  # at most 1 sequence
-    shared = measure.optimum_table(measured["stable", "shared"])
-    assert shared["bound"].tolist() == ["at most", "at most", "", "", ""]
-    assert np.isfinite(shared["low"][2:]).all()
-
-
-def test_the_law_that_predicts_best_comes_first():
-    laws = measure.read_laws(RESULTS / "es_wsd")["stable, shared"]
-    found = laws.identified
-    names = [row["law"] for row in laws.comparison.table if row["law"] in found]
-    assert list(found) == names and "piecewise" not in found  # which is not identified
-    assert len(measure.law_optimum(found["surface"])) >= 1  # the others are at an end
+    every = pd.read_csv(RESULTS / "es_wsd" / "points.csv")
+    tuned = every.loc[(every["kind"] == "annealed") & (every["rates"] == "envelope")]
+    table = measure.optimum_table(tuned)
+    assert set(table["bound"]) == {"at most"}
+    assert np.isnan(table["low"]).all()
+    assert table["high"].tolist() == [1.0] * 5  # at most 1 sequence
 
 
 def test_runs_of_another_registration_are_refused(tmp_path):

@@ -1,101 +1,144 @@
-"""E(S) under WSD without training: what is refused, who competes, how horizons are told."""
+"""E(S) under WSD: parts, tables and answers, from planted curves; nothing is trained here."""
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws import EsFit
-from bss.laws.es import LAWS
 from bss.schedules.batch import BatchSchedule
-from bss.sweeps.contenders import (
-    constant_contenders,
-    growing_contenders,
-    late_contenders,
-)
-from bss.sweeps.grid import overlay
+from bss.sweeps.contenders import constant_contenders, growing_contenders, late_contenders
 from bss.sweeps.setup import planned_run
-from bss.sweeps.table import finals
-from bss.training.run_directory import RunStatus
 from bss.values import from_dict
-from configs.es_wsd import get_config
-from experiments.es_wsd import measure
-from experiments.es_wsd.__main__ import experiment, trunk_overlays
-from experiments.es_wsd.study import Study
+from configs import es_wsd as config
+from configs.es_wsd import BATCHES, SIZES, get_config
+from experiments.es_wsd import analysis
+from experiments.es_wsd.run import Study, arms, decayed, experiment
 
-STUDY = from_dict(Study, json.loads(get_config("cpu").to_json()))
-BASE = planned_run(STUDY.setup)
-COMMON = (BASE, STUDY.rates, STUDY.seeds)
-
-
-def test_every_batch_is_tried_at_the_shared_rate_too():
-    rates = {}
-    for changes in trunk_overlays(STUDY):
-        rates.setdefault(changes["schedule.batch"], set()).add(changes["optimizer.lr"])
-    assert all(STUDY.shared_rate in tried for tried in rates.values())
-    assert len(rates["1"]) == 4
-    assert len(trunk_overlays(STUDY)) == 3 * 22
+RATES = {1: (1e-3, 2e-3), 4: (2e-3, 4e-3), 8: (4e-3, 8e-3), 32: (4e-3, 8e-3)}
+L_0, A, ALPHA, NOISE_FLOOR = 1.7, 12.4, 0.447, 0.45
 
 
-def test_every_contender_has_three_rates_and_all_seeds():
-    growing = BatchSchedule.parse("0:1 200K:2 400K:8")
-    late = BatchSchedule.late_switch(4, 32, 700_000)
-    found = [
-        *constant_contenders(*COMMON, [growing, late]),
-        *growing_contenders(*COMMON, "growing", growing, ("none", "sqrt")),
-        *late_contenders(*COMMON, late, ("none", "sqrt")),
-    ]
-    table = pd.DataFrame(
-        [(c.name, c.role, c.run.optimizer.lr, c.run.seed, c.run.id) for c in found],
-        columns=["name", "role", "ending", "seed", "run"],
+def study(part, **fields):
+    return from_dict(Study, json.loads(get_config(part).to_json()) | fields)
+
+
+def loss(tokens, batch):
+    """A planted joint law: power law of steps plus noise that falls with the batch size."""
+    return L_0 + A * (tokens / (16 * batch)) ** -ALPHA + NOISE_FLOOR / batch
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Curves of a1's batch sizes, 5 seeds that differ by 0.003 nats and small noise."""
+    generator = np.random.default_rng(0)
+    tables = []
+    for seed in range(5):
+        shift = 0.003 * generator.standard_normal()
+        for batch in BATCHES:
+            tokens = np.geomspace(60_000, 1_500_000, 33).round()
+            noisy = loss(tokens, batch) + shift + 0.001 * generator.standard_normal(33)
+            run = {"run": f"{batch}-{seed}", "batch": batch, "seed": seed, "data_seed": seed}
+            run |= {"model": "1x32", "params": 12_416, "seq_len": 16, "peak_lr": 8e-3}
+            columns = {"tokens": tokens, "step": tokens / (16 * batch), "eval_loss": noisy}
+            tables.append(pd.DataFrame(columns).assign(**run))
+    return pd.concat(tables, ignore_index=True)
+
+
+def test_every_part_has_runs_and_judged_parts_a_registration(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "SCHEDULES", tmp_path / "schedules.json")
+    with pytest.raises(ValueError, match="train a1"):
+        get_config("a3")
+    late = {"ramp": "0:1 150K:2 800K:4", "late": "0:4 2100K:32", "constants": [2, 4, 8]}
+    found = {"a3": late, "a4": {"ramp": "0:4 400K:8 800K:16", "constants": [12]}}
+    (tmp_path / "schedules.json").write_text(json.dumps(found))
+    for part in (*SIZES, "a3", "a4", "a5s"):
+        one = study(part)
+        runs = arms(one, planned_run(one.setup))
+        assert len({arm.run.id for arm in runs}) == len(runs) >= 8
+        trained = part not in ("smoke", "gpu", "speed")
+        assert bool(one.registration) == trained
+        assert not trained or min(one.seeds) >= 10
+
+
+def test_decays_branch_from_their_arm_before_each_end():
+    one = study("a1", seeds=(10,))
+    constant = arms(one, planned_run(one.setup))
+    branches = decayed(one, constant[:1])
+    assert [arm.run.schedule.tokens for arm in branches] == [375_000, 750_000, 1_500_000]
+    assert all(arm.run.parent.run == constant[0].run.id for arm in branches)
+    assert [arm.run.parent.tokens for arm in branches] == [300_000, 600_000, 1_200_000]
+
+
+def test_the_priced_part_trains_nothing(capsys):
+    experiment(study("gpu"))
+    totals = [line.split()[1] for line in capsys.readouterr().out.splitlines() if "all" in line]
+    assert [1e18 < float(total) < 1e19 for total in totals] == [True]
+
+
+def test_planted_curves_have_the_papers_e_of_s(planted):
+    points = analysis.measured_points(planted, analysis.TARGETS)
+    best = analysis.optima(points)
+    found = best.loc[(best["seed"] < 0) & (best["target_loss"] <= 2.2)]
+    truth = (1 + 1 / ALPHA) * NOISE_FLOOR / (found["target_loss"].to_numpy() - L_0)
+    assert found["B_opt"].to_numpy() == pytest.approx(truth, rel=0.2)
+    rise = analysis.per_seed(best, "B_opt", 2.05, 2.30)
+    assert (rise > 0).all()
+
+
+def test_the_slope_of_the_smallest_batches_is_above_b_min(planted):
+    slopes = analysis.smallest_slopes(analysis.measured_points(planted, analysis.TARGETS))
+    at = slopes.loc[slopes["target_loss"] == 2.30]
+    assert set(at["smallest"]) == {1}
+    # B_min is b / (target - L_0) = 0.75; the chord between batches 1 and 2 lies above it.
+    assert at["B_min"].between(0.75, 1).all()
+
+
+def test_a_missed_target_counts_with_the_tokens_consumed(planted):
+    points = analysis.measured_points(planted, analysis.TARGETS)
+    logs = analysis.at_target(points, 2.10)
+    assert not analysis.at_target(points, 2.10, "reached").loc[1].any()
+    assert logs.loc[1].to_numpy() == pytest.approx(np.log(1_500_000))
+    values, answer = analysis._missed(points)
+    # Batch 2 ends at 2.03 nats, batch 4 passes 2.02.
+    assert answer == "supported" and values.tolist() == [1.0] * 5
+
+
+def scheduled(tokens, schedule):
+    return pd.DataFrame(
+        {
+            "tokens": tokens,
+            "eval_loss": 3 - 0.1 * np.log(tokens / 1_000),
+            "schedule.batch": schedule,
+            "seed": 0,
+            "seq_len": 64,
+            "step": tokens / 256,
+            "run": schedule,
+        }
     )
-    assert set(table.groupby("name").size()) == {9}
-    assert set(table.groupby("name")["ending"].nunique()) == {3}
-    assert table["run"].is_unique
-    roles = dict(zip(table["name"], table["role"], strict=True))
-    # 1M tokens in 200K/1 + 200K/2 + 600K/8 units are 2.67, and in 700K/4 + 300K/32 5.42.
-    assert [name for name, role in roles.items() if role == "average"] == [
-        "constant 3",
-        "constant 5",
+
+
+def test_efficiency_counts_tokens_steps_and_seconds():
+    tokens = np.geomspace(1_000, 1_000_000, 60)
+    slow = scheduled(tokens, "4").assign(name="constant 4")
+    fast = scheduled(tokens, "0:4 500K:8").assign(name="B_opt ramp")
+    fast["eval_loss"] -= 0.1 * np.log(2)  # the same losses at half the tokens
+    table = analysis.efficiency(pd.concat([slow, fast]), "constant 4", {4: 1.0, 8: 1.5})
+    row = table.set_index("name").loc["B_opt ramp"]
+    assert row["log_tokens"] == pytest.approx(-np.log(2), abs=0.02)
+    assert row["log_seconds"] == pytest.approx(-np.log(2), abs=0.02)  # all at batch 4
+    assert row["log_cost_1"] == pytest.approx(row["log_tokens"])
+
+
+def test_constants_late_switches_and_growing_schedules_have_equal_trials():
+    base = planned_run(study("a1").setup)
+    common, late = (base, RATES, (0, 1)), BatchSchedule.late_switch(4, 32, 700_000)
+    growing = BatchSchedule.parse("0:1 200K:2 400K:8")
+    found = [
+        *constant_contenders(*common, [growing]),
+        *growing_contenders(*common, "growing", growing, ("none", "sqrt")),
+        *late_contenders(*common, late, ("none", "sqrt")),
     ]
-    assert {"growing, LR × sqrt", "late 4 → 32", "late 4 → 32, LR × sqrt"} < set(roles)
-
-
-def test_a_late_switch_branches_from_the_trunk_of_its_first_batch():
-    late = BatchSchedule.late_switch(4, 32, 700_000)
-    trunks = {overlay(BASE, change).id for change in trunk_overlays(STUDY)}
-    for contender in late_contenders(*COMMON, late):
-        parent = contender.run.parent
-        assert parent is not None
-        assert parent.run in trunks
-        assert 700_000 <= parent.tokens < 700_000 + 4 * 64
-        assert str(contender.run.schedule.batch) == "0:4 700K:32"
-
-
-def test_horizons_keep_the_best_rate_of_a_batch_and_pair_its_seeds(monkeypatch):
-    losses = {(4, 1e-3): 1.60, (4, 2e-3): 1.50, (8, 1e-3): 1.58, (8, 2e-3): 1.52}
-    runs, statuses = [], {}
-    for (batch, lr), loss in losses.items():
-        for seed in (0, 1):
-            change = {"schedule.batch": str(batch), "optimizer.lr": lr, "seed": seed}
-            runs.append(overlay(BASE, change))
-            ended = {"eval_loss": loss + 0.1 * seed, "test_loss": loss + 0.3 * seed + 0.01}
-            statuses[runs[-1].id] = RunStatus("finished", losses=ended)
-    monkeypatch.setattr(measure, "predicted_loss", lambda law, tokens, batch: -batch)
-    law = EsFit(LAWS["surface"], 64, ())
-    table = measure.horizon_table(finals(runs, statuses), law)
-    assert list(table["batch"]) == [4, 8]
-    assert list(table["peak_lr"]) == [2e-3, 2e-3]
-    assert list(table["trials"]) == [2, 2]
-    assert list(table["best"]) == [True, False]
-    assert list(table["law_best"]) == [False, True]
-    assert table["excess"].to_list() == pytest.approx([0, 0.02])
-    assert table["excess_error"].to_list() == pytest.approx([0, 0])
-
-
-def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
-    experiment(from_dict(Study, json.loads(get_config("paper").to_json()) | {"dry_run": True}))
-    lines = capsys.readouterr().out.splitlines()
-    costs = {line.split()[0]: float(line.split()[1]) for line in lines}
-    assert costs["all"] == pytest.approx(sum(costs.values()) / 2, rel=0.01)
-    assert 1e20 < costs["trunks"] < 1e22
+    assert set(pd.Series([c.name for c in found]).value_counts()) == {4}
+    parents = [c.run.parent for c in found if c.role == "late"]
+    assert all(700_000 <= parent.tokens < 700_000 + 4 * 16 for parent in parents)

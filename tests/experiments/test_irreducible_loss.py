@@ -40,7 +40,7 @@ def planted(law: str, values: list[float]) -> list[dict]:
     for seed, value in enumerate(values):
         interval = Estimate(value, value - HALF, value + HALF)
         fit = EsFit(LAWS["surface"], 32, (), joint_intervals={"L_0": interval})
-        fit = replace(fit, residuals=({"relative_loss": 0.003}, {"relative_loss": -0.004}))
+        fit = replace(fit, rows={"relative_loss": (0.003, -0.004)})
         rows.append(estimate_row(seed, law, fit, TRUTH, REACHED))
     return rows
 

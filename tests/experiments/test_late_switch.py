@@ -10,7 +10,7 @@ import pytest
 
 from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
-from bss.laws.functional.values import schedule_losses
+from bss.laws.functional.forecast import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
 from bss.stats import Comparison

@@ -135,30 +135,13 @@ def test_es_curve_by_files_goes_on_where_each_array_ends(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_es_wsd_answers_for_three_losses_at_shared_and_tuned_rates(run, tmp_path):
+def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
     done = run("es_wsd")
     assert done.returncode == 0, done.stderr
-    answers = pd.read_csv(tmp_path / "results/answers.csv")
-    asked = set(zip(answers["kind"], answers["rates"], strict=True))
-    kinds = ("stable", "averaged", "annealed")
-    assert asked == {(kind, rates) for kind in kinds for rates in ("shared", "envelope")}
-    contenders = pd.read_csv(tmp_path / "results/contenders.csv")
-    assert set(contenders["trials"]) == {2}
-
-
-@pytest.mark.slow
-def test_es_ablations_measures_every_variation(run, tmp_path):
-    done = run("es_ablations")
-    assert done.returncode == 0, done.stderr
-    contenders = pd.read_csv(tmp_path / "results/contenders.csv")
-    assert len(set(contenders["variation"])) == 6
-    assert all(1 < loss < 6 for loss in contenders["test_loss"])
-    ladders = pd.read_csv(tmp_path / "results/ladders.csv").to_dict("records")
-    assert [row["bucket"] for row in ladders] == [1, 2, 4, 8]
-    losses = [row["eval_loss"] for row in ladders]
-    assert max(losses) - min(losses) < 1e-4
-    optima = pd.read_csv(tmp_path / "results/optima.csv")
-    assert set(optima["variation"]) == {"as in E(S) under WSD", "SGD"}
+    finals = pd.read_csv(tmp_path / "results/finals.csv")
+    assert set(finals["ending"]) == {"constant", "averaged", "decay"}
+    assert finals["name"].nunique() == 4 and finals["seed"].nunique() == 2
+    assert all(1 < loss < 6 for loss in finals["test_loss"])
 
 
 @pytest.mark.slow

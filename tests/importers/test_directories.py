@@ -1,4 +1,4 @@
-"""A directory of good, bad and foreign files: every file is read, or passed by and told."""
+"""A directory of logs and other files: every log is read or refused, other files are skipped."""
 
 import gzip
 import json
@@ -24,19 +24,16 @@ def import_of(folder, *more: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path):
-    """Four runs, one diverged and one cut; damaged files; foreign ones."""
+    """Three runs, one diverged and one cut; files that hold no log."""
     place = tmp_path / "logs"
     place.mkdir()
     nan = "".join(f"s:{i} trl:nan lr:1e-3 norm:1\n" for i in range(20, 25))
-    lines = MAIN.splitlines(keepends=True)
     texts = {
         "good.log": MAIN.replace("trl:9 ", "trl:9.1 "),
         "worse.log": MAIN + nan,
         "cut.log": MAIN[:-20],
-        "broken.log": "".join([*lines[:7], "s:7 trl:\n", *lines[8:]]),
         "lfs.log": LFS,
         "empty.log": "",
-        "none.csv": "step,loss\n1,\n2,\n",
         "README.md": MAIN,
         "train.py": MAIN,
         "notes.txt": "nothing\n",
@@ -48,41 +45,43 @@ def folder(tmp_path):
     return place
 
 
-def test_every_file_is_read_or_told(folder, capsys):
-    told = printed(capsys, *import_of(folder))
-    ended = {run["run"]: (run["status"], run["rows"]) for run in told["runs"]}
-    assert ended == {
-        "broken": ("finished", 19),
+def reasons_of(printed_json):
+    return {os.path.basename(one["file"]): one["reason"] for one in printed_json["skipped"]}
+
+
+def test_every_file_is_read_or_skipped_with_its_reason(folder, capsys):
+    read = printed(capsys, *import_of(folder))
+    assert {run["run"]: (run["status"], run["rows"]) for run in read["runs"]} == {
         "cut": ("cut", 19),
         "good": ("finished", 20),
         "worse": ("diverged", 20),
     }
-    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
-    assert len(whys) == 8 and told["files"] == 12
-    for name, says in {
+    reasons = reasons_of(read)
+    assert len(reasons) == 7 and read["files"] == 10
+    for name, text in {
         "lfs.log": "is a pointer of git LFS",
         "empty.log": "is empty",
         "old.log.gz": "is compressed; unpack it with gunzip",
-        "none.csv": "no line tells a loss",
-        "weights.pt": "is a pickle",
+        "weights.pt": "is not recognised",
         "README.md": "is not recognised",
         "train.py": "is not recognised",
         "notes.txt": "is not recognised",
     }.items():
-        assert whys[name].startswith(says), name
+        assert reasons[name].startswith(text), name
     status = read_runs(folder.parent / "runs.csv").groupby("run")["status"].first()
     assert status.dropna().to_dict() == {"worse": "diverged", "cut": "cut"}
 
 
-def test_strict_and_named_files_are_refused_all_at_once(folder, capsys):
-    said = refused(capsys, *import_of(folder, "--strict"))
-    for name in ("lfs.log", "empty.log", "old.log.gz", "none.csv", "cut.log", "broken.log"):
-        assert f"{name}: " in said or f"{name}, " in said, name
-    assert "README.md" not in said and not (folder.parent / "runs.csv").exists()
+def test_damaged_logs_and_named_files_are_refused_all_at_once(folder, capsys):
+    lines = MAIN.splitlines(keepends=True)
+    (folder / "broken.log").write_text("".join([*lines[:7], "s:7 trl:\n", *lines[8:]]))
+    error = refused(capsys, *import_of(folder))
+    assert "broken.log, line 8: is no whole row" in error
+    assert "README.md" not in error and not (folder.parent / "runs.csv").exists()
     named = [str(folder / name) for name in ("good.log", "lfs.log", "notes.txt", "absent.log")]
-    said = refused(capsys, "import", "auto", *named, "-o", str(folder.parent / "r.csv"), *EIGHT)
-    assert said.startswith("bss import: 3 are refused: ")
-    assert all(s in said for s in ("git lfs pull", "is not recognised", "there is no such file"))
+    error = refused(capsys, "import", "auto", *named, "-o", str(folder.parent / "r.csv"), *EIGHT)
+    assert error.startswith("bss import: 3 are refused: ")
+    assert all(s in error for s in ("git lfs pull", "is not recognised", "there is no such file"))
 
 
 def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
@@ -96,10 +95,10 @@ def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
     (folder / "latest.log").symlink_to("good.log")
     (folder / ".git").mkdir()
     (folder / ".git" / "a.log").write_text(MAIN)
-    told = printed(capsys, *import_of(folder))
-    whys = {os.path.basename(one["file"]): one["why"] for one in told["passed_by"]}
-    assert len(told["runs"]) == 4 and len(whys) == 15
-    for name, says in {
+    read = printed(capsys, *import_of(folder))
+    reasons = reasons_of(read)
+    assert len(read["runs"]) == 3 and len(reasons) == 14
+    for name, text in {
         "pipe.log": "is a pipe (FIFO) and not read",
         "s.log": "is a socket",
         "loop.log": "cannot be read: Too many levels",
@@ -108,21 +107,14 @@ def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
         "latest.log": "is given twice",
         ".git": "is hidden",
     }.items():
-        assert whys[name].startswith(says), (name, whys[name])
-    said = refused(capsys, *import_of(folder / "pipe.log"))
-    assert "pipe.log: is a pipe (FIFO) and not read; save it to a file" in said
+        assert reasons[name].startswith(text), (name, reasons[name])
+    error = refused(capsys, *import_of(folder / "pipe.log"))
+    assert "pipe.log: is a pipe (FIFO) and not read; save it to a file" in error
 
 
-def test_a_run_whose_rows_are_refused_is_passed_by_once(folder, capsys, monkeypatch):
-    """Where a person is asked for something, the rows are looked at again."""
+def test_a_gap_of_nan_is_refused(folder, capsys):
     (folder / "gap.log").write_text(MAIN.replace("s:9 trl:8.1", "s:9 trl:nan"))
-    answers = iter(["64", "8"])
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda question: next(answers))
-    told = printed(capsys, *import_of(folder)[:5])
-    [why] = [one["why"] for one in told["passed_by"] if one["file"].endswith("gap.log")]
-    assert "is NaN or infinite at step 10 and finite later" in why and len(told["runs"]) == 4
-    assert "finite later" in refused(capsys, *import_of(folder / "gap.log"))
+    assert "is NaN or infinite at step 10 and finite later" in refused(capsys, *import_of(folder))
 
 
 def test_a_diverged_run_misses_the_targets_that_others_reach(tmp_path, capsys):
@@ -180,26 +172,6 @@ def test_more_than_an_epoch_is_noted(tmp_path, capsys, name, text, says):
     assert bool(notes) == bool(says) and all(note.startswith(says) for note in notes)
 
 
-def test_a_few_broken_lines_of_many_are_left_out(tmp_path, capsys):
-    lines = [f"s:{i} trl:{9 - i / 1000}\n" for i in range(400)]
-    for count, refusing in ((12, False), (13, True)):
-        text = lines.copy()
-        for i in range(20, 20 + 20 * count, 20):
-            text[i] = f"s:{i} trl:\n"
-        (tmp_path / "a.log").write_text("".join(text))
-        command = ["import", "auto", str(tmp_path / "a.log"), "-o", str(tmp_path / "o.csv"), *EIGHT]
-        if refusing:
-            assert "line 21: is no whole row; delete or complete the line; 12 more" in refused(
-                capsys, *command
-            )
-        else:
-            [run] = printed(capsys, *command)["runs"]
-            assert (run["rows"], run["notes"]) == (
-                388,
-                ["12 lines, first line 21, is no whole row; left out"],
-            )
-
-
 def test_a_batch_that_contradicts_the_log_is_refused(tmp_path, capsys):
     lines = [
         f"Training epoch 0, iteration {i}/9 | lr: 3e-05 | global_batch_size: 64 | "
@@ -209,7 +181,7 @@ def test_a_batch_that_contradicts_the_log_is_refused(tmp_path, capsys):
     (tmp_path / "a.log").write_text("".join(lines))
     given = ["-o", str(tmp_path / "o.csv"), "--seq-len", "64", "--batch", "128"]
     said = refused(capsys, "import", "auto", str(tmp_path / "a.log"), *given)
-    assert "logs a batch of 64 at step 1, but --batch says 128" in said
+    assert "logs a batch of 64 at step 1, but --batch gives 128" in said
 
 
 def test_the_last_loss_of_a_diverged_run_is_no_final_loss(folder, capsys):
@@ -218,7 +190,6 @@ def test_the_last_loss_of_a_diverged_run_is_no_final_loss(folder, capsys):
     printed(capsys, *import_of(folder))
     losses = final_losses(read_runs(table).assign(params=1000))
     assert dict(zip(losses["run"], losses["diverged"], strict=True)) == {
-        "broken": 0,
         "cut": 0,
         "good": 0,
         "worse": 1,
@@ -236,4 +207,4 @@ def test_a_batch_that_contradicts_the_settings_beside_a_history_is_refused(tmp_p
     [run] = printed(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given)["runs"]
     assert (run["batch"], run["batch_from"]) == ("64", "logged")
     said = refused(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given, "--batch", "128")
-    assert "logs a batch of 64 at step 1, but --batch says 128" in said
+    assert "logs a batch of 64 at step 1, but --batch gives 128" in said

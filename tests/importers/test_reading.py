@@ -67,7 +67,7 @@ def test_the_batch_of_a_device_is_no_batch(tmp_path):
     rows = [{"_step": i, "train/global_step": i, "train/loss": 4 - i / 10} for i in range(1, 9)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "run.yaml").write_text("per_device_train_batch_size: {desc: null, value: 4}\n")
-    with pytest.raises(InputError, match="run run does not say its batch"):
+    with pytest.raises(InputError, match="run run does not give its batch"):
         the_run([path], LogOptions(seq_len=SEQ_LEN), "wandb")
     _, report = the_run([path], EIGHT, "wandb")
     assert report.notes == ("per_device_train_batch_size 4 is the batch of a device",)
@@ -99,37 +99,18 @@ def test_metrics_of_other_names_are_named(tmp_path, capsys):
     assert "no metric loss for loss; it has _step, iter, ce, val_ce" in told
 
 
-def test_old_levanter_counts_tokens_before_the_step(tmp_path):
-    rows = [
-        {"_step": i, "train/loss": 4 - i / 10, "throughput/total_tokens": 512 * i} for i in range(8)
-    ]
-    path = tmp_path / "run.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table, _ = the_run([path], EIGHT, "levanter")
-    assert list(table["step"]) == list(range(8)) and table["tokens"].iloc[-1] == 512 * 7
-
-
 OWN = """
-from bss.importers import Importer, Log
-from bss.importers.lines import rows_of
+from bss.importers import LineFormat
 
-class Mine(Importer):
-    about = "mine"
-    def recognises(self, file, head):
-        return head.startswith("mine")
-    def read(self, file, columns):
-        lines = file.read_text().splitlines()[1:]
-        rows = [dict(zip(("step", "batch", "loss"), map(float, line.split()))) for line in lines]
-        yield Log(file.stem, rows_of(rows), str(file), str(file), 64)
-
-MINE = Mine()
+MINE = LineFormat("mine", train=r"^(?P<step>\\d+) (?P<batch>\\d+) (?P<loss>\\S+)$",
+                  settings=(r"^mine (?P<seq_len>\\d+)$",), known_by="^mine")
 """
 
 
 def test_a_users_own_format(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_format.py").write_text(OWN)
-    (tmp_path / "r.txt").write_text("mine\n1 8 4.5\n2 8 4.4\n3 16 4.2\n")
+    (tmp_path / "r.txt").write_text("mine 64\n1 8 4.5\n2 8 4.4\n3 16 4.2\n")
     [run] = printed(capsys, "import", "own_format:MINE", "r.txt", "-o", "runs.csv")["runs"]
     assert (run["batch"], run["tokens"], run["rows"]) == ("8 16", 2048, 3)
 

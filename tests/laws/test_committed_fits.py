@@ -15,7 +15,7 @@ import pytest
 
 from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
-from bss.laws.es.values import ASKED
+from bss.laws.es.values import REQUESTED
 from bss.tables import read_points
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -61,7 +61,7 @@ def assert_same(fit, expected, rel=1e-6):
 
 def asked(law, entry):
     """The law that a fit was asked for; None where it was chosen."""
-    return law if entry["choice"] == ASKED else None
+    return law if entry["choice"] == REQUESTED else None
 
 
 @pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))

@@ -1,6 +1,5 @@
 """A fit opened up: a batch left out by hand, a parameter at the fit's own value, residuals."""
 
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from bss.errors import InputError
 from bss.laws import check_losses, fit_critical, fit_es, fit_table
 from bss.laws.base import Options
-from bss.laws.es.values import tokens_to_target
-from bss.laws.residuals import residuals_of
 from bss.tables import read_points
 
 DEMO = Path(__file__).parents[2] / "results" / "demo" / "points.csv"
@@ -36,9 +33,7 @@ def test_a_batch_left_out_by_hand_has_the_error_that_is_told(points, free):
     rows = points.loc[(points["batch"] == 6) & points["reached"]]
     errors = [
         np.log(
-            tokens_to_target(
-                rest, [row.tokens_to_target / row.steps / row.seq_len], row.target_loss
-            )[0]
+            rest.tokens(row.tokens_to_target / row.steps / row.seq_len, row.target_loss)[0]
             / row.tokens_to_target
         )
         for row in rows.itertuples()
@@ -78,18 +73,22 @@ def test_a_form_of_final_losses_is_held_too():
     held = fit_table(table, **how, constraints=f"q={value!r}")
     np.testing.assert_allclose(held.losses(n, d, b), free.losses(n, d, b), rtol=1e-4)
     assert held.parameters["q"].value == pytest.approx(value)
-    assert [one.rows for one in free.hold_out] == [4] * 5
+    assert list(free.held_out[0].counts.values()) == [4] * 5
     with pytest.raises(InputError, match="this table's law has no such parameter"):
         fit_table(table, **how, constraints="alpha=1")
-    found = residuals_of(held)
-    np.testing.assert_allclose(found.table["residual"], loss - held.losses(n, d, b), atol=1e-6)
+    found = held.residuals()
+    assert {"log_batch_over_best", "measured"} <= {*found} and held.RESIDUAL_UNIT == "nats"
+    np.testing.assert_allclose(found["residual"], loss - held.losses(n, d, b), atol=1e-6)
 
 
-def test_where_a_law_says_never_there_is_no_residual(points, free):
-    floor = free.fits[-1].target_loss - 1e-3
-    found = residuals_of(replace(free, joint=free.joint | {"L_0": floor}), points).table
-    fitted, residual = (found[name].to_numpy(float) for name in ("fitted", "residual"))
-    assert np.isinf(fitted).any() and np.isnan(residual[np.isinf(fitted)]).all()
+def test_residuals_are_of_the_points_that_were_fitted(points, free):
+    found = free.residuals()
+    rows = points.loc[points["reached"]]
+    assert sorted(found["measured"]) == pytest.approx(sorted(rows["tokens_to_target"]), rel=1e-6)
+    fitted = free.tokens(found["batch"], found["target_loss"])
+    np.testing.assert_allclose(found["fitted"], fitted, rtol=1e-5)
+    np.testing.assert_allclose(found["residual"], np.log(found["measured"] / fitted), atol=1e-5)
+    assert set(free.RESIDUAL_AXES) <= set(found)
 
 
 @pytest.fixture(scope="module")
@@ -98,44 +97,25 @@ def steps():
 
 
 def test_a_batch_left_out_of_steps_by_hand(steps):
-    fit = fit_critical(steps, hold_out=("batch", "cell"), options=QUICK)
-    batches, cells = fit.held_out
+    fit = fit_critical(steps, hold_out=("batch",), options=QUICK)
+    (batches,) = fit.held_out
     rest = fit_critical(steps.loc[steps["batch"] != 1024], options=QUICK)
     errors = [
         np.log(without.steps(np.array(1024.0)) / at.curve.steps[at.curve.batch == 1024][0])
         for without, at in zip(rest.fits, fit.fits, strict=True)
     ]
     assert batches.errors["batch=1024"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
-    assert len(cells.errors) == 5
-    held, free = fit.left_out
-    assert free.form == "exponent of B free" and held.inside and free.inside
-    assert held.inside > free.inside
-    own = fit_critical(steps, constraints="alpha=1", options=QUICK)
-    assert [at.cbs for at in own.fits] == [at.cbs for at in fit.fits]
-    found = residuals_of(fit).table
+    found = fit.residuals()
     assert len(found) == sum(len(at.residuals) for at in fit.fits)
     np.testing.assert_allclose(np.log(found["measured"] / found["fitted"]), found["residual"])
-
-
-def test_another_exponent_of_the_batch_is_held(steps):
-    b = 2.0 ** np.arange(5, 15)
-    exact = pd.concat(
-        [
-            steps.iloc[[0] * 10].assign(
-                model=f"{n:g}", params=n, batch=b, steps=1000 * (1 + (n / b) ** 1.4)
-            )
-            for n in (1000, 3000, 9000)
-        ]
+    assert found.loc[found["batch"] == 1024, "left_out"].tolist() == pytest.approx(
+        [-error for error in errors], rel=1e-4
     )
-    fit = fit_critical(exact, reference=64, constraints="alpha=1.4", options=QUICK)
-    assert [at.B_crit.value for at in fit.fits] == pytest.approx([1000, 3000, 9000], rel=1e-4)
-    assert fit.fits[0].E_min.value is None
-    rounded = exact.assign(steps=exact["steps"].round())
-    again = fit_critical(rounded, reference=64, constraints="alpha=1.4", options=QUICK)
-    assert again.outliers == ()
-    for text in ("alpha=.5:2", "alpha=9", "m=1"):
-        with pytest.raises(InputError, match="alpha"):
-            fit_critical(exact, reference=64, constraints=text, options=QUICK)
+
+
+def test_steps_have_no_parameter_to_fix(steps):
+    with pytest.raises(InputError, match="alpha: held, but S = a"):
+        fit_critical(steps, constraints="alpha=1.4", options=QUICK)
 
 
 def test_a_point_of_steps_that_fits_no_curve_is_named(steps):

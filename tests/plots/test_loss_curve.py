@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bss.laws.functional.curves import curves_of
+from bss.laws.functional.fit import fitted_runs
 from bss.plots.curves import fitted_curves
 
 
@@ -13,13 +15,19 @@ def runs(planted_curves):
     return planted_curves.table(("1", "4", "16", "0:1 50%:8"))
 
 
+@pytest.fixture(scope="module")
+def fit(planted_curves, runs):
+    fitted = fitted_runs(curves_of(runs), planted_curves.law)
+    return dataclasses.replace(planted_curves.fit, curves=fitted)
+
+
 def values(line):
     """The data [2, points] of a line."""
     return np.asarray(line.get_data(), float)
 
 
-def test_measurements_are_marks_and_the_law_is_lines(planted_curves, runs):
-    figure = fitted_curves(planted_curves.fit, runs)
+def test_measurements_are_marks_and_the_law_is_lines(fit, runs):
+    figure = fitted_curves(fit, runs)
     top, bottom = figure.axes
     marks = [line for line in top.lines if line.get_linestyle() == "None"]
     lines = [line for line in top.lines if line.get_linestyle() == "-"]
@@ -34,8 +42,8 @@ def test_measurements_are_marks_and_the_law_is_lines(planted_curves, runs):
     assert top.get_ylabel() == "loss (nats per token)"
 
 
-def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted_curves, runs):
-    failed = dataclasses.replace(planted_curves.fit, status="not converged")
+def test_a_fit_that_did_not_converge_is_named_and_not_drawn(fit, runs):
+    failed = dataclasses.replace(fit, status="not converged")
     figure = fitted_curves(failed, runs)
     assert all(line.get_linestyle() == "None" for line in figure.axes[0].lines)
     assert figure.axes[0].get_title(loc="right") == "no fit: not converged"

@@ -12,10 +12,9 @@ from bss.points.batches import (
     alike,
     batch_curves,
     excess,
-    meetings,
-    seed_bands,
 )
 from bss.points.curve import Smooth
+from experiments.second_moment.crossing_figure import meetings, seed_bands
 
 
 def curve(batch, seed, first, last):

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from bss.points.censored import Logs, bound, by_target
+from bss.points.crossings import Logs, bound, by_target
 
 
 def logs(tokens, met):

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.conditions import conditions, independent_runs
-from bss.points.measuring import measure_points
+from bss.points.measuring import conditions, independent_runs, measure_points
 from bss.tables import check_runs
 
 

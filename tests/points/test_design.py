@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bss.points.curve import points
-from bss.points.design import design_warnings, least_of
+from bss.points.measuring import design_warnings, least_of
 from bss.tables import check_runs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.points.censored import Between, Logs, best_batches, parabola_minimum
+from bss.points.crossings import Between, Logs, best_batches, parabola_minimum
 
 
 def curve(least, batches=(1, 2, 4, 8, 16), missed=()):

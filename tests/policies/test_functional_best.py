@@ -7,8 +7,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws.base import Estimate
-from bss.laws.functional.free import GRID, free_batches
-from bss.laws.functional.values import schedule_losses
+from bss.laws.functional.forecast import schedule_losses
+from bss.policies.free_batches import GRID, free_batches
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.outlook import outlook
 from bss.policies.policy import Basis, Limits

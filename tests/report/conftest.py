@@ -10,7 +10,7 @@ import pytest
 from bss.laws import EsFit
 from bss.laws.base import BestBatch, Estimate
 from bss.laws.es import LAWS
-from bss.laws.es.surface import SurfaceParameters
+from bss.laws.es.laws import SurfaceParameters
 from bss.laws.es.values import TargetFit
 from bss.points.curve import points
 from bss.report.results import CONTENDERS
@@ -100,7 +100,7 @@ def planted_fits():
         status = "not converged" if i == 1 else "converged"
         crit = {"B_crit": _around(E_min / S_min / SEQ_LEN)}
         hyperbola.append(_target(loss, "hyperbola", crit, parameters, status))
-    shared = {"seq_len": SEQ_LEN, "measured_batches": BATCHES, "resamples": 100}
+    shared = {"seq_len": SEQ_LEN, "batches": BATCHES, "resamples": 100}
     return {
         "surface": EsFit(LAWS["surface"], fits=tuple(surface), joint=LAW._asdict(), **shared),
         "piecewise": EsFit(LAWS["piecewise"], fits=tuple(piecewise), **shared),

@@ -46,14 +46,13 @@ class Links(HTMLParser):
 def test_the_page_needs_no_network_and_no_script(page):
     parser = Links()
     parser.feed(page)
-    outside = {link for link in parser.links if not link.startswith("#")}
-    assert outside and all(link.startswith("https://arxiv.org/abs/") for link in outside)
+    assert all(link.startswith("#") for link in parser.links)
     assert "<title>E(S) of a planted law &amp; &lt;script&gt;</title>" in page
     assert not {"script", "link", "img", "iframe"} & set(parser.tags)
-    assert parser.tags.count("svg") == 7
+    assert parser.tags.count("svg") == len(parser.labels) >= 5
     assert parser.tags.count("caption") == parser.tags.count("table") > 5
     assert len(parser.ids) == len(set(parser.ids))
-    assert all(label and len(label) > 10 for label in parser.labels) and len(parser.labels) == 7
+    assert all(label and len(label) > 10 for label in parser.labels)
     assert not re.search(r"@import|url\((?!#)", page)
 
 
@@ -63,17 +62,13 @@ def test_the_page_holds_the_key_numbers(page, planted):
     for loss in table["test_loss"]:
         assert f"{loss:.4f}" in text
     for fit in planted.fits["surface"].fits:
-        assert f"{fit.batches['B_opt'].value:.3g} (" in text
+        assert f"{fit.batches['B_opt'].value:.4g}" in text
     for told in (
         planted.schedule,
         "python -m experiments.es_curve --config=configs/es_curve.py:smoke",
         "0123abc",
         "jax 0.10.2",
         "2026-11-20",
-        "0.0021",
-        "Not judged, because too few batches reach a target: piecewise.",
-        "recompilations",
-        "Derived here.",
     ):
         assert told in text
 
@@ -96,11 +91,10 @@ def test_results_that_are_no_experiment_are_one_line(tmp_path):
 
 SECTIONS = {
     "Loss against tokens": ("runs.parquet",),
-    "Tokens against steps to a loss": ("points.csv", "fits.json"),
-    "Which law predicts batches it has not seen": ("comparison.json",),
+    "E(S): tokens and steps to a target loss": ("points.csv", "fits.json"),
     "The schedule": ("schedule.json",),
-    "Contenders at equal tokens": ("contenders.csv",),
-    "Other tables": ("throughput.csv",),
+    "Schedules at equal tokens": ("contenders.csv",),
+    "throughput.csv": ("throughput.csv",),
 }
 
 
@@ -126,8 +120,8 @@ def test_other_tables_grouped_fits_and_pictures_are_shown_too(planted, results, 
     (tmp_path / "curve.png").write_bytes(b"picture")
     write_report(tmp_path, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<h3>Stable, shared</h3>") == 2 and "Chosen: the surface." in page
-    assert "<td>0.125</td>" in page and "10 more rows are not shown." in page
+    assert "(stable, shared)" in page and "Cross-validation" in page
+    assert "<td>0.125</td>" in page and "the first 40 of 50 rows" in page
     assert "data:image/png;base64,cGljdHVyZQ==" in page
 
 
@@ -173,5 +167,4 @@ def test_schedules_that_failed_leave_a_page(results, tmp_path):
     kept.assign(test_loss=np.nan).to_csv(tmp_path / "contenders.csv", index=False)
     write_report(tmp_path, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert "After the decay to zero" not in text
-    assert "constant batch 4 has the lowest held-out loss" in text
+    assert "decayed to zero" not in text and "constant 4" in text

@@ -1,4 +1,4 @@
-"""Each rule gives numbers that its source prints; where they stand is told in the rule's file."""
+"""Each rule gives numbers that its source prints; the docstring of the rule says where."""
 
 import math
 from itertools import pairwise
@@ -7,17 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting
-from bss.rules.power_lines import timescale
+from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting, timescale
 
 
 def setting(params, tokens, seq_len=2048, **known) -> Setting:
     return Setting(params, tokens, seq_len, **known)
 
 
-def number(told: float | None) -> float:
-    assert told is not None
-    return told
+def number(found: float | None) -> float:
+    assert found is not None
+    return found
 
 
 def scaled(name, times, reference=1.0, **changed) -> Hyperparameters:
@@ -29,34 +28,34 @@ def scaled(name, times, reference=1.0, **changed) -> Hyperparameters:
 def test_deepseek_gives_its_7b_model():
     layers, width, seq_len, tokens = 30, 4096, 4096, 2e12
     flops = (72 * layers * width**2 + 12 * layers * width * seq_len) * tokens
-    told = RULES["deepseek"](setting(6.9e9, tokens, seq_len, flops=flops))
-    assert told.lr == pytest.approx(4.2e-4, rel=0.02)
-    assert told.batch_tokens == pytest.approx(2304 * seq_len, rel=0.03)
+    found = RULES["deepseek"](setting(6.9e9, tokens, seq_len, flops=flops))
+    assert found.lr == pytest.approx(4.2e-4, rel=0.02)
+    assert found.batch_tokens == pytest.approx(2304 * seq_len, rel=0.03)
 
 
 def test_step_law_gives_its_star():
-    told = RULES["step-law"](setting(2.155e9, 8e9))
-    assert (told.lr, told.batch_tokens) == pytest.approx((4.4e-4, 2.6e5), rel=0.02)
+    found = RULES["step-law"](setting(2.155e9, 8e9))
+    assert (found.lr, found.batch_tokens) == pytest.approx((4.4e-4, 2.6e5), rel=0.02)
 
 
 def test_step_law_is_best_on_the_runs_that_it_was_fitted_to():
     runs = pd.read_csv("results/published/steplaw_dense_best.csv")
     for _, cell in runs.groupby(["params", "tokens"]):
-        asked = setting(float(cell["params"].iloc[0]), float(cell["tokens"].iloc[0]))
-        assert not RULES["step-law"].outside(asked)
-        batch = number(RULES["step-law"](asked).batch_tokens)
+        planned = setting(float(cell["params"].iloc[0]), float(cell["tokens"].iloc[0]))
+        assert not RULES["step-law"].outside(planned)
+        batch = number(RULES["step-law"](planned).batch_tokens)
         measured, losses = (cell["batch"] * cell["seq_len"]).to_numpy(), cell["loss"].to_numpy()
         assert np.interp(math.log(batch), np.log(measured), losses) - losses.min() <= 0.005
 
 
 def test_kaplans_critical_batch_doubles_for_every_13_percent():
-    asked = [setting(1e7, 1e9, loss=3 * 0.87**i) for i in (0, 1, 2)]
-    batches = [number(RULES["kaplan"](each).batch_tokens) for each in asked]
+    planned = [setting(1e7, 1e9, loss=3 * 0.87**i) for i in (0, 1, 2)]
+    batches = [number(RULES["kaplan"](each).batch_tokens) for each in planned]
     growth = [after / before for before, after in pairwise(batches)]
     assert growth == pytest.approx([2, 2], rel=0.04)
 
 
-def test_kaplans_rate_is_the_line_that_others_draw_and_ends():
+def test_kaplans_rate_is_the_line_that_others_draw():
     assert RULES["kaplan-rate"](setting(2.155e9, 8e9)).lr == pytest.approx(2.4e-4, rel=0.01)
     assert RULES["kaplan-rate"](setting(2e10, 8e9)).lr is None
 
@@ -68,12 +67,12 @@ def test_minicpm_is_the_line_of_its_figure():
 
 
 def test_power_lines_gives_the_best_batch_and_timescale_of_its_table():
-    asked = setting(610e6, 20 * 610e6, lr=2e-3, batch_tokens=252 * 2048)
-    batch = RULES["power-lines"](asked).batch_tokens
+    planned = setting(610e6, 20 * 610e6, lr=2e-3, batch_tokens=252 * 2048)
+    batch = RULES["power-lines"](planned).batch_tokens
     assert batch == pytest.approx(252 * 2048, rel=0.15)
-    assert timescale(asked) == pytest.approx(0.21, rel=0.07)
-    decay = number(RULES["power-lines-decay"](asked).weight_decay)
-    assert 252 * 2048 / (2e-3 * decay * asked.tokens) == pytest.approx(timescale(asked))
+    assert timescale(planned) == pytest.approx(0.21, rel=0.07)
+    decay = number(RULES["power-lines-decay"](planned).weight_decay)
+    assert 252 * 2048 / (2e-3 * decay * planned.tokens) == pytest.approx(timescale(planned))
 
 
 def test_power_lines_critical_batch_is_where_the_timescale_of_its_table_drifts():
@@ -81,16 +80,16 @@ def test_power_lines_critical_batch_is_where_the_timescale_of_its_table_drifts()
     assert 2016 * 2048 < batch < 4032 * 2048
 
 
-def test_power_lines_decay_is_meant_at_the_best_batch_if_none_is_given():
-    asked = setting(610e6, 1e10, lr=2e-3)
-    told = RULES["power-lines-decay"](asked)
-    assert told.batch_tokens == RULES["power-lines"](asked).batch_tokens
+def test_power_lines_decay_takes_the_best_batch_by_default():
+    planned = setting(610e6, 1e10, lr=2e-3)
+    found = RULES["power-lines-decay"](planned)
+    assert found.batch_tokens == RULES["power-lines"](planned).batch_tokens
 
 
 @pytest.mark.parametrize("params", [85e6, 302e6, 1.2e9])
 def test_zhangs_law_in_tokens_is_that_in_parameters_at_20_tokens_each(params):
-    told = RULES["zhang"](setting(params, 20 * params)).batch_tokens
-    assert told == pytest.approx(93.20 * (params / 1e6) ** 0.47 * 512, rel=0.01)
+    found = RULES["zhang"](setting(params, 20 * params)).batch_tokens
+    assert found == pytest.approx(93.20 * (params / 1e6) ** 0.47 * 512, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +100,11 @@ def test_nanochat_gives_the_batches_of_its_journal(tokens, power):
     assert RULES["nanochat"](setting(1e8, tokens)).batch_tokens == 2**power
 
 
-def test_nanochat_speaks_of_budgets_in_proportion_to_its_models():
+def test_nanochat_covers_budgets_in_proportion_to_its_models():
     matrices = 84_935_808
     assert not RULES["nanochat"].outside(setting(matrices, 1.156e9))
-    (told,) = RULES["nanochat"].outside(setting(matrices, 20 * matrices))
-    assert told == "tokens_per_param 20 is outside 10.6 to 17.6"
+    (found,) = RULES["nanochat"].outside(setting(matrices, 20 * matrices))
+    assert found == "tokens_per_param 20 is outside 10.6 to 17.6"
 
 
 @pytest.mark.parametrize(
@@ -117,22 +116,22 @@ def test_nanochat_speaks_of_budgets_in_proportion_to_its_models():
     ],
 )
 def test_marin_gives_the_snapshot_of_its_configs(steps, batch, width, lr, beta2):
-    told = RULES["marin"](setting(1e8, steps * batch * 4096, d_model=width))
-    assert told.batch_tokens == batch * 4096
-    assert (told.lr, told.beta2) == pytest.approx((lr, beta2), abs=1e-6)
+    found = RULES["marin"](setting(1e8, steps * batch * 4096, d_model=width))
+    assert found.batch_tokens == batch * 4096
+    assert (found.lr, found.beta2) == pytest.approx((lr, beta2), abs=1e-6)
 
 
 def test_marin_halves_the_batch_whose_rate_is_too_large():
-    told = RULES["marin"](setting(1e9, 2**16 * 4096 * 1024, d_model=512))
-    assert (told.batch_tokens, told.beta2) == (128 * 4096, 0.98)
-    assert number(told.lr) <= 0.01
+    found = RULES["marin"](setting(1e9, 2**16 * 4096 * 1024, d_model=512))
+    assert (found.batch_tokens, found.beta2) == (128 * 4096, 0.98)
+    assert number(found.lr) <= 0.01
 
 
 @pytest.mark.parametrize(
     ("tokens", "width", "batch"),
     [(4 * 2**28, 4096, None), (8 * 2**28, 4096, 8 * 4096), (1e13, 8192, None)],
 )
-def test_marin_says_nothing_of_batches_that_it_does_not_train(tokens, width, batch):
+def test_marin_sets_no_batch_outside_its_sweeps(tokens, width, batch):
     assert RULES["marin"](setting(1e9, tokens, d_model=width)).batch_tokens == batch
 
 
@@ -155,9 +154,9 @@ def test_the_surge_is_largest_at_the_noise_scale_and_a_root_far_below_it():
 
 
 def test_the_square_root_rule_of_adams_equation():
-    told = scaled("sde", 4, beta1=0.9, beta2=0.999, epsilon=1e-8)
-    assert (told.lr, told.epsilon, told.weight_decay) == (2.0, 5e-9, 1.0)
-    assert (told.beta1, told.beta2) == pytest.approx((0.6, 0.996))
+    found = scaled("sde", 4, beta1=0.9, beta2=0.999, epsilon=1e-8)
+    assert (found.lr, found.epsilon, found.weight_decay) == (2.0, 5e-9, 1.0)
+    assert (found.beta1, found.beta2) == pytest.approx((0.6, 0.996))
 
 
 def test_beta2_of_batch_512_at_batch_1():
@@ -172,8 +171,8 @@ def test_beta1_of_batch_4_at_batch_32_and_over_eight_times_the_tokens():
 
 def test_filatovs_rate_along_its_best_batch_falls_as_its_equation_says():
     start = Hyperparameters(2**18, 1e-3)
-    told = SCALINGS["filatov"](start, Change(2**18 * 64**0.45, horizon=64))
-    assert math.log(number(told.lr) / 1e-3, 64) == pytest.approx(-0.28, abs=0.005)
+    found = SCALINGS["filatov"](start, Change(2**18 * 64**0.45, horizon=64))
+    assert math.log(number(found.lr) / 1e-3, 64) == pytest.approx(-0.28, abs=0.005)
 
 
 def test_the_timescale_is_kept_by_a_decay_that_grows_32_times():
@@ -182,8 +181,8 @@ def test_the_timescale_is_kept_by_a_decay_that_grows_32_times():
 
 def test_nanochat_keeps_the_timescale_while_the_rate_follows_the_root():
     start = Hyperparameters(2**19, 0.02, weight_decay=0.28)
-    told = SCALINGS["nanochat"](start, Change(2**20, horizon=3.0))
-    assert told.lr == pytest.approx(0.02 * math.sqrt(2))
-    assert told.weight_decay == pytest.approx(0.28 * math.sqrt(2) / 3)
-    before, after = (2**19 / (0.02 * 0.28), 2**20 / (number(told.lr) * number(told.weight_decay)))
+    found = SCALINGS["nanochat"](start, Change(2**20, horizon=3.0))
+    assert found.lr == pytest.approx(0.02 * math.sqrt(2))
+    assert found.weight_decay == pytest.approx(0.28 * math.sqrt(2) / 3)
+    before, after = (2**19 / (0.02 * 0.28), 2**20 / (number(found.lr) * number(found.weight_decay)))
     assert after / 3 == pytest.approx(before)

@@ -5,34 +5,34 @@ from dataclasses import fields
 import pytest
 
 from bss.errors import InputError
-from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting, answers
-from bss.rules.setting import non_embedding
+from bss.rules import (
+    RULES,
+    SCALINGS,
+    Change,
+    Hyperparameters,
+    Setting,
+    answers,
+    non_embedding,
+)
 
 KNOWN = Setting(2e8, 1e10, 1024, d_model=768, loss=3.0, noise_scale=2e5, batch_tokens=2e5, lr=1e-3)
 START = Hyperparameters(2**18, 1e-3, 0.9, 0.95, 1e-8, 0.1)
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_answers_a_setting_that_it_knows_all_of(name):
-    rule, told = RULES[name], RULES[name](KNOWN)
-    given = [getattr(told, field.name) for field in fields(told)]
+def test_a_rule_answers_a_complete_setting(name):
+    rule, found = RULES[name], RULES[name](KNOWN)
+    given = [getattr(found, field.name) for field in fields(found)]
     assert any(value is not None for value in given)
     assert all(value > 0 for value in given if value is not None)
-    assert (told.batch_tokens is not None) >= (rule.batch is not None)
-    assert set(rule.fitted) <= {
-        "params",
-        "tokens",
-        "tokens_per_param",
-        "compute",
-        "d_model",
-        "steps",
-    }
+    assert (found.batch_tokens is not None) >= (rule.batch is not None)
+    assert set(rule.fitted) <= {"params", "tokens", "tokens_per_param", "compute", "d_model"}
     assert rule.source
 
 
-def test_what_a_rule_needs_is_told_and_others_answer():
-    told = {a.name: a for a in answers(Setting(85e6, 2.5e9, 1024))}
-    lacking = {name: a.missing for name, a in told.items() if a.missing}
+def test_a_rule_reports_what_it_needs_and_others_answer():
+    found = {a.name: a for a in answers(Setting(85e6, 2.5e9, 1024))}
+    lacking = {name: a.missing for name, a in found.items() if a.missing}
     assert lacking == {
         "minicpm": ("loss",),
         "kaplan": ("loss",),
@@ -40,12 +40,12 @@ def test_what_a_rule_needs_is_told_and_others_answer():
         "marin": ("d_model",),
         "power-lines-decay": ("lr",),
     }
-    assert all(told[name].hyperparameters == Hyperparameters() for name in lacking)
+    assert all(found[name].hyperparameters == Hyperparameters() for name in lacking)
     with pytest.raises(InputError, match="loss: missing; the rule of arXiv"):
         RULES["minicpm"](Setting(85e6, 2.5e9, 1024))
 
 
-def test_the_range_is_told_and_the_answer_given():
+def test_outside_its_range_a_rule_answers_and_says_so():
     inside, outside = (
         answers(Setting(3e8, tokens, 2048), ["step-law"])[0] for tokens in (1e10, 1e12)
     )
@@ -71,7 +71,7 @@ def test_a_budget_holds_a_sequence():
         Setting(1e8, 500, 1024)
 
 
-def test_a_users_own_is_asked_as_the_others(tmp_path, monkeypatch):
+def test_a_rule_of_a_user_answers_as_the_others(tmp_path, monkeypatch):
     (tmp_path / "myrule.py").write_text(
         "from bss.rules import Hyperparameters, Rule\n"
         "RULE = Rule('ours', lambda s: Hyperparameters(batch_tokens=100 * s.seq_len),\n"
@@ -79,8 +79,8 @@ def test_a_users_own_is_asked_as_the_others(tmp_path, monkeypatch):
         "NUMBER = 3\n"
     )
     monkeypatch.chdir(tmp_path)
-    told = answers(Setting(1e8, 1e9, 1024), ["myrule:RULE"])[0]
-    assert (told.name, told.hyperparameters.batch_tokens, told.in_range) == (
+    found = answers(Setting(1e8, 1e9, 1024), ["myrule:RULE"])[0]
+    assert (found.name, found.hyperparameters.batch_tokens, found.in_range) == (
         "myrule:RULE",
         102_400,
         False,
@@ -96,8 +96,8 @@ def test_a_scaling_by_steps_is_that_at_once_and_none_changes_nothing(name):
     def at(reference, batch):
         return SCALINGS[name](reference, Change(batch, noise_scale=3e5))
 
-    def values(told):
-        return [getattr(told, field.name) for field in fields(told)]
+    def values(found):
+        return [getattr(found, field.name) for field in fields(found)]
 
     assert values(at(START, 2**18)) == pytest.approx(values(START))
     by_steps = at(at(START, 2**17), 2**19)
@@ -107,7 +107,7 @@ def test_a_scaling_by_steps_is_that_at_once_and_none_changes_nothing(name):
     assert alone == Hyperparameters(batch_tokens=2**19)
 
 
-def test_what_a_scaling_cannot_do_is_told():
+def test_a_scaling_refuses_what_it_cannot_do():
     with pytest.raises(InputError, match="noise_scale: missing; the rule"):
         SCALINGS["surge"](START, Change(2**19))
     with pytest.raises(InputError, match="batch_tokens of the reference: missing"):

@@ -1,4 +1,4 @@
-"""Points to a target, as the curves S(B) that critical batch sizes are read from.
+"""Points to a target, as the curves S(B) from which critical batch sizes are estimated.
 
 One curve per (model, size, tokens, target, kind of loss, sequence length). At each batch the
 setting of the hyper-parameters that needs the fewest steps counts, as in Zhang et al. (arXiv
@@ -16,7 +16,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.tables.reading import SETTINGS
 
-LEAST_BATCHES = 3
+LEAST_BATCHES = 3  # S = a + b/B has two parameters
 UNITS = ("sequences", "tokens")
 
 
@@ -30,7 +30,7 @@ class StepsCurve:
         tokens: the budget of the size.
         target_loss, kind: in nats, and of which loss.
         batch: [n] ascending, in sequences or tokens.
-        steps, seeds: [n], geometric means over so many seeds.
+        steps, seeds: [n], geometric means over `seeds` seeds, and how many.
         settings: [n], hyper-parameter settings that the minimum was taken over.
         seed_noise: standard deviation of log steps over seeds; NaN where no batch has two.
         censored: batches at which no run reached the target, and the steps taken there.
@@ -50,35 +50,35 @@ class StepsCurve:
     censored: dict[float, float] = field(default_factory=dict)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """JSON has no numbers for keys."""
+        """Return the JSON form, in which a number is no key."""
         censored = plain.pop("censored").items()
         return plain | {"not_reached": [{"batch": b, "steps": s} for b, s in censored]}
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields again."""
+        """Return the fields again."""
         return entry | {"censored": {at["batch"]: at["steps"] for at in entry["not_reached"]}}
 
     def covers(self, batch: float) -> bool:
-        """Whether it is within the batches measured."""
+        """Return whether a batch is within those measured."""
         return bool(self.batch[0] <= batch <= self.batch[-1])
 
     @property
     def name(self) -> str:
-        """To name it in a message."""
+        """The name in messages."""
         return f"model {self.model}, target {self.target_loss:g}"
 
 
 def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[StepsCurve], list]:
-    """The curves of a table of points, in its order, and warnings about them.
+    """Return the curves of a table of points, in its order, and warnings about them.
 
     Args:
-        points: as `bss.tables.read_points` gives it; a column batch_tokens is checked.
+        points: as `bss.tables.read_points` returns it; a column batch_tokens is checked.
         unit: of the batch: "sequences", or "tokens" to compare context lengths.
 
     Raises:
-        InputError: mixed sequence lengths, batches in tokens that contradict those in sequences,
-            or fewer than 3 batches at which a target was reached.
+        InputError: if sequence lengths are mixed, batches in tokens contradict those in
+            sequences, or a target was reached at fewer than 3 batches.
     """
     if unit not in UNITS:
         raise InputError(f"unit: {unit!r} is unknown; choose one of {', '.join(UNITS)}")
@@ -138,12 +138,5 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
 
 
 def _warnings(curve: StepsCurve) -> list[str]:
-    texts = [
-        f"{curve.name}: steps rise from {curve.steps[i]:.6g} at batch {curve.batch[i]:g} to "
-        f"{curve.steps[i + 1]:.6g} at {curve.batch[i + 1]:g}"
-        for i in np.flatnonzero(np.diff(curve.steps) > 0)
-    ]
-    if curve.censored:
-        listed = ", ".join(f"{batch:g}" for batch in curve.censored)
-        texts.append(f"{curve.name}: not reached at batch {listed}; left out of the fit")
-    return texts
+    listed = ", ".join(f"{batch:g}" for batch in curve.censored)
+    return [f"{curve.name}: not reached at batch {listed}; left out of the fit"] if listed else []

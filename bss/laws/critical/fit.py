@@ -2,8 +2,7 @@
 
 After Zhang et al. (arXiv 2410.21676): per model and target S = a + b/B, from it the largest batch
 within an overhead of linear scaling, and a power law of that in N or D. Added here: intervals,
-bounds where the batches do not bracket the bend, the same without a law, and the exponent over
-definitions, because it depends on them.
+bounds if the batches do not bracket the bend, the same by interpolation, and other definitions.
 """
 
 from collections.abc import Sequence
@@ -11,21 +10,29 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from bss.errors import check
 from bss.laws.base import Estimate, Options, interval
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.critical import shape
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
-from bss.laws.critical.laws import Fitted, definitions, laws_of
-from bss.laws.critical.left_out import held_out, left_out_of, outliers, without_each
-from bss.laws.critical.shape import CbsDefinition
-from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
+from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
+from bss.laws.critical.shape import (
+    SEARCHED,
+    CbsDefinition,
+    fit_shapes,
+    log_steps_of,
+    measured_critical_batch,
+)
+from bss.laws.critical.values import CriticalBatch, CriticalFit, OutlierSteps, Quantity
+from bss.laws.held_out import HeldOut, check_hold_out
 
-REACH = 2.0
-LINEAR = 0.05  # share of tokens above the smallest batch's, up to which scaling is called linear
-DOUBTED = 1.9  # times the width of a measured interval, outside of which a law does not fit
-SURE = 2.0  # standard errors by which a batch must take fewer tokens than the reference
+REACH = 2.0  # times the batches measured: a bend further outside is a bound
+# times the width of a measured interval (in log B): outside of it the law does not fit. At 1, sizes
+# of the published steps whose residuals are noise would be replaced by their interpolation.
+DOUBTED = 1.9
+LINEAR = 0.05  # share of tokens above the minimum, up to which scaling is called linear
+ROUNDING = 0.002  # of steps: published tables have three digits, so no smaller residual is one
+RARE = 0.01  # probability of an outlier in a curve of as many points without one
 DEFAULTS = Options(resamples=2000)
 
 
@@ -42,43 +49,40 @@ def fit_critical(
     """Fit critical batch sizes per (model, target), and their law over models and budgets.
 
     Args:
-        points: as `bss.tables.read_points` gives it.
+        points: as `bss.tables.read_points` returns it.
         overhead: r, the fraction of steps above linear scaling that is allowed.
         reference: B_ref, a batch in the range of linear scaling: a number in `unit`, "smallest" of
-            each curve, or a share of each b/a as "10%".
+            each curve, or a share of each b/a, e.g. "10%".
         unit: of batches: "sequences", or "tokens" to compare context lengths.
-        constraints: the exponent of the batch, held at 1 by default, as "alpha=1.2".
-        hold_out: also left out in turn: batch, of the steps; cell, of the law of critical batches.
+        constraints: none can be set: S = a + b/B has no other parameter.
+        hold_out: "batch" for the errors at each batch left out.
         options: how intervals are made.
 
     Raises:
-        InputError: a setting out of range, or a table that `steps_curves` refuses.
+        InputError: if a setting is out of range, or `steps_curves` refuses the table.
     """
     options, definition = options or DEFAULTS, CbsDefinition.parse(overhead, reference)
-    alpha, level = _alpha(constraints := Constraints.parse(constraints)), options.level
+    Constraints.parse(constraints).check((), "S = a + b/B")
+    level = options.level
     curves, warnings = steps_curves(points, unit)
-    held = Fitted.of(curves, alpha, options)
-    enough = all(len(curve.batch) > LEAST_BATCHES for curve in curves)
-    free = Fitted.of(curves, None, options) if enough else None
-    fits = tuple(_critical_batch(i, held, definition, level) for i in range(len(curves)))
+    fitted, unseen = Fitted.of(curves, options), _without_each(curves)
+    measured = fitted.measured(definition)
+    fits = tuple(
+        _critical_batch(i, fitted, definition, measured.draws[i], unseen[i][0], level)
+        for i in range(len(curves))
+    )
     warnings += [text for fit in fits for text in _warnings(fit)]
-    few = sum(fit.is_linear for fit in fits) * 2 < len(fits)
-    quantity: Quantity = "B_crit" if few else "cbs"
-    if few:
+    nonlinear = sum(fit.is_linear for fit in fits) * 2 < len(fits)
+    quantity: Quantity = "B_crit" if nonlinear else "cbs"
+    if nonlinear:
         warnings.append(
             f"the laws are of b/a: most curves do not scale linearly up to the reference batch of "
             f"{definition}; --reference-batch smallest serves every curve"
         )
     values = [getattr(fit, quantity).value for fit in fits]
-    law_draws, measured_draws = held.by_law(definition)[1], held.without_law(definition)[1]
-    draws = [b if fit.method == "measured" else a
-             for fit, a, b in zip(fits, law_draws, measured_draws, strict=True)]  # fmt: skip
-    draws = list(held.refits.kappa) if few else draws
-    laws, refused, notes = laws_of(curves, values, draws, level)
+    draws = fitted.refits.kappa if nonlinear else _cbs_draws(fits, fitted, definition, measured)
+    laws, refused, notes = laws_of(curves, values, list(draws), level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
-    unseen = without_each(curves, alpha)
-    errors = [left_out_of(unseen, alpha)]
-    errors += [left_out_of(without_each(curves, None), None)] if enough else []
     bracketed = [fit.B_crit.value is not None for fit in fits]
     variables = () if law is None else law.variables
     return CriticalFit(
@@ -90,105 +94,118 @@ def fit_critical(
         law=law,
         laws=laws,
         joint_refused=refused,
-        definitions=definitions(held, free, bracketed, definition, variables, level),
-        left_out=tuple(errors),
-        outliers=tuple(outliers(fits, unseen)),
-        held_out=held_out(curves, unseen, values, law, hold_out),
-        constraints=constraints,
+        definitions=definitions(fitted, measured, bracketed, definition, variables, level),
+        outliers=tuple(_outliers(fits, unseen)),
+        held_out=tuple(_held_out(fits, by) for by in hold_out),
         resamples=options.resamples,
         level=level,
         warnings=(*warnings, *notes),
     )
 
 
-def _alpha(constraints: Constraints) -> float:
-    """The exponent of the batch, which alone can be held."""
-    constraints.check(("alpha",), "the law of steps, S = a + b/B^alpha,")
-    low, high = constraints.ranges.get("alpha", (1.0, 1.0))
-    least, most = shape.ALPHA_RANGE
-    check(low == high, "alpha", f"{low:g}:{high:g}", "one value; it is fitted beside in any case")
-    check(least <= low <= most, "alpha", low, f"an exponent from {least:g} to {most:g}")
-    return low
+def _cbs_draws(
+    fits: Sequence[CriticalBatch], fitted: Fitted, definition: CbsDefinition, measured: Batches
+) -> list[np.ndarray]:
+    """Return the refits [R] of each critical batch, by its method."""
+    by_law = fitted.by_law(definition).draws
+    pairs = zip(fits, by_law, measured.draws, strict=True)
+    return [other if fit.method == "measured" else own for fit, own, other in pairs]
 
 
 def _critical_batch(
-    i: int, fitted: Fitted, definition: CbsDefinition, level: float
+    i: int,
+    fitted: Fitted,
+    definition: CbsDefinition,
+    measured_draws: np.ndarray,
+    left_out: np.ndarray,
+    level: float,
 ) -> CriticalBatch:
-    """That of curve i, for α held; the interval of κ is its profile's."""
-    curve, shapes, refits = fitted.curves[i], fitted.shapes, fitted.refits
-    kappa, alpha, smallest = float(shapes.kappa[i]), float(shapes.alpha[i]), curve.batch[0]
-    ends = shape.profile_interval(curve, level, alpha)
-    three = np.array([kappa, *ends])
-    references = definition.at(three, smallest)
-    reference = float(references[0])
-    cbs = shape.critical_batch(three, alpha, definition.overhead, references)
-    B_crit = _bracketed(kappa, *ends, level)
-    value, low, high = cbs.tolist()
-    by_law = _replaced(B_crit, Estimate(value, low, high, level))
-    B_crit = _within_reach(B_crit, curve.batch)
-    if cbs[0] > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
+    """Return the result of curve i."""
+    curve, kappa, smallest = (
+        fitted.curves[i],
+        float(fitted.shapes.kappa[i]),
+        fitted.curves[i].batch[0],
+    )
+    ends = _bend_interval(curve, kappa, fitted.refits.kappa[i], level)
+    bend = _bracketed(kappa, *ends, level)
+    reference = float(definition.at(kappa, smallest))
+    value, low, high = definition.by_law(np.array([kappa, *ends]), smallest).tolist()
+    by_law = _replaced(bend, Estimate(value, low, high, level))
+    B_crit = _within_reach(bend, curve.batch)
+    if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         by_law = _replaced(B_crit, by_law)
-    S_min = interval(shapes.a[i], refits.a[i], level=level)
-    E_min = interval(shapes.b[i], refits.b[i], level=level)
-    if B_crit.value is None and B_crit.high is None:
-        S_min = Estimate(None, None, float(curve.steps.min()), level, B_crit.note)
-    if B_crit.value is None and B_crit.low is None:
-        least = float((curve.batch * curve.steps).min())
-        E_min = Estimate(None, None, least, level, B_crit.note)
-    if alpha != 1:
-        E_min = Estimate(None, level=level, note="of S = a + b/B alone")
-    if curve.covers(reference):
-        interpolated = _interpolated(i, fitted, definition.overhead, reference, level)
-    else:
-        low, high = (f"{end:.4g}" for end in curve.batch[[0, -1]])
-        note = f"reference {reference:.4g} is outside the batches measured, {low} to {high}"
-        by_law = interpolated = Estimate(None, level=level, note=f"unidentified: {note}")
-    logs = shape.log_steps(shapes, i, curve.batch)
-    how = definition.overhead, reference
-    expected = float(shape.measured_critical_batch(curve.batch, logs, *how))
-    cbs, by_law = _answer(by_law, interpolated, expected)
-    most = float(shape.critical_batch(kappa, alpha, LINEAR, smallest))
-    least, excess = _excess(curve, reference)
-    told = excess - SURE * 2**0.5 * float(np.max(fitted.mean_noise(i))) > np.log1p(LINEAR)
+    logs = log_steps_of(fitted.shapes, i, curve.batch)
+    interpolated = _interpolated(curve, definition.overhead, reference, measured_draws, level)
+    if not curve.covers(reference):
+        by_law = interpolated
+    expected = measured_critical_batch(curve.batch, logs, definition.overhead, reference)
+    cbs, by_law = _answer(by_law, interpolated, float(expected))
+    most, is_linear = _linear_up_to(curve, kappa, reference, fitted.mean_noise(i), level)
+    S_min, E_min = _ends_of_steps(i, fitted, B_crit, level)
     return CriticalBatch(
         curve=curve,
         reference=reference,
-        max_reference=least if told and least > reference else most,
-        is_linear=curve.covers(reference) and reference <= most and not told,
+        max_reference=most,
+        is_linear=is_linear,
         S_min=S_min,
         E_min=E_min,
-        alpha=Estimate(alpha, alpha, alpha, level, "held"),
         B_crit=B_crit,
         cbs=cbs,
         method="law" if cbs is by_law else "measured",
         by_law=by_law,
         interpolated=interpolated,
-        noise=float(shapes.noise[i]),
+        noise=float(fitted.shapes.noise[i]),
         residuals=tuple((np.log(curve.steps) - logs).tolist()),
-        status=B_crit.note or ("converged" if shapes.converged[i] else "not converged"),
+        left_out=tuple(left_out.tolist()),
+        status=B_crit.note or "converged",
     )
 
 
-def _answer(by_law: Estimate, measured: Estimate, expected: float) -> tuple[Estimate, Estimate]:
-    """The critical batch, and that of the law, which reaches as far where it does not fit.
+def _bend_interval(
+    curve: StepsCurve, kappa: float, draws: np.ndarray, level: float
+) -> tuple[float, float]:
+    """Return the interval of κ from its refits [R]; 0 and inf if it reaches the end searched."""
+    low, high = np.log(draws) - np.log(curve.batch[0]), np.log(draws) - np.log(curve.batch[-1])
+    opened = [low <= -0.99 * SEARCHED, high >= 0.99 * SEARCHED]
+    found = interval(kappa, np.select(opened, [0.0, np.inf], draws), level=level)
+    return found.low or 0.0, np.inf if found.high is None else found.high
 
-    Where the intervals of the two do not meet the measured one is given. `expected` is what
-    interpolation gives of the law's own steps: between batches it is a little off.
+
+def _ends_of_steps(
+    i: int, fitted: Fitted, B_crit: Estimate, level: float
+) -> tuple[Estimate, Estimate]:
+    """Return S_min and E_min, or their bounds if the batches do not bracket the bend."""
+    curve, (shapes, refits) = fitted.curves[i], (fitted.shapes, fitted.refits)
+    S_min = interval(shapes.a[i], refits.a[i], level=level)
+    E_min = interval(shapes.b[i], refits.b[i], level=level)
+    if B_crit.value is None and B_crit.high is None:
+        S_min = Estimate(None, None, float(curve.steps.min()), level, B_crit.note)
+    if B_crit.value is None and B_crit.low is None:
+        minimum = float((curve.batch * curve.steps).min())
+        E_min = Estimate(None, None, minimum, level, B_crit.note)
+    return S_min, E_min
+
+
+def _answer(by_law: Estimate, measured: Estimate, expected: float) -> tuple[Estimate, Estimate]:
+    """Return the critical batch, and that of the law, widened by its lack of fit.
+
+    If the law's interval is outside of the measured one, DOUBTED times as wide, the measured one is
+    the answer.
+    `expected` is the interpolation of the law's own steps, which differs a little from the law.
     """
     if by_law.value is None or measured.value is None or not np.isfinite(expected):
         return by_law, by_law
     low, high = by_law.low or 0.0, by_law.high or np.inf
-    least, most = measured.low or 0.0, measured.high or np.inf
-    least, most = (measured.value * (end / measured.value) ** DOUBTED for end in (least, most))
-    for off in (1.0, by_law.value / expected):
-        if least * off <= high and low <= most * off:
+    ends = np.array([measured.low or 0.0, measured.high or np.inf])
+    ends = measured.value * (ends / measured.value) ** DOUBTED
+    for least, most in (ends, ends * by_law.value / expected):
+        if least <= high and low <= most:
             return by_law, by_law
-    ends = {"low": min(low, measured.value), "high": max(high, measured.value)}
-    return measured, replace(by_law, **ends)
+    return measured, replace(by_law, low=min(low, measured.value), high=max(high, measured.value))
 
 
 def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
-    """The estimate, or the bound that is left where its interval is open on a side."""
+    """Return the estimate, or a bound if its interval is open on a side."""
     above, below = not np.isfinite(high), low <= 0
     if above and below:
         return Estimate(None, level=level, note="unidentified: the steps show no bend")
@@ -200,7 +217,7 @@ def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
 
 
 def _within_reach(B_crit: Estimate, batch: np.ndarray) -> Estimate:
-    """A bound in place of a bend more than a factor of 2 outside the batches measured."""
+    """Return a bound in place of a bend more than REACH times outside the batches measured."""
     if B_crit.value is None:
         return B_crit
     low, high = B_crit.low or 0.0, B_crit.high or np.inf
@@ -210,7 +227,7 @@ def _within_reach(B_crit: Estimate, batch: np.ndarray) -> Estimate:
 
 
 def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
-    """An estimate that follows from one which is not identified loses its value too."""
+    """Return an estimate without its value, and an end, if that which it follows from has none."""
     if bound.value is not None:
         return estimate
     low = estimate.low if bound.low is not None else None
@@ -219,47 +236,108 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
 
 
 def _interpolated(
-    i: int, fitted: Fitted, overhead: float, reference: float, level: float
+    curve: StepsCurve, overhead: float, reference: float, draws: np.ndarray, level: float
 ) -> Estimate:
-    """Without a law; its noise is that between seeds where there are any, else the residuals'."""
-    curve = fitted.curves[i]
-    noise = fitted.noise[i] * (fitted.mean_noise(i) / fitted.shapes.noise[i])
-    logs = np.log(curve.steps)
-    at = [
-        shape.measured_critical_batch(curve.batch, x, overhead, reference)
-        for x in (logs, logs + noise)
-    ]
-    value = float(at[0])
-    estimate = interval(value, at[1], level=level)
+    """Return the critical batch by interpolation of the steps."""
+    if not curve.covers(reference):
+        low, high = (f"{end:.4g}" for end in curve.batch[[0, -1]])
+        note = f"reference {reference:.4g} is outside the batches measured, {low} to {high}"
+        return Estimate(None, level=level, note=f"unidentified: {note}")
+    log_steps = np.log(curve.steps)
+    value = float(measured_critical_batch(curve.batch, log_steps, overhead, reference))
+    estimate = interval(value, draws, level=level)
     if np.isfinite(value):
         return estimate
     note = "unidentified: the largest batch keeps within the overhead"
     return Estimate(None, estimate.low or float(curve.batch[-1]), None, level, note)
 
 
-def _excess(curve: StepsCurve, reference: float) -> tuple[float, float]:
-    """The batch of the least tokens, and the log of those at the reference over them."""
+def _linear_up_to(
+    curve: StepsCurve, kappa: float, reference: float, noise: np.ndarray, level: float
+) -> tuple[float, bool]:
+    """Return the largest batch in the range of linear scaling, and whether the reference is.
+
+    That is up to 1 + LINEAR times the tokens of the smallest batch by the law; of the batch with
+    the fewest tokens if the reference takes more than 1 + LINEAR times as many, beyond noise.
+    """
     used = curve.batch * curve.steps
     at_reference = np.interp(np.log(reference), np.log(curve.batch), np.log(used))
-    return float(curve.batch[used.argmin()]), float(at_reference - np.log(used.min()))
+    excess = at_reference - np.log(used.min()) - np.log1p(LINEAR)
+    error = float(np.max(noise)) * 2**0.5 * float(stats.norm.ppf((1 + level) / 2))
+    most, best = (
+        float(CbsDefinition(LINEAR, "smallest").by_law(kappa, curve.batch[0])),
+        used.argmin(),
+    )
+    above = bool(excess > error)
+    is_linear = curve.covers(reference) and reference <= most and not above
+    return (
+        float(curve.batch[best]) if above and curve.batch[best] > reference else most
+    ), is_linear
 
 
 def _warnings(fit: CriticalBatch) -> list[str]:
-    texts, curve, reference = [], fit.curve, fit.reference
-    if fit.status != "converged":
-        texts.append(f"{curve.name}: B_crit is {fit.status}")
-    if not curve.covers(reference):
-        texts.append(f"{curve.name}: CBS is {fit.cbs.note}; --reference-batch smallest")
+    texts, name, reference = [], fit.curve.name, fit.reference
+    if fit.B_crit.note:
+        texts.append(f"{name}: B_crit is {fit.B_crit.note}")
+    if not fit.curve.covers(reference):
+        texts.append(f"{name}: CBS is {fit.cbs.note}; --reference-batch smallest")
     elif not fit.is_linear:
         texts.append(
-            f"{curve.name}: the reference batch {reference:.4g} takes over {LINEAR:.0%} more tokens"
-            f" than smaller ones: scaling from it is not linear; {fit.max_reference:.4g} would do"
+            f"{name}: the reference batch {reference:.4g} takes over {LINEAR:.0%} more tokens than "
+            f"smaller ones: scaling from it is not linear; {fit.max_reference:.4g} would do"
         )
     if fit.method == "measured":
-        low, high = fit.interpolated.low, fit.interpolated.high
-        ends = " to ".join("open" if end is None else f"{end:.4g}" for end in (low, high))
         texts.append(
-            f"{curve.name}: S = a + b/B does not fit: its CBS is {fit.by_law.value:.4g}, measured "
-            f"is {fit.cbs.value:.4g} ({ends}), which is given"
+            f"{name}: S = a + b/B does not fit: its CBS is {fit.by_law.value:.4g}, measured is "
+            f"{fit.cbs.value:.4g}, which is given"
         )
     return texts
+
+
+def _without_each(curves: Sequence[StepsCurve]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return per curve errors of log steps [n] at each batch by a fit to the others, and its κ.
+
+    NaN if the curve has no batch to spare.
+    """
+    found = []
+    for curve in curves:
+        error, kappa = np.full((2, len(curve.batch)), np.nan)
+        for j in range(len(curve.batch)) if len(curve.batch) > LEAST_BATCHES else ():
+            rest = {name: np.delete(getattr(curve, name), j) for name in ("batch", "steps")}
+            shape = fit_shapes([replace(curve, **rest)])
+            error[j] = log_steps_of(shape, 0, curve.batch[j]) - np.log(curve.steps[j])
+            kappa[j] = shape.kappa[0]
+        found.append((error, kappa))
+    return found
+
+
+def _held_out(fits: Sequence[CriticalBatch], by: str) -> HeldOut:
+    """Return the errors at each batch left out."""
+    most = max(len(fit.curve.batch) for fit in fits)
+    check_hold_out(by, ("batch",), most, LEAST_BATCHES + 1)
+    labels = [f"batch={batch:g}" for fit in fits for batch in fit.curve.batch]
+    return HeldOut.of(by, "log steps", labels, np.concatenate([fit.left_out for fit in fits]))
+
+
+def _outliers(
+    fits: Sequence[CriticalBatch], unseen: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> list[OutlierSteps]:
+    """Return points whose residual, over the noise of the others, is rare by Student's t.
+
+    The noise of the others is that of their own fit, by the leverage of the point (derived here).
+    """
+    found = []
+    for at, (error, kappa) in zip(fits, unseen, strict=True):
+        missed, count = -np.array(at.residuals), len(at.residuals)
+        if count < 2 * LEAST_BATCHES:
+            continue
+        share = np.clip(missed / np.where(error == 0, np.inf, error), 1e-6, 1.0)  # 1 − leverage
+        others = np.maximum(np.sum(missed**2) - missed**2 / share, count * ROUNDING**2)
+        times = np.abs(missed) / np.sqrt(share * others / (count - LEAST_BATCHES))
+        i = int(np.argmax(times))
+        chance = count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES)
+        if abs(missed[i]) >= ROUNDING and chance < RARE:
+            off = -float(error[i]), float(times[i]), float(kappa[i])
+            place = at.curve.model, at.curve.target_loss, float(at.curve.batch[i])
+            found.append(OutlierSteps(*place, *off))
+    return found

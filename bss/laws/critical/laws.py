@@ -1,4 +1,4 @@
-"""Laws through critical batch sizes, and what becomes of them under other definitions.
+"""Laws through critical batch sizes, and how they depend on the definition.
 
 The additive (1 + r)·B_ref of the closed form flattens the law: from the same data the exponent is
 0.39 at r = 10% and 0.62 for b/a (derived here).
@@ -16,7 +16,6 @@ from bss.laws.critical.shape import (
     LEAST_NOISE,
     CbsDefinition,
     Shapes,
-    critical_batch,
     fit_shapes,
     measured_critical_batch,
     refit_shapes,
@@ -24,14 +23,19 @@ from bss.laws.critical.shape import (
 from bss.laws.critical.values import Definition
 from bss.laws.resampling import rms
 
-LAW_UNIT = 1e6
-OVERHEADS = (0.1, 0.2, 0.5, 1.0)
-Values = tuple[np.ndarray, Sequence[np.ndarray]]
-"""Critical batches of the curves, [C], and of their refits, [C, R]."""
+LAW_UNIT = 1e6  # of N and D in a law
+OVERHEADS = (0.1, 0.2, 0.5, 1.0)  # of the definitions compared: Zhang et al. have 20%
+
+
+class Batches(NamedTuple):
+    """Critical batches of the curves, [C], and of their refits, [C] times [R]."""
+
+    values: np.ndarray
+    draws: Sequence[np.ndarray]
 
 
 class Fitted(NamedTuple):
-    """Fits of C curves with one treatment of α, their R refits, and the noise [R, n] of each."""
+    """Fits of C curves, their R refits, and the noise [R, n] of each."""
 
     curves: Sequence[StepsCurve]
     shapes: Shapes
@@ -39,16 +43,16 @@ class Fitted(NamedTuple):
     noise: list[np.ndarray]
 
     @classmethod
-    def of(cls, curves: Sequence[StepsCurve], alpha: float | None, options: Options) -> "Fitted":
-        """The curves fitted, with α held, or fitted where it is None."""
-        shapes = fit_shapes(curves, alpha)
+    def of(cls, curves: Sequence[StepsCurve], options: Options) -> "Fitted":
+        """Return the fits of curves."""
+        shapes = fit_shapes(curves)
         how = {"resamples": options.resamples, "seed": options.seed}
-        return cls(curves, shapes, *refit_shapes(curves, shapes, alpha, **how))
+        return cls(curves, shapes, *refit_shapes(curves, shapes, **how))
 
     def mean_noise(self, i: int) -> np.ndarray:
-        """[n], standard deviations of the log steps of curve i: of seeds, if there are any.
+        """Return standard deviations [n] of the mean log steps of curve i, of seeds if known.
 
-        Else of residuals, but no more than neighbours scatter: the law may miss a smooth curve.
+        Else of residuals, but at most of third differences: the law may not fit a smooth curve.
         """
         curve = self.curves[i]
         if np.isfinite(curve.seed_noise):
@@ -57,24 +61,25 @@ class Fitted(NamedTuple):
         rough = rms(np.diff(np.log(curve.steps), 2 + third)) / np.sqrt(20 if third else 6)
         return np.full(len(curve.batch), max(min(self.shapes.noise[i], rough), LEAST_NOISE))
 
-    def by_law(self, definition: CbsDefinition) -> Values:
-        """Critical batches by the law."""
-        smallest, found = np.array([curve.batch[0] for curve in self.curves]), []
-        for each in (self.shapes, self.refits):
-            ends = smallest.reshape(-1, *[1] * (each.kappa.ndim - 1))
-            references = definition.at(each.kappa, ends)
-            found.append(critical_batch(each.kappa, each.alpha, definition.overhead, references))
-        return found[0], list(found[1])
+    def by_law(self, definition: CbsDefinition) -> Batches:
+        """Return critical batches by the law."""
+        pairs = [
+            (kappa, c.batch[0]) for c, kappa in zip(self.curves, self.shapes.kappa, strict=True)
+        ]
+        values = np.array([definition.by_law(*pair) for pair in pairs])
+        refits = zip(self.refits.kappa, pairs, strict=True)
+        return Batches(values, [definition.by_law(kappa, pair[1]) for kappa, pair in refits])
 
-    def without_law(self, definition: CbsDefinition) -> Values:
-        """Critical batches by interpolation."""
-        batches = []
-        for curve, kappa, noise in zip(self.curves, self.shapes.kappa, self.noise, strict=True):
+    def measured(self, definition: CbsDefinition) -> Batches:
+        """Return critical batches by interpolation of the steps."""
+        found = []
+        for i, curve in enumerate(self.curves):
+            noise = self.noise[i] * (self.mean_noise(i) / self.shapes.noise[i])
             logs = np.log(curve.steps) + np.vstack([0 * noise[:1], noise])
-            reference = float(definition.at(kappa, curve.batch[0]))
+            reference = float(definition.at(self.shapes.kappa[i], curve.batch[0]))
             how = curve.batch, logs, definition.overhead, reference
-            batches.append(measured_critical_batch(*how))
-        return np.array([each[0] for each in batches]), [each[1:] for each in batches]
+            found.append(measured_critical_batch(*how))
+        return Batches(np.array([each[0] for each in found]), [each[1:] for each in found])
 
 
 def laws_of(
@@ -83,7 +88,7 @@ def laws_of(
     draws: Sequence[np.ndarray],
     level: float,
 ) -> tuple[dict[str, power.PowerFit], str, list[str]]:
-    """The laws that the design identifies, of critical batches [n] and their refits [n, R].
+    """Return the laws that the design identifies, of critical batches [n] and refits [n] × [R].
 
     Returns:
         Laws by "joint", or by "params" and "tokens"; why there is no joint one; warnings.
@@ -104,44 +109,35 @@ def laws_of(
 
 
 def definitions(
-    held: Fitted,
-    free: Fitted | None,
+    fitted: Fitted,
+    measured: Batches,
     bracketed: Sequence[bool],
     definition: CbsDefinition,
     variables: Sequence[str],
     level: float,
 ) -> tuple[Definition, ...]:
-    """Critical batches and their laws: over overheads, references, b/a, α free, and without a law.
+    """Return critical batches and their laws over overheads, for b/a, and interpolated.
 
     Args:
-        held: with α held at 1.
-        free: with α fitted; None where there are too few batches.
-        bracketed: [n], whether the batches bracket the bend of a curve.
-        definition: r and B_ref where they are not varied.
+        fitted: the curves.
+        measured: their critical batches by interpolation.
+        bracketed: [C], whether the batches bracket the bend of a curve.
+        definition: r and B_ref of `measured`.
         variables: of the laws, names in "params" and "tokens".
         level: nominal coverage.
     """
-    overhead, reference = definition.overhead, definition.reference
-    cases = [CbsDefinition(r, reference) for r in sorted({*OVERHEADS, overhead})]
-    if not isinstance(reference, str):
-        low, high = max(c.batch[0] for c in held.curves), min(c.batch[-1] for c in held.curves)
-        around = (at for at in (reference / 2, reference * 2) if low <= at <= high)
-        cases += [CbsDefinition(overhead, at) for at in around]
-    entries: list[tuple] = [(str(case), case, held.by_law(case)) for case in cases]
-    entries.append(("b/a", None, (held.shapes.kappa, held.refits.kappa)))
-    if free:
-        name = f"{definition}, exponent of B free"
-        entries.append((name, definition, free.by_law(definition)))
-    measured = held.without_law(definition)
-    entries.append((f"{definition}, interpolated", definition, measured))
+    overheads = sorted({*OVERHEADS, definition.overhead})
+    cases = [CbsDefinition(r, definition.reference) for r in overheads]
+    kappas = Batches(fitted.shapes.kappa, list(fitted.refits.kappa))
+    entries = [(str(case), case, fitted.by_law(case)) for case in cases]
+    entries += [("b/a", None, kappas), (f"{definition}, interpolated", definition, measured)]
+    pairs = zip(fitted.curves, fitted.shapes.kappa, strict=True)
+    covered = [c.covers(float(definition.at(kappa, c.batch[0]))) for c, kappa in pairs]
     rows = []
     for name, case, (values, draws) in entries:
-        identified = np.isfinite(values) & np.asarray(bracketed)
-        if case:
-            pairs = zip(held.curves, held.shapes.kappa, strict=True)
-            identified &= [c.covers(float(case.at(kappa, c.batch[0]))) for c, kappa in pairs]
+        identified = np.isfinite(values) & np.asarray(bracketed) & (covered if case else True)
         numbers = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
-        law = _law(held.curves, numbers, draws, variables, level)
+        law = _law(fitted.curves, numbers, draws, variables, level)
         ends = (case.overhead, case.reference) if case else (None, None)
         rows.append(Definition(name, *ends, tuple(numbers), law))
     return tuple(rows)
@@ -164,7 +160,7 @@ def _law(
 
 
 def _log_error(draws: np.ndarray) -> float:
-    """Standard deviation of log draws, from quantiles that stray refits do not move."""
+    """Return the standard deviation of log draws, from quantiles that stray refits do not move."""
     finite = draws[np.isfinite(draws)]
     if not len(finite):
         return np.inf
@@ -173,6 +169,6 @@ def _log_error(draws: np.ndarray) -> float:
 
 
 def _variables(curves: Sequence[StepsCurve]) -> dict[str, np.ndarray]:
-    """Sizes and budgets, where every curve has one."""
+    """Return sizes and budgets, if every curve has one."""
     columns = {name: np.array([getattr(c, name) for c in curves]) for name in ("params", "tokens")}
     return {name: column for name, column in columns.items() if np.isfinite(column).all()}

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, Fit
+from bss.laws.base import Estimate, Fit, described
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.power import PowerFit, predict
+from bss.laws.resampling import rms
 
 METHOD = (
-    "profile likelihood, F threshold (B_crit and the closed form); parametric bootstrap with drawn "
-    "noise variance (S_min, E_min, free exponent, interpolation); laws: the wider of Student's t "
+    "parametric bootstrap with sampled noise variance, percentiles; laws: the wider of Student's t "
     "over the scatter and the errors of the values"
 )
 Quantity = Literal["cbs", "B_crit"]
@@ -22,7 +22,7 @@ NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}
 
 @dataclass(frozen=True)
 class CriticalBatch:
-    """What one curve of steps against batch says. Batches in the fit's unit.
+    """The result of one curve of steps against batch. Batches in the fit's unit.
 
     Attributes:
         curve: the measurements.
@@ -30,15 +30,16 @@ class CriticalBatch:
         max_reference: the largest batch in the range of linear scaling, 5% more tokens than the
             smallest batch takes.
         is_linear: whether B_ref is in that range.
-        S_min: a, steps that no batch can undercut; None where it is not bracketed.
-        E_min: b, in sequences (or tokens) for α = 1; None where not bracketed or α is free.
-        alpha: exponent of the batch.
-        B_crit: b/a; for a free α (b/a)^(1/α), where both terms are equal.
+        S_min: a, steps that no batch can undercut; None if it is not bracketed.
+        E_min: b, in sequences (or tokens); None if it is not bracketed.
+        B_crit: b/a.
         cbs: the largest batch within the overhead of the reference, by `method`.
-        method: "law", or "measured" where the intervals of the two do not meet.
+        method: "law", or "measured" if the intervals of the two do not meet.
         by_law, interpolated: the same by the law, and without one.
         noise: residual standard deviation of log steps.
-        residuals: log steps measured less fitted, per batch.
+        residuals: log steps measured minus fitted, per batch.
+        left_out: log steps predicted minus measured, per batch, by a fit to the other batches; NaN
+            if there are too few.
         status: "converged", "not converged" or "unidentified: ...".
     """
 
@@ -48,7 +49,6 @@ class CriticalBatch:
     is_linear: bool
     S_min: Estimate
     E_min: Estimate
-    alpha: Estimate
     B_crit: Estimate
     cbs: Estimate
     method: Literal["law", "measured"]
@@ -56,17 +56,17 @@ class CriticalBatch:
     interpolated: Estimate = field(metadata={"key": "cbs_interpolated"})
     noise: float
     residuals: tuple[float, ...]
+    left_out: tuple[float, ...]
     status: str
 
     def steps(self, batch: np.ndarray) -> np.ndarray:
         """Steps to the target at batches in the fit's unit, by the law; NaN where it has none."""
-        bend, alpha = self.B_crit.value, self.alpha.value
-        if self.S_min.value is None or bend is None or alpha is None:
+        if self.S_min.value is None or self.B_crit.value is None:
             return np.full(np.shape(batch), np.nan)
-        return self.S_min.value * (1 + (bend / batch) ** alpha)
+        return self.S_min.value * (1 + self.B_crit.value / batch)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The measurements beside what was fitted to them."""
+        """Return the JSON form: the measurements with what was fitted to them."""
         intervals = {"S_min": plain.pop("S_min"), "E_min_sequences": plain.pop("E_min")}
         bounds = {name: estimate["value"] for name, estimate in intervals.items()}
         return plain.pop("curve") | bounds | {"intervals": intervals} | plain
@@ -95,21 +95,6 @@ class Definition:
     reference: float | str | None = field(metadata={"key": "reference_batch"})
     values: tuple[float | None, ...]
     law: PowerFit | None
-
-
-@dataclass(frozen=True)
-class LeftOutSteps:
-    """Root mean squares of log steps at batches left out in turn, of one form of the law.
-
-    Attributes:
-        form: its name.
-        inside, edges: between other batches, and at the smallest and largest; None where no curve
-            has one to spare.
-    """
-
-    form: str
-    inside: float | None
-    edges: float | None
 
 
 @dataclass(frozen=True)
@@ -155,7 +140,6 @@ class CriticalFit(Fit):
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
         joint_refused: why N and D were not fitted jointly; empty where they were.
         definitions: critical batches and exponents over definitions.
-        left_out: errors at batches left out in turn, of the form that is fitted first.
         outliers: points that do not fit the others of their curve.
     """
 
@@ -168,12 +152,18 @@ class CriticalFit(Fit):
     laws: dict[str, PowerFit]
     joint_refused: str
     definitions: tuple[Definition, ...]
-    left_out: tuple[LeftOutSteps, ...] = ()
     outliers: tuple[OutlierSteps, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"
-    SCHEMA = 2
+    SCHEMA = 3
+    RESIDUAL_UNIT = "log steps"
+
+    @property
+    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
+        """Columns of `residuals` to plot against, with axis labels."""
+        axes = {"batch": f"batch ({self.unit})", "log_batch_over_critical": "log B/B_crit"}
+        return axes | {"params": "N", "tokens": "D (tokens)"}
 
     @property
     def critical(self) -> list[Estimate]:
@@ -182,8 +172,40 @@ class CriticalFit(Fit):
 
     @property
     def cv_error(self) -> float | None:
-        """Root mean square error of log steps at left-out batches; None with none to spare."""
-        return self.left_out[0].inside if self.left_out else None
+        """Root mean square error of log steps at left-out batches between others, or None."""
+        errors = np.concatenate([at.left_out[1:-1] for at in self.fits])
+        return rms(errors) if np.isfinite(errors).any() else None
+
+    @property
+    def answer(self) -> str:
+        """The critical batch of the last curve, and the exponents of the law."""
+        at, (name, one) = self.fits[-1], ("critical batch size", self.critical[-1])
+        how = f"b/a of {at.curve.model}" if self.quantity == "B_crit" else str(at.curve.model)
+        line = described(f"{name.capitalize()}, {how}", one, self.unit, at.method)
+        if self.law is None:
+            return line
+        pairs = zip(self.law.variables, self.law.exponents, strict=True)
+        symbols = {"params": "N", "tokens": "D"}
+        return line + "".join(
+            f"; {described(f'exponent of {symbols[name]}', e, '').replace(' ,', ',')}"
+            for name, e in pairs
+        )
+
+    def details(self) -> dict[str, pd.DataFrame]:
+        """Return the laws of the critical batch, and its values over definitions."""
+        laws = [
+            {"law": name, "variable": variable, "exponent": e.value, "low": e.low, "high": e.high,
+             "coefficient": law.coefficient.value, "unit": law.unit}
+            for name, law in self.laws.items()
+            for variable, e in zip(law.variables, law.exponents, strict=True)
+        ]  # fmt: skip
+        models = [str(at.curve.name) for at in self.fits]
+        definitions = [
+            {"definition": row.name, **dict(zip(models, row.values, strict=True))}
+            for row in self.definitions
+        ]
+        tables = {"Laws of the critical batch": laws, "By definition": definitions}
+        return {title: pd.DataFrame(rows) for title, rows in tables.items() if rows}
 
     def summary(self) -> pd.DataFrame:
         """A row per curve: model, params, tokens, seq_len, target_loss, unit, the estimates.
@@ -218,6 +240,19 @@ class CriticalFit(Fit):
         columns = [(one.value, one.low, one.high, one.note) for one in rows]
         return pd.DataFrame(columns, table.index, columns=["critical_batch", "low", "high", "note"])
 
+    def best_batch(self, params: float | None = None, tokens: float | None = None) -> Estimate:
+        """Return the critical batch at a size by the fit's law, with a prediction interval.
+
+        Args:
+            params: non-embedding parameters, if the law is in them.
+            tokens: budget, if the law is in it.
+
+        Raises:
+            InputError: if the fit has no law, or a variable of it is missing.
+        """
+        law = self.law or self.law_of([])
+        return predict(law, {"params": params or 0.0, "tokens": tokens or 0.0})
+
     def law_of(self, variables: list[str]) -> PowerFit:
         """The law in these variables.
 
@@ -235,7 +270,7 @@ class CriticalFit(Fit):
         """A row per curve and batch: measured and fitted steps, residual in log steps.
 
         Columns model, params, tokens, target_loss, batch, log_batch_over_critical, measured,
-        fitted, residual.
+        fitted, residual, left_out (the same of a fit without the batch).
         """
         parts = []
         for at in self.fits:
@@ -245,5 +280,9 @@ class CriticalFit(Fit):
             table |= {"measured": curve.steps, "fitted": curve.steps * np.exp(-residual)}
             named = {"params": curve.params, "tokens": curve.tokens}
             named |= {"target_loss": curve.target_loss}
-            parts.append(pd.DataFrame(table).assign(model=curve.model, residual=residual, **named))
+            parts.append(
+                pd.DataFrame(table)
+                .assign(model=curve.model, residual=residual, **named)
+                .assign(left_out=-np.array(at.left_out))
+            )
         return pd.concat(parts, ignore_index=True)

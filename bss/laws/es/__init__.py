@@ -1,17 +1,14 @@
-"""E(S): tokens against steps to a target loss. The laws, the design, fitting and comparing.
+"""E(S), the tokens and steps to a target loss: laws, data, cross-validation and fits.
 
-A law is a value (`bss.laws.es.law.Law`), named here or by where it is imported from.
+A law is a value (`bss.laws.es.law.Law`), registered here or imported by a user.
 """
 
-from bss.laws.es.hyperbola import Hyperbola
 from bss.laws.es.law import Law
-from bss.laws.es.lopsided import LopsidedValley
-from bss.laws.es.piecewise import Piecewise
-from bss.laws.es.surface import Surface
+from bss.laws.es.laws import AsymmetricMinimum, Hyperbola, Piecewise, Surface
 from bss.registry import Registry
 
-WITHOUT_LAW = LopsidedValley("lopsided valley")
-"""What tells tokens between batches where no law is chosen."""
+INTERPOLATOR = AsymmetricMinimum("lopsided valley")
+"""Interpolates tokens between batch sizes if there are too few to cross-validate a law."""
 _EVERY = (
     Surface("surface"),
     Surface("surface, m = 1/2", m=0.5),
@@ -19,7 +16,7 @@ _EVERY = (
     Surface("surface, Adam clock", B_phi=None),
     Piecewise("piecewise"),
     Hyperbola("hyperbola"),
-    WITHOUT_LAW,
+    INTERPOLATOR,
 )
 LAWS: Registry[Law] = Registry("law", {law.name: law for law in _EVERY}, of=Law)
 FAMILIES = tuple(law for law in LAWS.values() if law.family == law)

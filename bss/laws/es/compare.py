@@ -1,16 +1,11 @@
-"""Which law E(S) predicts batch sizes it has not seen: leave batches out, refit, predict.
+"""Cross-validation of laws E(S): leave batch sizes or runs out, refit, predict (derived here).
 
-Every law predicts the same left-out points. Batches inside a target's range decide; predictions
-at its edges, where laws extrapolate and E(S) is steep, are reported beside them. The choice is the
-law of the least error with all that are level with it: whose squared errors differ from its own by
-no more than a standard error over batches. It is made again without each batch in turn, and the
-error that is reported is that of what was so chosen, at batches that neither fit nor choice has
-seen (derived here).
+All laws predict the same left-out points. Predictions at batch sizes inside the range of a target
+choose the law; predictions at the edges, where laws extrapolate and E(S) is steep, are reported.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
 
 import jax
 import numpy as np
@@ -19,206 +14,133 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.es import FAMILIES, LAWS
-from bss.laws.es.design import Design, design
+from bss.laws.es.data import EsData, es_data
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import Comparison
 from bss.laws.held_out import HeldOut, check_hold_out
 from bss.laws.resampling import rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, solve
 
-CAP = 2.0
-TIE = 1.04  # ratio of squared errors
-TRIED = 3  # starts of a fold beside the fit to all batches
-FEWEST = 6  # batches from which a law is chosen
-Fold = tuple[float, ...]
+MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
+TIE = 1.04  # ratio of squared errors, up to which the law with fewer parameters is preferred
+EXTRA_STARTS = 3  # of a fold, in addition to the fit of all rows, which is nearly its optimum
+FEWEST = 6  # batch sizes: with fewer, the four inside the range do not rank laws
 
 
 def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Comparison:
-    """Compare laws by the error of predicting E at each batch from the others.
+    """Compare laws by the error of predicting E at each batch size from the others.
 
     Args:
         points: table of points.
-        laws: laws, or names of them.
+        laws: laws, or names of laws.
 
     Raises:
-        InputError: an unknown law, or too few batches to leave one out.
+        InputError: If a law is unknown, or there are too few batch sizes to leave one out.
     """
-    return compared(design(points), [Law.parse(law) for law in laws])
+    return cross_validated(es_data(points), [Law.parse(law) for law in laws])
 
 
-def compared(rows: Design, chosen: Sequence[Law], constraints: Constraints = FREE) -> Comparison:
-    """`compare`, of a design, and laws of which parameters are held."""
-    able = {t: len(rows.reaching(t)) for t in rows.targets}
-    most = max(able.values())
-    judged = {law.name: law for law in chosen if law.least_judged <= most}
-    if not judged:
-        needed = min(law.least_judged for law in chosen)
+def cross_validated(
+    data: EsData, laws: Sequence[Law], constraints: Constraints = FREE
+) -> Comparison:
+    """Return the comparison of laws on data, with constraints on their parameters."""
+    reaching = {t: len(data.reaching(t)) for t in data.targets}
+    most = max(reaching.values())
+    able = {law.name: law for law in laws if law.least_cross_validated <= most}
+    if not able:
+        needed = min(law.least_cross_validated for law in laws)
         raise InputError(f"points: {most} batches reach a target; leaving one out needs {needed}")
-    # All laws predict the same points, so the most demanding one decides on the targets.
-    least = max(law.least_judged for law in judged.values())
-    targets = np.array([t for t in rows.targets if able[t] >= least])
-    singles: list[Fold] = [(batch,) for batch in rows.batches]
-    pairs: list[Fold] = list(combinations(rows.batches, 2)) if most >= FEWEST else []
+    # All laws predict the same points, so the law that needs most batch sizes decides the targets.
+    least = max(law.least_cross_validated for law in able.values())
+    targets = np.array([t for t in data.targets if reaching[t] >= least])
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # laws compile side by side
-        each = pool.map(
-            lambda law: _left_out(rows, targets, law, [*singles, *pairs], constraints),
-            judged.values(),
+        found = pool.map(
+            lambda law: _errors(data, targets, law, data.batch, constraints), able.values()
         )
-        unseen = {n: folds for n, folds in zip(judged, each, strict=True) if folds is not None}
-    if not unseen:
+        errors = {n: error for n, error in zip(able, found, strict=True) if error is not None}
+    if not errors:
         raise InputError("points: one target is reached; laws of all targets need two")
-    # Each row is left out with its own batch alone, and NaN in the other folds.
-    own = {n: np.fmax.reduce([folds[one] for one in singles]) for n, folds in unseen.items()}
-    table = [_row(judged[name], own[name], rows, len(targets)) for name in unseen]
-    squares = {name: _by_batch(error, rows) for name, error in own.items()}
-    level = _level(squares, judged)
-    table.sort(key=lambda entry: (entry["law"] != level[0], entry["interior_loss"]))
-    left_out = tuple(law.name for law in chosen if law.name not in unseen)
-    error = rms(_of_the_choice(unseen, own, judged, rows)[rows.interior]) if pairs else None
-    return Comparison(tuple(table), level[0], tuple(level), error, left_out)
+    rows = [_row(able[name], error, data, len(targets)) for name, error in errors.items()]
+    lowest = min(row["interior_loss"] for row in rows)
+    tied = [row for row in rows if row["interior_loss"] ** 2 <= TIE * lowest**2]
+    order = {row["law"]: (not able[row["law"]].joint, able[row["law"]].free) for row in tied}
+    winner = min(tied, key=lambda row: (*order[row["law"]], row["interior_loss"]))["law"]
+    rows.sort(key=lambda row: (row["law"] != winner, row["interior_loss"]))
+    excluded = tuple(law.name for law in laws if law.name not in errors)
+    return Comparison(tuple(rows), winner, excluded)
 
 
-def held_out(
-    rows: Design, laws: Sequence[Law], by: str, constraints: Constraints = FREE
-) -> HeldOut:
-    """Errors in log tokens at each batch, or run, of the mean of laws fitted to the others.
+def held_out(data: EsData, law: Law, by: str, constraints: Constraints = FREE) -> HeldOut:
+    """Return errors in log tokens at each batch size, or run, of fits to the others.
 
     Raises:
-        InputError: another group, or too few of them for one to be left out.
+        InputError: If `by` is not "batch" or "run", or there are too few groups.
     """
-    labels = {"batch": rows.batch, "run": rows.run}.get(by, rows.run)
-    names = rows.batch if by == "batch" else rows.name
-    known = np.unique(labels)
-    check_hold_out(by, ("batch", "run"), len(known), max(law.least for law in laws) + 1)
-    folds: list[Fold] = [(label,) for label in known.tolist()]
-    errors = []
-    for law in laws:
-        each = _left_out(rows, rows.targets, law, folds, constraints, labels) or {}
-        errors.append(np.fmax.reduce([*each.values()] or [np.full(len(labels), np.nan)]))
-    texts = [f"{by}={name:g}" if by == "batch" else f"{by}={name}" for name in names]
-    return HeldOut.of(by, "log tokens", texts, np.mean(errors, axis=0))
+    labels = data.batch if by == "batch" else data.run
+    check_hold_out(by, ("batch", "run"), len(np.unique(labels)), law.least + 1)
+    errors = _errors(data, data.targets, law, labels, constraints)
+    assert errors is not None  # the law was fitted to the same targets
+    names = [f"{x:g}" for x in data.batch.tolist()] if by == "batch" else data.name
+    return HeldOut.of(by, "log tokens", [f"{by}={name}" for name in names], errors)
 
 
-def _row(law: Law, error: np.ndarray, rows: Design, targets: int) -> dict:
+def _row(law: Law, error: np.ndarray, data: EsData, targets: int) -> dict:
     return {
         "law": law.name,
         "parameters": law.free if law.joint else law.free * targets,
         "points": int(np.isfinite(error).sum()),
-        "interior_loss": rms((error * rows.slope)[rows.interior]),
-        "interior_log_E": rms(error[rows.interior]),
-        "edge_log_E": rms(error[~rows.interior]),
+        "interior_loss": rms((error * data.slope)[data.interior]),
+        "interior_log_E": rms(error[data.interior]),
+        "edge_log_E": rms(error[~data.interior]),
     }
 
 
-def _by_batch(error: np.ndarray, rows: Design) -> dict[float, float]:
-    """Mean squared error in the loss of each batch that has one, of errors [N] in log E."""
-    squares = (error * rows.slope) ** 2
-    known = rows.interior & np.isfinite(squares)
-    return {
-        size: float(squares[known & (rows.batch == size)].mean()) for size in set(rows.batch[known])
-    }
+def _errors(
+    data: EsData, targets: np.ndarray, law: Law, labels: np.ndarray, constraints: Constraints
+) -> np.ndarray | None:
+    """Return the error [N] in log E of each reached row by the fit without its label [N].
 
-
-def _level(squares: dict[str, dict[float, float]], laws: dict[str, Law]) -> list[str]:
-    """The law of the least error and those level with it, best first, one of each family.
-
-    Of laws that tie, the one of fewest parameters is first.
-    """
-    mean = {name: float(np.mean([*each.values()])) for name, each in squares.items()}
-    least = min(mean.values())
-    tied = [name for name in mean if mean[name] <= TIE * least]
-    first = min(tied, key=lambda name: (laws[name].joint < 1, laws[name].free, mean[name]))
-    best, even = squares[first], [first]
-    for name in sorted(mean, key=lambda name: mean[name]):
-        apart = np.array([squares[name][size] - best[size] for size in best])
-        level = len(apart) > 1 and apart.mean() <= apart.std(ddof=1) / np.sqrt(len(apart))
-        if level and laws[name].family not in {laws[one].family for one in even}:
-            even.append(name)
-    return even
-
-
-def _of_the_choice(
-    unseen: dict[str, dict[Fold, np.ndarray]],
-    own: dict[str, np.ndarray],
-    laws: dict[str, Law],
-    rows: Design,
-) -> np.ndarray:
-    """Error [N] in log E of the mean of the laws that were chosen without a row's batch."""
-    errors = np.full(len(rows.batch), np.nan)
-    for size in rows.batches:
-        squares = {
-            name: {
-                other: mean
-                for pair, error in folds.items()
-                if len(pair) == 2 and size in pair
-                for other, mean in _by_batch(error, rows).items()
-                if other != size
-            }
-            for name, folds in unseen.items()
-        }
-        here = rows.batch == size
-        if all(squares.values()):
-            errors[here] = np.mean([own[name][here] for name in _level(squares, laws)], axis=0)
-    return errors
-
-
-def _left_out(
-    rows: Design,
-    targets: np.ndarray,
-    law: Law,
-    folds: Sequence[Fold],
-    constraints: Constraints = FREE,
-    labels: np.ndarray | None = None,
-) -> dict[Fold, np.ndarray] | None:
-    """Per fold, the error [N] in log E of each reached row that it leaves out; NaN elsewhere.
-
-    None where the law cannot be put to these targets. Folds are of labels [N], the batches where
-    there are none.
+    NaN for rows of other targets; None if the law cannot be fitted to these targets.
     """
     try:
-        problem = law.problem(rows, targets)
+        problem = law.problem(data, targets)
     except InputError:
         return None
-    labels = rows.batch if labels is None else labels
     if constraints:
-        problem = law.held(problem, constraints, rows.seq_len)
-    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
-    refits, out = _refitted(problem, every, labels, folds)
-    count, errors = len(problem.starts), {}
-    for i, fold in enumerate(folds):
-        error = np.full(len(rows.batch), np.nan)
-        for j in range(i * count, (i + 1) * count):
-            here = np.unique(problem.rows[j % count][out[j]])
-            here = here[rows.reached[here] & np.isin(rows.target[here], targets)]
-            p = law.decoded(refits.parameters[j], problem, j % count)
-            with jax.enable_x64(True):
-                sequences = law.sequences(p, rows.batch[here], rows.target[here])
-                missed = np.log(np.asarray(sequences)) - np.log(rows.sequences[here])
-            error[here] = np.clip(missed, -CAP, CAP)
-        errors[fold] = error
-    return errors
+        problem = law.constrained(problem, constraints, data.seq_len)
+    folds, error = np.unique(labels), np.full(len(labels), np.nan)
+    refits, out = _refitted(problem, labels, folds)
+    count = len(problem.starts)
+    for j in range(len(folds) * count):
+        here = np.unique(problem.rows[j % count][out[j]])
+        here = here[data.reached[here] & np.isin(data.target[here], targets)]
+        p = law.decoded(refits.parameters[j], problem, j % count)
+        with jax.enable_x64(True):
+            sequences = law.sequences(p, data.batch[here], data.target[here])
+            log_ratio = np.log(np.asarray(sequences)) - np.log(data.sequences[here])
+        error[here] = np.clip(log_ratio, -MAX_ERROR, MAX_ERROR)
+    return error
 
 
 def _refitted(
-    problem: Problem, every: Solution, labels: np.ndarray, folds: Sequence[Fold]
+    problem: Problem, labels: np.ndarray, folds: np.ndarray
 ) -> tuple[Solution, np.ndarray]:
-    """The fits without each fold, of all problems in turn, and the rows [F·R, M] left out."""
-    count = len(problem.starts)
+    """Return the fits without each fold, all problems per fold, and the rows [F·R, M] left out."""
+    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
 
     def each(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values] * len(folds))
 
-    label = each(labels[problem.rows])
-    out = np.array([np.isin(row, folds[i // count]) for i, row in enumerate(label)])
+    out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
     data = {key: each(value) for key, value in problem.data.items()}
     data["weight"] = np.where(out, 0.0, data["weight"])
-    some = np.linspace(0, problem.starts.shape[1] - 1, TRIED).astype(int)
+    some = np.linspace(0, problem.starts.shape[1] - 1, EXTRA_STARTS).astype(int)
     starts = np.concatenate([every.parameters[:, None], problem.starts[:, some]], axis=1)
     box = each(problem.lower), each(problem.upper)
     return solve(problem.residual, each(starts), *box, data), out
 
 
 def shown_laws(comparison: Comparison) -> list[str]:
-    """One law of each family, and the joint law that predicts best."""
+    """Return one law of each family, and the joint law of the lowest error, for figures."""
     best = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
     return list(dict.fromkeys([best, *(law.name for law in FAMILIES)]))

@@ -1,14 +1,13 @@
-"""E(S): tokens against steps to a target loss, fitted to points at each run's exact batch.
+"""Fit E(S), tokens against steps to a target loss, to points at each run's exact batch size.
 
 Intervals cluster by run: a parametric bootstrap draws a run offset and independent noise
-(bss.laws.resampling) and refits. Where a design cannot identify a quantity, the fit says so
-in place of a number (derived here).
+(bss.laws.resampling) and refits. A quantity that a design does not identify has no value, and a
+note with the reason (derived here).
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import compress
 from typing import Any
 
@@ -16,19 +15,25 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, Options, interval
+from bss.laws.base import Estimate, Options, interval, sure
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.es import LAWS, WITHOUT_LAW
-from bss.laws.es.compare import FEWEST, compared, held_out
-from bss.laws.es.design import Design, design
+from bss.laws.es import INTERPOLATOR, LAWS
+from bss.laws.es.compare import FEWEST, cross_validated, held_out
+from bss.laws.es.data import EsData, es_data
 from bss.laws.es.law import Law, Problem
-from bss.laws.es.measured import minimum_at, outliers, with_best
-from bss.laws.es.values import AVERAGED, CHOSEN, NONE_CHOSEN, EsFit, TargetFit
+from bss.laws.es.measured import best_batch, outliers, target_minimum, with_best
+from bss.laws.es.values import (
+    CROSS_VALIDATED,
+    REQUESTED,
+    UNSELECTED,
+    Choice,
+    Comparison,
+    EsFit,
+    TargetFit,
+)
 from bss.laws.minimum import Minimum
 from bss.laws.resampling import RunEffects, redraw
 from bss.laws.solver import Solution, linearize, solve
-
-NUMBERS = ("S_min", "E_min", "S_opt")
 
 
 def fit_es(
@@ -41,218 +46,166 @@ def fit_es(
 ) -> EsFit:
     """Fit a law E(S) to points of one model at one kind of loss.
 
-    With six batches or more at a target, the law that predicts left-out batches best is fitted, and
-    averaged with those that predict as well; with fewer, the vertices of the targets answer. A
-    law's B_opt is given where it agrees with the vertex. A law that is asked for is fitted as it
-    is, but has no B_opt where the runs put the fewest tokens at an end, or nowhere.
+    By default the law that predicts left-out batch sizes best is fitted. With fewer than six batch
+    sizes at a target no law is cross-validated, and B_opt is the measured minimum.
 
     Args:
-        points: table of points; a target that was not reached says E(B) > tokens consumed.
-        law: a law, or the name of one; by default it is chosen.
-        constraints: parameters that are held, as "L_0=1.69, alpha=.2:1", where a law has them.
-        hold_out: also left out in turn: batch, run.
+        points: table of points. A target that was not reached is a lower bound, E(B) > tokens.
+        law: a law, or the name of a law; by default it is cross-validated.
+        constraints: fixed or bounded parameters, e.g. "L_0=1.69, alpha=.2:1".
+        hold_out: additional cross-validation, by "batch" or "run".
         options: how intervals are made.
 
     Raises:
-        InputError: an unknown law, a design that no law can be fitted to, or one with no more
-            points than the law has parameters; a constraint or hold-out that it does not take.
+        InputError: If a law is unknown, a design has too few points for it, or it does not have a
+            constrained parameter.
     """
-    held = Constraints.parse(constraints)
-    case = _Case(design(points), options or Options(), held)
-    rows = case.rows
-    most = max(len(rows.reaching(target)) for target in rows.targets)
-    if law is not None:
-        used = [wanted := Law.parse(law)]
-        fit = with_best([case.fitted(wanted)], case.minima, chosen=False)
-        if most >= max(FEWEST, wanted.least_judged):
-            with suppress(InputError):
-                fit = replace(fit, comparison=compared(rows, [wanted], held))
-    elif most >= FEWEST:
-        comparison = compared(rows, list(LAWS.values()), held)
-        used = [LAWS[name] for name in comparison.level]
-        fits = [case.fitted(one) for one in used]
-        choice = AVERAGED if len(fits) > 1 else CHOSEN
-        fit = with_best(fits, case.minima, chosen=True)
-        fit = replace(fit, level_with=tuple(fits[1:]), comparison=comparison, choice=choice)
-    else:
-        used, fit = [WITHOUT_LAW], replace(case.without_law(), choice=NONE_CHOSEN)
-    minima = case.minima.items()
-    runs = [one for t, minimum in minima for one in outliers(rows, t, minimum, fit.level)]
-    worst = {one.run: one for one in sorted(runs, key=lambda one: one.times)}
-    held.check([n for one in used for n in one.parameters._fields], f"the {fit.name} law")
-    told = tuple(held_out(rows, used, by, held) for by in hold_out)
-    return replace(fit, outliers=tuple(worst.values()), constraints=held, held_out=told)
-
-
-@dataclass(frozen=True)
-class _Case:
-    """What any law is fitted to: the rows, and what each target says of its best batch alone."""
-
-    rows: Design
-    options: Options
-    constraints: Constraints = FREE
-
-    @cached_property
-    def minima(self) -> dict[float, Minimum]:
-        """Of each target."""
-        level = self.options.level
-        return {t: minimum_at(self.rows, t, level) for t in self.rows.targets.tolist()}
-
-    def fitted(self, law: Law, *, none: bool = False) -> EsFit:
-        """One law with its own batches, at the targets that enough of them reach, or at none."""
-        rows, options = self.rows, self.options
-        able = [t for t in rows.targets if len(rows.reaching(t)) >= law.least]
-        enough = np.array([] if none else able)
-        _refuse_too_few(law, rows, enough)
-        parts = _parts(law, rows, enough, options, self.constraints) if len(enough) else []
-        warnings, fits = list(rows.warnings), {}
-        for part in parts:
-            warnings += part.warnings
-            fits |= {t: self.target_fit(law, t, part) for t in part.targets}
-        for target in rows.targets:
-            if target not in fits:
-                reason = (
-                    f"unidentified: {len(rows.reaching(target))} batches reach this loss, "
-                    f"the {law.name} law needs {law.least}"
+    constraints = Constraints.parse(constraints)
+    data, options = es_data(points), options or Options()
+    used, choice, comparison = _select(data, law, constraints)
+    constraints.check(used.parameters._fields, f"the {used.name} law")
+    parts = _parts(data, used, options, constraints, selected=choice != UNSELECTED)
+    warnings = [*data.warnings, *(text for part in parts for text in part.warnings)]
+    by_target = {target: part for part in parts for target in part.targets}
+    fits, far = [], {}
+    for target in data.targets.tolist():
+        minimum = target_minimum(data, target, options.level)
+        at = _target_fit(data, used, target, by_target.get(target), minimum, options)
+        if choice == UNSELECTED:
+            at = replace(at, batches={})
+        elif at.status != "converged":
+            warnings.append(f"target {target:g}: {at.status}")
+        by_law = at.batches.get("B_opt")
+        if by_law is not None or choice != REQUESTED:
+            best = best_batch(
+                by_law, minimum.batch, used.family.name, requested=choice == REQUESTED
+            )
+            at = with_best(at, best, minimum, data.seq_len)
+            if best.method == "measured" and best.value and by_law and by_law.value:
+                warnings.append(
+                    f"target {target:g}: the {used.name} law has another B_opt than the measured "
+                    "minimum, which is reported"
                 )
-                warnings.append(f"target {target:g}: {reason}")
-                fits[target] = self.target_fit(law, target, reason)
-        warnings += [f"target {t:g}: not converged" for t in fits if "not" in fits[t].status]
-        joint = parts[0] if law.joint and parts else None
-        return EsFit(
-            law=law.family,
-            seq_len=rows.seq_len,
-            fits=tuple(fits[target] for target in rows.targets),
-            joint=law.in_tokens(joint.parameters, rows.seq_len) if joint else None,
-            joint_intervals=joint.intervals(options.level) if joint else {},
-            draws=_kept(law, joint, rows.seq_len, options.draws) if joint else {},
-            scatter=tuple(part.scatter for part in parts),
-            measured_batches=tuple(rows.batches.tolist()),
-            residuals=tuple(residual for part in parts for residual in part.residuals),
-            points=int(rows.reached.sum()),
-            runs=len(np.unique(rows.run)),
-            level=options.level,
-            resamples=options.resamples,
-            warnings=tuple(warnings),
-        )
-
-    def without_law(self) -> EsFit:
-        """What the runs say; of E(B) between batches, the lopsided valley where it can be."""
-        try:
-            fit = self.fitted(WITHOUT_LAW)
-        except InputError:
-            fit = self.fitted(WITHOUT_LAW, none=True)
-        bare = [replace(at, batches={}) for at in fit.fits]
-        fit = with_best([replace(fit, fits=tuple(bare))], self.minima, chosen=True)
-        return replace(fit, warnings=tuple(self.rows.warnings))
-
-    def target_fit(self, law: Law, target: float, part: "_Part | str") -> TargetFit:
-        """What a problem's fit says of a target, or why it says nothing."""
-        rows, here, loss = self.rows, self.rows.target == target, float(target)
-        points, runs = int((here & rows.reached).sum()), len(np.unique(rows.run[here]))
-        measured = self.minima[target].batch
-        if isinstance(part, str):
-            batches = dict.fromkeys(law.batches, Estimate(None, level=measured.level, note=part))
-            none = None, None, None
-            return TargetFit(loss, *none, batches, {}, {}, part, points, runs, measured=measured)
-        values = law.numbers(part.parameters, target)
-        spread = law.numbers(part.draws, target)
-        E_min = float(values.get("E_min", np.inf))
-        for quantities in (values, spread) if "E_min" in values else ():
-            quantities["E_min"] = quantities["E_min"] * rows.seq_len
-        estimates = {
-            key: interval(float(value), spread[key], level=self.options.level)
-            for key, value in values.items()
-        }
-        batches = {n: _identified(n, estimates.pop(n), rows, target, E_min) for n in law.batches}
-        own = {} if law.joint else law.in_tokens(part.parameters, rows.seq_len)
-        draws = {} if law.joint else _kept(law, part, rows.seq_len, self.options.draws)
-        S_min, fewest, S_opt = (estimates.get(n, Estimate(None)).value for n in NUMBERS)
-        status = part.status
-        return TargetFit(
-            loss,
-            S_min,
-            fewest,
-            S_opt,
-            batches,
-            estimates,
-            own,
-            status,
-            points,
-            runs,
-            draws,
-            measured,
-        )
+        fits.append(at)
+        for one in outliers(data, target, minimum, options.level):
+            far[one.run] = max(one, far.get(one.run, one), key=lambda run: run.times)
+    joint = parts[0] if used.joint else None
+    return EsFit(
+        law=used.family,
+        seq_len=data.seq_len,
+        fits=tuple(fits),
+        joint=used.in_tokens(joint.parameters, data.seq_len) if joint else None,
+        joint_intervals=joint.intervals(options.level) if joint else {},
+        draws=joint.kept(used, data.seq_len, options.draws) if joint else {},
+        scatter=tuple(part.scatter for part in parts),
+        batches=tuple(data.batches.tolist()),
+        rows=_rows(data, used, parts),
+        points=int(data.reached.sum()),
+        runs=len(np.unique(data.run)),
+        choice=choice,
+        comparison=comparison,
+        outliers=tuple(sorted(far.values(), key=lambda run: run.times)),
+        constraints=constraints,
+        held_out=tuple(held_out(data, used, by, constraints) for by in hold_out),
+        level=options.level,
+        resamples=options.resamples,
+        warnings=tuple(warnings),
+    )
 
 
-def _refuse_too_few(law: Law, rows: Design, targets: np.ndarray) -> None:
-    """With as many parameters as points a law meets them all, and no error is left to tell."""
-    each = [int((rows.reached & (rows.target == target)).sum()) for target in targets]
-    points, where = (sum(each), "") if law.joint else (max(each, default=0), " at a target")
-    if each and points <= law.free:
-        raise InputError(
-            f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
-            "measure more batches, give more targets or choose a smaller law"
-        )
+def _select(
+    data: EsData, law: Law | str | None, constraints: Constraints
+) -> tuple[Law, Choice, Comparison | None]:
+    """Return the law to fit, how it was chosen, and the cross-validation of laws."""
+    most = max(len(data.reaching(target)) for target in data.targets)
+    if law is not None:
+        law, comparison = Law.parse(law), None
+        if most >= max(FEWEST, law.least_cross_validated):
+            with suppress(InputError):
+                comparison = cross_validated(data, [law], constraints)
+        return law, REQUESTED, comparison
+    if most < FEWEST:
+        return INTERPOLATOR, UNSELECTED, None
+    comparison = cross_validated(data, [*LAWS.values()], constraints)
+    return LAWS[comparison.winner], CROSS_VALIDATED, comparison
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One problem's fit: parameters, their refits [resamples], and the targets they speak of."""
+    """The fit of one problem: parameters, refits [resamples], and the targets they apply to."""
 
-    targets: np.ndarray
+    targets: list[float]
     parameters: Any
     draws: Any
     status: str
-    residuals: list[dict[str, Any]]
+    rows: np.ndarray
+    error: np.ndarray
     scatter: RunEffects
     warnings: list[str]
 
     def intervals(self, level: float) -> dict[str, Estimate]:
-        """Of the parameters."""
+        """Return the parameters with intervals."""
         pairs = zip(self.parameters, self.draws, strict=True)
         estimates = [interval(float(value), draws, level=level) for value, draws in pairs]
         return dict(zip(self.parameters._fields, estimates, strict=True))
 
+    def kept(self, law: Law, seq_len: int, count: int) -> dict[str, tuple[float, ...]]:
+        """Return the first refits of the parameters, to seven digits."""
+        refits = [law.parameters(*p) for p in zip(*self.draws, strict=True)][:count]
+        entries = [law.in_tokens(p, seq_len) for p in refits]
+        names = self.parameters._fields if entries else ()
+        return {n: tuple(_short(one[n]) for one in entries) for n in names}
+
 
 def _parts(
-    law: Law, rows: Design, targets: np.ndarray, options: Options, constraints: Constraints
+    data: EsData, law: Law, options: Options, constraints: Constraints, *, selected: bool
 ) -> list[_Part]:
-    problem = law.problem(rows, targets)
+    """Return the fits of a law at the targets that enough batch sizes reach."""
+    counts = {t: int((data.reached & (data.target == t)).sum()) for t in data.targets.tolist()}
+    targets = [t for t in counts if len(data.reaching(t)) >= law.least]
+    points = sum(counts.values()) if law.joint else max((counts[t] for t in targets), default=0)
+    if targets and points <= law.free:
+        if not selected:
+            return []
+        where = "" if law.joint else " at a target"
+        raise InputError(
+            f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
+            "measure more batches, give more targets or choose a smaller law"
+        )
+    if not targets:
+        return []
+    problem = law.problem(data, np.array(targets))
     if constraints:
-        problem = law.held(problem, constraints, rows.seq_len)
+        problem = law.constrained(problem, constraints, data.seq_len)
     solution = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(solution.parameters):
-        refits, residuals, scatter = _bootstrap(problem, solution, index, rows, options)
         own = targets if law.joint else targets[index : index + 1]
+        refits, rows, error, scatter = _bootstrap(problem, solution, index, data, options)
         values, draws = (law.decoded(x, problem, index) for x in (theta, refits))
         status = "converged" if solution.converged[index] else "not converged"
         warnings = _at_bound(law, solution) if law.joint else []
-        parts.append(_Part(own, values, draws, status, residuals, scatter, warnings))
+        parts.append(_Part(own, values, draws, status, rows, error, scatter, warnings))
     return parts
 
 
 def _bootstrap(
-    problem: Problem, solution: Solution, index: int, rows: Design, options: Options
-) -> tuple[np.ndarray, list[dict[str, float]], RunEffects]:
-    """Refitted parameters [resamples, P] of one problem, its residuals, and their scatter."""
-    data, theta = problem.one(index), solution.parameters[index]
-    error, slopes = linearize(problem.residual, theta, data)
-    used = (data["weight"] > 0) & (data["reached"] > 0)
-    runs = rows.run[problem.rows[index]]
+    problem: Problem, solution: Solution, index: int, data: EsData, options: Options
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, RunEffects]:
+    """Return refits [resamples, P] of one problem, its reached rows [n], residuals and scatter."""
+    arrays, theta = problem.one(index), solution.parameters[index]
+    error, slopes = linearize(problem.residual, theta, arrays)
+    used = (arrays["weight"] > 0) & (arrays["reached"] > 0)
+    runs = data.run[problem.rows[index]]
     box = lower, upper = problem.lower[index], problem.upper[index]
     free = (lower < upper) & ~solution.at_bound[index]
     generator, count = np.random.default_rng([options.seed, index]), options.resamples
     noise, scatter = redraw(error, slopes[..., free], used, runs, count, generator)
-    scale = np.where(used, data["weight"], np.inf)
-    resampled = {k: np.broadcast_to(x, (count, *np.shape(x))) for k, x in data.items()}
-    resampled["observed"] = data["observed"] + (error + noise) / scale
+    scale = np.where(used, arrays["weight"], np.inf)
+    resampled = {k: np.broadcast_to(x, (count, *np.shape(x))) for k, x in arrays.items()}
+    resampled["observed"] = arrays["observed"] + (error + noise) / scale
     refit = solve(problem.residual, theta[None], *box, resampled)
-    here = problem.rows[index][used]
-    columns = {"run": rows.run[here], "batch": rows.batch[here], "target_loss": rows.target[here]}
-    table = pd.DataFrame(columns | {"relative_loss": error[used]})
-    return refit.parameters, table.to_dict("records"), scatter
+    return refit.parameters, problem.rows[index][used], error[used], scatter
 
 
 def _at_bound(law: Law, solution: Solution) -> list[str]:
@@ -261,33 +214,70 @@ def _at_bound(law: Law, solution: Solution) -> list[str]:
     return [warning] if names else []
 
 
-def _kept(law: Law, part: _Part, seq_len: int, count: int) -> dict[str, tuple[float, ...]]:
-    """The first refits of the parameters, to seven digits."""
-    refits = [law.in_tokens(law.parameters(*p), seq_len) for p in zip(*part.draws, strict=True)]
-    names = part.parameters._fields if count else ()
-    return {n: tuple(float(f"{one[n]:.7g}") for one in refits[:count]) for n in names}
+def _target_fit(
+    data: EsData, law: Law, target: float, part: _Part | None, minimum: Minimum, options: Options
+) -> TargetFit:
+    """Return the estimates of a law at a target; without values if it was not fitted there."""
+    here, level = data.target == target, options.level
+    status = (
+        part.status
+        if part
+        else (
+            f"unidentified: {len(data.reaching(target))} batches reach this loss, "
+            f"the {law.name} law needs {law.least}"
+        )
+    )
+    batches = {name: Estimate(None, level=level, note=status) for name in law.batches}
+    estimates, own, draws = {}, {}, {}
+    if part is not None:
+        values, spread = law.numbers(part.parameters, target), law.numbers(part.draws, target)
+        E_min = float(values.get("E_min", np.inf))
+        for quantities in (values, spread) if "E_min" in values else ():
+            quantities["E_min"] = quantities["E_min"] * data.seq_len
+        estimates = {n: interval(float(x), spread[n], level=level) for n, x in values.items()}
+        batches = {n: _identified(n, estimates.pop(n), data, target, E_min) for n in batches}
+        if not law.joint:
+            own = law.in_tokens(part.parameters, data.seq_len)
+            draws = part.kept(law, data.seq_len, options.draws)
+    S_min, fewest, S_opt = (
+        estimates[n].value if n in estimates else None for n in ("S_min", "E_min", "S_opt")
+    )
+    return TargetFit(
+        target_loss=target,
+        S_min=S_min,
+        E_min=fewest,
+        S_opt=S_opt,
+        batches={name: sure(one) for name, one in batches.items()},
+        intervals=estimates,
+        parameters=own,
+        status=status,
+        points=int((here & data.reached).sum()),
+        runs=len(np.unique(data.run[here])),
+        draws=draws,
+        measured=minimum.batch,
+    )
 
 
 def _identified(
-    name: str, estimate: Estimate, rows: Design, target: float, E_min: float
+    name: str, estimate: Estimate, data: EsData, target: float, E_min: float
 ) -> Estimate:
-    """The estimate of a batch, or a bound with a note where the design does not identify it.
+    """Return the estimate of a batch quantity; a bound with a note if it is unidentified.
 
     B_min is an extrapolation unless some batch below 1.5·B_min reached the target, and one below
-    it was tried; each batch that did bounds it from above. B_opt, as any other, needs batches on
-    both sides that reached the target, or consumed more than E_min sequences without doing so.
-    B_crit needs a batch within a factor of 2 on both sides.
+    it was tried; each batch that reached it is an upper bound. B_opt needs batches on both sides
+    that reached the target, or consumed more than E_min sequences without doing so. B_crit needs a
+    batch within a factor of 2 on both sides.
     """
-    here = rows.target == target
+    here = data.target == target
     value, level = estimate.value or 0.0, estimate.level
     if name == "B_min":
-        smallest = rows.reaching(target)[0]
-        if rows.batch[here].min() < value <= smallest < 1.5 * value:
-            return replace(estimate, high=min(estimate.high or np.inf, float(smallest)))
+        smallest = float(data.reaching(target)[0])
+        if data.batch[here].min() < value <= smallest < 1.5 * value:
+            return replace(estimate, high=min(estimate.high or np.inf, smallest))
         note = f"unidentified: the smallest batch that reached the loss, {smallest:g}, bounds it"
-        return Estimate(None, None, float(smallest), level, note)
-    spent = rows.sequences > E_min
-    measured = np.unique(rows.batch[here & (rows.reached | spent)])
+        return Estimate(None, None, smallest, level, note)
+    spent = data.sequences > E_min
+    measured = np.unique(data.batch[here & (data.reached | spent)])
     margin = 2.0 if name == "B_crit" else 1.0
     if value * margin < measured[0]:
         note = f"unidentified: below the smallest batch measured, {measured[0]:g}"
@@ -296,3 +286,24 @@ def _identified(
         note = f"unidentified: above the largest batch measured, {measured[-1]:g}"
         return Estimate(None, float(measured[-1]), None, level, note)
     return estimate
+
+
+def _rows(data: EsData, law: Law, parts: list[_Part]) -> dict[str, tuple[Any, ...]]:
+    """Return the reached points and the tokens that the law predicts, to seven digits."""
+    columns: dict[str, list[Any]] = {}
+    for part in parts:
+        i = part.rows
+        fitted = np.asarray(law.sequences(part.parameters, data.batch[i], data.target[i]), float)
+        fitted = np.where(np.isfinite(fitted), fitted, np.nan) * data.seq_len
+        numbers = {"batch": data.batch[i], "target_loss": data.target[i]}
+        numbers |= {"relative_loss": part.error, "steps": data.steps[i]}
+        numbers |= {"measured": data.sequences[i] * data.seq_len, "fitted": fitted}
+        columns.setdefault("run", []).extend(data.name[i].tolist())
+        for name, values in numbers.items():
+            columns.setdefault(name, []).extend(map(_short, values.tolist()))
+    return {name: tuple(values) for name, values in columns.items()}
+
+
+def _short(value: float) -> float:
+    """Return a number to seven digits."""
+    return float(f"{value:.7g}")

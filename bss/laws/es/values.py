@@ -1,61 +1,61 @@
-"""A fitted law E(S) as a value, and its JSON form, which is readable without this package.
+"""A fitted law E(S) as a value: estimates per target, predictions, residuals and the JSON form.
 
-S is in steps, E in tokens, B in sequences.
+S is in steps, E in tokens, B in sequences. The interval of a new run's tokens combines the refits
+of the parameters with the run effects about the law, so that it includes the lack of fit. Between
+the targets of a law per target, log tokens and log batches are interpolated linearly in the loss
+(derived here).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import jax
 import numpy as np
 
 from bss.errors import InputError, check
-from bss.laws.base import BestBatch, Estimate, Fit
+from bss.laws.base import BestBatch, Estimate, Fit, described, tails
 from bss.laws.es.law import Law
-from bss.laws.resampling import RunEffects
+from bss.laws.resampling import RunEffects, draw_noise
 
+if TYPE_CHECKING:
+    import pandas as pd  # reading a fit does not load it
+
+RUNS = 10  # new runs per refit: 2,000 draws for the tails of 200 refits
 NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_batches")
-ASKED = "asked for"
-CHOSEN = "predicts left-out batches best"
-AVERAGED = "averaged with those that predict left-out batches as well"
-NONE_CHOSEN = (
-    "no law is chosen with fewer than 6 batches at a target; the runs' own least tokens answer"
-)
+REQUESTED, CROSS_VALIDATED, UNSELECTED = "requested", "cross-validated", "unselected"
+Choice = Literal["requested", "cross-validated", "unselected"]
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
+NO_DRAWS = "no interval: the fit keeps no refits; fit again with `bss fit es --json`"
+NEVER = "never reached at this batch, by the law"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Errors of predicting left-out batches.
+    """Errors of predicting left-out batch sizes.
 
     Attributes:
         table: per law: law, parameters, points, and the root mean squares interior_loss (of the
-            error in log E times −dL/dlog E), interior_log_E and edge_log_E; best first.
+            error in log E times −dL/dlog E), interior_log_E and edge_log_E; lowest first.
         winner: the law of the lowest interior_loss.
-        level: it and those that are level with it, best first.
-        error: root mean square error in log E of the choice, at batches that it has not seen;
-            None with fewer than six.
-        left_out: laws that too few batches or targets let nobody judge.
+        excluded: laws that need more batch sizes or targets.
     """
 
     table: tuple[dict[str, Any], ...]
     winner: str
-    level: tuple[str, ...]
-    error: float | None
-    left_out: tuple[str, ...]
+    excluded: tuple[str, ...] = field(default=(), metadata={"key": "left_out"})
 
 
 @dataclass(frozen=True)
 class OutlierRun:
-    """A run that does not fit the others at a target.
+    """A run far from the other runs of a target.
 
     Attributes:
-        run: its name; batch in sequences; target_loss in nats.
-        off: log of its tokens over what the others say.
-        times: over the scatter.
-        moves: B_opt without it over B_opt with it; None where either is not told.
+        run: name of the run; batch in sequences; target_loss in nats.
+        off: log of its tokens minus the prediction of the other runs.
+        times: `off` over the noise SD.
+        moves: B_opt without it over B_opt with it; None if either is unidentified.
     """
 
     run: str
@@ -66,7 +66,7 @@ class OutlierRun:
     moves: float | None
 
     def __str__(self) -> str:
-        """The run by name, how far off it is, and what B_opt is without it."""
+        """Return a sentence with the run, its distance, and B_opt without it."""
         side = "above" if self.off > 0 else "below"
         place = (
             f"run {self.run}, batch {self.batch:g}: {abs(self.off):.3f} {side} the others in log "
@@ -78,19 +78,19 @@ class OutlierRun:
 
 @dataclass(frozen=True)
 class TargetFit:
-    """What a law says of one target loss.
+    """The estimates at one target loss.
 
     Attributes:
         target_loss: in nats.
-        S_min, S_opt: steps that no batch can undercut, and at B_opt; None where the law has none.
-        E_min: fewest tokens: at B_opt, or where a law has none, in the limit of small batches.
-        batches: the law's batch quantities, in sequences, and B_opt, which every fit has.
-        intervals: of S_min, E_min and S_opt; these are None where unidentified.
+        S_min, S_opt: steps in the limit of large batch sizes, and at B_opt; None if unidentified.
+        E_min: fewest tokens: at B_opt, or for a law without B_opt in the limit of small batches.
+        batches: the batch quantities of the law, in sequences, and B_opt.
+        intervals: of S_min, E_min and S_opt, if identified.
         parameters: of a law of this target, E and B in tokens; empty for a joint law.
         status: "converged", "not converged" or "unidentified: ...".
         points, runs: rows that reached the target, and runs with a row at it.
-        draws: refits of the parameters, where they are kept.
-        measured: the best batch by the runs of this target alone, in sequences.
+        draws: refits of the parameters.
+        measured: the measured minimum over batch sizes, in sequences.
     """
 
     target_loss: float
@@ -107,24 +107,24 @@ class TargetFit:
     measured: BestBatch = NO_MINIMUM
 
     @property
-    def best(self) -> BestBatch | None:
-        """B_opt; None of a law that was asked for and has none."""
+    def best(self) -> BestBatch:
+        """B_opt; the measured minimum if the law that was requested has no B_opt."""
         batch = self.batches.get("B_opt")
-        return batch if isinstance(batch, BestBatch) else None
+        return batch if isinstance(batch, BestBatch) else self.measured
 
     def shown(self, name: str) -> Estimate | None:
-        """A batch that the law tells, if it converged here, or the runs by themselves."""
+        """Return a batch quantity; None if it is of a law that did not converge."""
         batch = self.batches.get(name)
-        own = isinstance(batch, BestBatch) and batch.method == "measured"
-        return batch if own or self.status == "converged" else None
+        measured = isinstance(batch, BestBatch) and batch.method == "measured"
+        return batch if measured or self.status == "converged" else None
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The JSON form, with each of `batches` as a key of its own."""
+        """Return the JSON form, with each of `batches` as a key."""
         return plain | plain.pop("batches")
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields, of the JSON form; an estimate that is no field is a batch."""
+        """Return the fields of a JSON form; an estimate that is no field is a batch."""
         known = {one.name for one in fields(cls)}
         others = {key: value for key, value in entry.items() if key not in known}
         estimates = {k: x for k, x in others.items() if isinstance(x, Mapping) and "value" in x}
@@ -136,23 +136,31 @@ class EsFit(Fit):
     """A law E(S) fitted to the points of one model.
 
     Attributes:
-        law: the law; of a family, the member that the parameters make any other.
+        law: the law; of a family, the member that includes all others.
         seq_len: tokens per sequence.
         fits: one per target, highest loss first.
         joint, joint_intervals: parameters of a joint law; None and none for a law per target.
-        measured_batches: batches with any point, ascending.
-        residuals: per reached point: run, batch, target_loss and the error relative to that loss.
-        points, runs: rows that reached a target, and runs behind them.
-        draws: refits of a joint law's parameters, where they are kept.
-        scatter: of the residuals, between and within runs: of a joint law, else of each target.
-        choice: how the law came to be this one.
-        comparison: of laws by left-out batches; None where nothing could be left out.
-        level_with: fits of other laws that predict as well, with which it is averaged.
-        outliers: runs that do not fit the others.
+        batches: measured batch sizes in sequences, ascending.
+        rows: columns of the reached points: run, batch, target_loss, relative_loss (error of the
+            law relative to the loss), steps, measured and fitted (tokens).
+        points, runs: rows that reached a target, and runs with any row.
+        draws: refits of the parameters of a joint law.
+        scatter: run effects of the residuals: of a joint law, otherwise of each target.
+        choice: how the law was chosen. "unselected": there are too few batch sizes to
+            cross-validate a law, so B_opt is the measured minimum.
+        comparison: cross-validated errors of laws; None without cross-validation.
+        outliers: runs far from the others.
     """
 
     KIND = "es"
-    SCHEMA = 3
+    SCHEMA = 4
+    RESIDUAL_UNIT = "log tokens"
+    RESIDUAL_AXES: ClassVar = {
+        "batch": "batch (sequences)",
+        "log_batch_over_best": "log B/B_opt",
+        "steps": "steps S",
+        "target_loss": "target loss (nats)",
+    }
 
     law: Law
     seq_len: int
@@ -161,23 +169,47 @@ class EsFit(Fit):
     joint_intervals: dict[str, Estimate] = field(
         default_factory=dict, metadata={"key": "surface_intervals"}
     )
-    measured_batches: tuple[float, ...] = ()
-    residuals: tuple[dict[str, Any], ...] = ()
+    batches: tuple[float, ...] = field(default=(), metadata={"key": "measured_batches"})
+    rows: dict[str, tuple[float | str, ...]] = field(
+        default_factory=dict, metadata={"key": "residuals"}
+    )
     points: int = 0
     runs: int = 0
     draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
     scatter: tuple[RunEffects, ...] = ()
-    choice: str = ASKED
+    choice: Choice = REQUESTED
     comparison: Comparison | None = None
-    level_with: tuple["EsFit", ...] = ()
     outliers: tuple[OutlierRun, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
+    @property
+    def law_name(self) -> str:
+        """The name of the law; "measured" if none was selected."""
+        return "measured" if self.choice == UNSELECTED else self.law.name
+
+    @property
+    def label(self) -> str:
+        """The source of the estimates, for titles."""
+        return "measured minimum" if self.choice == UNSELECTED else f"{self.law.name} law"
+
+    @property
+    def cv_error(self) -> float | None:
+        """Root mean square error in log E at left-out batches; None without cross-validation."""
+        rows = self.comparison.table if self.comparison else ()
+        return next((row["interior_log_E"] for row in rows), None)
+
+    @property
+    def lack_of_fit(self) -> tuple[float, float]:
+        """SD of a run's loss about the law, relative, and degrees of freedom (of runs)."""
+        freedom = np.array([each.offset_dof for each in self.scatter])
+        variance = np.array([each.offset**2 + each.noise**2 for each in self.scatter])
+        return math.sqrt(float(variance @ freedom / freedom.sum())), float(freedom.sum())
+
     def at(self, target_loss: float) -> TargetFit:
-        """The fit of one target.
+        """Return the fit of one target.
 
         Raises:
-            InputError: there is none.
+            InputError: If the target was not fitted.
         """
         for fit in self.fits:
             if np.isclose(fit.target_loss, target_loss):
@@ -185,43 +217,11 @@ class EsFit(Fit):
         known = ", ".join(f"{fit.target_loss:g}" for fit in self.fits)
         raise InputError(f"target_loss: {target_loss:g} was not fitted; choose one of {known}")
 
-    @property
-    def averaged(self) -> tuple["EsFit", ...]:
-        """The fits whose predictions are averaged: this one, and those level with it."""
-        return (self, *self.level_with)
-
-    @property
-    def law_name(self) -> str:
-        """Of the law by which the fit is asked."""
-        return self.law.name
-
-    @property
-    def name(self) -> str:
-        """Of the law, or of all that are averaged."""
-        if self.choice == NONE_CHOSEN:
-            return "no"
-        return " + ".join(fit.law.name for fit in self.averaged)
-
-    @property
-    def voice(self) -> str:
-        """What says its best batches, for people."""
-        return "the runs' own least tokens" if self.name == "no" else f"the {self.name} law"
-
-    @property
-    def error(self) -> float | None:
-        """Root mean square error in log E at left-out batches: of the choice, else of the law."""
-        if self.comparison is None:
-            return None
-        if self.choice != ASKED:
-            return self.comparison.error
-        rows = {row["law"]: row["interior_log_E"] for row in self.comparison.table}
-        return rows.get(self.comparison.winner)
-
     def parameters(self, target_loss: float) -> Any:
-        """The law's parameters at a target, in steps and sequences.
+        """Return the parameters of the law at a target, in steps and sequences.
 
         Raises:
-            InputError: they are unidentified there.
+            InputError: If they are unidentified.
         """
         entry = self.joint if self.law.joint else self.at(target_loss).parameters
         if not entry:
@@ -229,51 +229,266 @@ class EsFit(Fit):
             raise InputError(f"target_loss: the {name} law is unidentified at {target_loss:g}")
         return self.law.from_tokens(entry, self.seq_len)
 
+    @property
+    def answer(self) -> str:
+        """B_opt at the lowest target that identifies it, or its bound at the lowest target."""
+        known = [at for at in self.fits if at.best.value is not None]
+        at = (known or self.fits)[-1]
+        by = "measured minimum" if at.best.method == "measured" else f"{self.law.name} law"
+        method = by if known else at.best.status
+        return described(f"B_opt at loss {at.target_loss:g}", at.best, "sequences", method)
 
-def tokens_to_target(fit: EsFit, batches: Sequence[float], target_loss: float) -> np.ndarray:
-    """E in tokens at batches in sequences, by the fitted law; infinite where it is never reached.
+    def summary(self) -> "pd.DataFrame":
+        """Return one row per target loss (nats), highest first.
 
-    Of laws that are averaged those count that were fitted at the target.
+        Columns: B_opt with low and high, and B_min, in sequences; tokens_at_B_opt and
+        steps_at_B_opt; other batch quantities of the law (sequences); method and status of B_opt;
+        signal_to_noise: rise in log tokens from the best batch to the nearer end, over the
+        residual SD; S_min (steps) and E_min (tokens), asymptotes of the law.
+        """
+        import pandas as pd
 
-    Raises:
-        InputError: a law per target was not fitted at this one; a joint law takes any.
-    """
-    batch, logs = np.asarray(batches, np.float64), []
-    fitted = [one for one in fit.averaged if one.law.joint or one.at(target_loss).parameters]
-    for one in fitted or [fit]:
-        parameters = one.parameters(target_loss)
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
-            logs.append(np.log(np.asarray(one.law.sequences(parameters, batch, target_loss))))
-    return np.exp(np.mean(logs, axis=0)) * fit.seq_len
+        rows = []
+        for at in self.fits:
+            best = at.best
+            row = {"target_loss": at.target_loss, "B_opt": best.value}
+            row |= {"low": best.low, "high": best.high}
+            tokens = at.E_min if at.S_opt is not None else None
+            row |= {"tokens_at_B_opt": tokens, "steps_at_B_opt": at.S_opt}
+            others = {name: one.value for name, one in at.batches.items() if name != "B_opt"}
+            row |= {"B_min": None, **others, "method": best.method, "status": best.status}
+            row |= {"signal_to_noise": self._signal(at.target_loss)}
+            rows.append(row | {"S_min": at.S_min, "E_min": at.E_min})
+        return pd.DataFrame(rows)
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return errors of the laws at left-out batch sizes."""
+        import pandas as pd
+
+        if self.comparison is None:
+            return {}
+        rows = [
+            {
+                "law": row["law"],
+                "parameters": row["parameters"],
+                "CV error (log tokens)": row["interior_log_E"],
+                "at the smallest and largest batch": row["edge_log_E"],
+                "chosen": row["law"] == self.comparison.winner and self.choice == CROSS_VALIDATED,
+            }
+            for row in self.comparison.table
+        ]
+        return {"Cross-validation": pd.DataFrame(rows)}
+
+    def _signal(self, target_loss: float) -> float:
+        """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
+        if not self.rows:
+            return math.nan
+        target, batch = (np.asarray(self.rows[name], float) for name in ("target_loss", "batch"))
+        logs = np.log(np.asarray(self.rows["measured"], float))
+        with np.errstate(divide="ignore"):
+            residual = logs - np.log(np.asarray(self.rows["fitted"], float))
+        at = np.isclose(target, target_loss)
+        if not at.any():
+            return math.nan
+        sizes = np.unique(batch[at])
+        means = np.array([logs[at & (batch == size)].mean() for size in sizes])
+        noise = np.sqrt(np.nanmean(residual[at] ** 2)) if np.isfinite(residual[at]).any() else 0.0
+        return float((min(means[0], means[-1]) - means.min()) / noise) if noise else math.nan
+
+    def tokens(self, batch: Any, target_loss: Any) -> np.ndarray:
+        """Return tokens [n] to losses in nats at batches in sequences; infinite if never reached.
+
+        Raises:
+            InputError: If the law is unidentified, or was fitted at one target that is not this.
+        """
+        batch, loss = np.broadcast_arrays(np.asarray(batch, float), np.asarray(target_loss, float))
+        return np.exp(self._log_tokens(batch.ravel(), loss.ravel()[:, None])[:, 0])
+
+    def losses(self, batch: Any, tokens: Any) -> np.ndarray:
+        """Return losses [n] in nats after tokens at constant batches in sequences.
+
+        A law per target is interpolated between targets in log tokens, and extrapolated beyond the
+        outer ones.
+
+        Raises:
+            InputError: If a number of tokens is not positive, or the law is unidentified.
+        """
+        batch, tokens = np.broadcast_arrays(np.asarray(batch, float), np.asarray(tokens, float))
+        lowest = float(tokens.min())
+        check(lowest > 0, "tokens", int(lowest), "the horizon in tokens, above 0")
+        if self.law.joint:
+            p = self.parameters(self.fits[0].target_loss)
+            return np.asarray(self.law.loss(p, tokens / (batch * self.seq_len), batch)).ravel()
+        targets = np.array([target.target_loss for target in self.fits if target.parameters])
+        if not len(targets):
+            raise InputError(
+                f"fit: the {self.law.name} law is unidentified at every target; add batches"
+            )
+        logs = np.array([np.log(self.tokens(batch.ravel(), loss)) for loss in targets])
+        pairs = zip(np.log(tokens.ravel()).tolist(), logs.T, strict=True)
+        return np.array([_line(at, needed, targets) for at, needed in pairs])
+
+    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Return predictions for one new run per row.
+
+        Args:
+            table: column batch (sequences), and target_loss (nats) or tokens.
+
+        Returns:
+            With target_loss: columns tokens, low, high (in tokens), steps, steps_low, steps_high,
+            and note. With tokens: columns loss, low, high in nats, and note. Without `draws`, low
+            and high are NaN.
+
+        Raises:
+            InputError: If the law is unidentified, or was fitted at one target that is not this.
+        """
+        import pandas as pd
+
+        batch = table["batch"].to_numpy(float)
+        if "target_loss" in table:
+            tokens, low, high = self._token_ends(batch, table["target_loss"].to_numpy(float))
+            columns = {"tokens": tokens, "low": low, "high": high}
+            per_step = batch * self.seq_len
+            steps = {"steps": tokens, "steps_low": low, "steps_high": high}
+            columns |= {name: value / per_step for name, value in steps.items()}
+        else:
+            tokens = table["tokens"].to_numpy(float)
+            loss = self.losses(batch, tokens)
+            needed, *ends = self._token_ends(batch, loss)
+            near = [self.losses(batch, tokens * x) for x in (0.99, 1.01)]
+            slope = (near[0] - near[1]) / np.log(1.01 / 0.99)  # -dL/dlog E
+            low, high = (loss + slope * np.log(end / needed) for end in ends)
+            columns = {"loss": loss, "low": low, "high": high}
+        note = np.where(np.isinf(tokens), NEVER, "" if self._refits else NO_DRAWS)
+        return pd.DataFrame(columns | {"note": note}, table.index)
+
+    def best_batches(self, target_loss: float) -> dict[str, Estimate]:
+        """Return the batch quantities at a loss, in sequences, B_opt, and E_min in tokens.
+
+        A batch that is unidentified at a nearest target is unidentified between targets.
+
+        Raises:
+            InputError: If nothing is identified at the nearest target.
+        """
+        near = sorted(self.fits, key=lambda at: abs(at.target_loss - target_loss))[:2]
+        names = tuple(dict.fromkeys((*self.law.batches, "B_opt", "E_min")))
+        known = [_identified(at) for at in near]
+        if len(near) == 1 or math.isclose(near[0].target_loss, target_loss):
+            return {name: known[0][name] for name in names if name in known[0]}
+        first, second = (at.target_loss for at in near)
+        share = (target_loss - first) / (second - first)
+        names = [name for name in names if all(name in one for one in known)]
+        return {name: _between(known[0][name], known[1][name], share) for name in names}
+
+    def best_batch(self, target_loss: float) -> Estimate:
+        """Return B_opt in sequences at a loss in nats, interpolated between targets."""
+        return self.best_batches(target_loss).get("B_opt", self.fits[0].best)
+
+    def residuals(self) -> "pd.DataFrame":
+        """Return one row per reached point; residual is log measured − log fitted tokens.
+
+        Columns run, batch, target_loss, relative_loss, steps, measured, fitted,
+        log_batch_over_best, residual. fitted is NaN if the law never reaches the target.
+        """
+        import pandas as pd
+
+        names = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
+        table = pd.DataFrame(self.rows, columns=[*names])
+        best = {at.target_loss: at.best.value or np.nan for at in self.fits}
+        log_best = np.log(table["target_loss"].map(best).to_numpy(float))
+        residual = np.log(table["measured"].to_numpy(float) / table["fitted"].to_numpy(float))
+        relative = np.log(table["batch"].to_numpy(float)) - log_best
+        return table.assign(log_batch_over_best=relative, residual=residual)
+
+    @property
+    def _refits(self) -> int:
+        """Number of refits that the fit keeps."""
+        draws = [self.draws, *(target.draws for target in self.fits)]
+        return max((len(next(iter(one.values()))) for one in draws if one), default=0)
+
+    def _token_ends(self, batch: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return tokens [n] to losses at batches, and the ends of the interval of a new run."""
+        tokens, refits = self.tokens(batch, loss), self._refits
+        if not refits:
+            return tokens, np.full_like(tokens, np.nan), np.full_like(tokens, np.nan)
+        shape = (RUNS * refits, 1)
+        scatter = draw_noise(*self.lack_of_fit, shape, np.random.default_rng(0))[:, 0]
+        draws = np.exp(self._log_tokens(batch, loss[:, None] / (1 + scatter), drawn=True))
+        low, high = np.nanquantile(draws, tails(self.level), axis=1, method="nearest")
+        return tokens, np.minimum(low, tokens), np.maximum(high, tokens)
+
+    def _log_tokens(
+        self, batch: np.ndarray, loss: np.ndarray, *, drawn: bool = False
+    ) -> np.ndarray:
+        """Return log E in tokens [n, K] at batches [n] and losses [n, K], of the fit or of refits.
+
+        The refits are repeated to K. The targets of a law per target share the luck of the runs, so
+        that their refits are paired by rank.
+        """
+        if self.law.joint:
+            entries = {0.0: self.draws if drawn else self.joint or {}}
+        else:
+            entries = {at.target_loss: at.draws if drawn else at.parameters for at in self.fits}
+        logs = {}
+        for target, entry in entries.items():
+            if not entry:
+                continue
+            shape, refits = loss.shape, loss.shape[1]
+            given = {n: np.broadcast_to(np.resize(x, refits), shape) for n, x in entry.items()}
+            p = self.law.from_tokens(given, self.seq_len)
+            sizes = np.broadcast_to(batch[:, None], shape)
+            with jax.enable_x64(True), np.errstate(divide="ignore"):
+                logs[target] = np.log(np.asarray(self.law.sequences(p, sizes, loss)) * self.seq_len)
+        if not logs:
+            raise InputError(f"fit: the {self.law.name} law is unidentified; add batches")
+        return next(iter(logs.values())) if self.law.joint else _at_losses(logs, loss)
 
 
-def predicted_loss(fit: EsFit, tokens: int, batch: float) -> float:
-    """The loss after so many tokens at a constant batch, in nats.
+def _at_losses(logs: dict[float, np.ndarray], loss: np.ndarray) -> np.ndarray:
+    """Return logs [n, K] at losses [n, K], linear in the loss between logs [n, K] of targets."""
+    targets = np.array(sorted(logs))
+    if len(targets) == 1:
+        if np.allclose(loss, targets[0], rtol=1e-9):
+            return logs[targets[0]]
+        raise InputError(f"loss: the law was fitted at {targets[0]:g} alone; fit two targets")
+    values = np.array([np.sort(logs[target], axis=1) for target in targets.tolist()])
+    upper = np.clip(np.searchsorted(targets, loss), 1, len(targets) - 1)
+    low, high = (np.take_along_axis(values, i[None], 0)[0] for i in (upper - 1, upper))
+    share = (loss - targets[upper - 1]) / np.diff(targets)[upper - 1]
+    with np.errstate(invalid="ignore"):
+        between = low + share * (high - low)
+    exact = np.where(share == 0, low, high)
+    reached = np.isfinite(low) & np.isfinite(high)
+    return np.where((share == 0) | (share == 1), exact, np.where(reached, between, np.inf))
 
-    A joint law has it in closed form. A law per target is interpolated between its targets, in
-    log tokens, and continued beyond the outer ones with their slope (derived here).
 
-    Raises:
-        InputError: the law is unidentified at every target.
-    """
-    check(tokens > 0, "tokens", tokens, "the horizon in tokens, above 0")
-    if fit.level_with:
-        each = [predicted_loss(replace(one, level_with=()), tokens, batch) for one in fit.averaged]
-        return float(np.mean(each))
-    if fit.law.joint:
-        parameters = fit.parameters(fit.fits[0].target_loss)
-        return float(fit.law.loss(parameters, tokens / (batch * fit.seq_len), batch))
-    targets = [target.target_loss for target in fit.fits if target.parameters]
-    if not targets:
-        raise InputError(
-            f"fit: the {fit.law.name} law is unidentified at every target; add batches"
-        )
-    needed = np.array([float(tokens_to_target(fit, [batch], loss)[0]) for loss in targets])
+def _line(log_tokens: float, needed: np.ndarray, targets: np.ndarray) -> float:
+    """Return the loss at log tokens on lines through targets [T] and their log tokens [T]."""
     met = np.isfinite(needed)
     if met.sum() < 2:
-        # With one target there is no slope: fewer tokens to it is all that can be compared.
-        return targets[0] + math.log(needed[0] / tokens) if met.any() else math.inf
-    x, y = np.log(needed[met]), np.array(targets)[met]
-    i = int(np.clip(np.searchsorted(x, math.log(tokens)), 1, len(x) - 1))
+        # One target has no slope: fewer tokens to it are all that can be compared.
+        return float(targets[0] + needed[0] - log_tokens) if met.any() else math.inf
+    x, y = needed[met], targets[met]
+    i = int(np.clip(np.searchsorted(x, log_tokens), 1, len(x) - 1))
     slope = (y[i] - y[i - 1]) / (x[i] - x[i - 1])
-    return float(y[i] + slope * (math.log(tokens) - x[i]))
+    return float(y[i] + slope * (log_tokens - x[i]))
+
+
+def _identified(at: TargetFit) -> dict[str, Estimate]:
+    """Return the estimates of a target that are interpolated between targets."""
+    fewest = at.intervals.get("E_min")
+    if at.status.startswith("unidentified") and fewest is None and at.best.value is None:
+        raise InputError(f"loss: {at.target_loss:g} is {at.status}")
+    return at.batches | ({} if fewest is None else {"E_min": fewest})
+
+
+def _between(first: Estimate, second: Estimate, share: float) -> Estimate:
+    """Return the estimate at a share of the way from the first to the second, in logarithms."""
+    for one in (first, second):
+        if one.value is None:
+            return one
+    ends = np.array([(one.low, one.value, one.high) for one in (first, second)], float)
+    low, value, high = np.exp((1 - share) * np.log(ends[0]) + share * np.log(ends[1])).tolist()
+    known = [x for x in (low, value, high) if np.isfinite(x)]  # ends may cross beyond the targets
+    low, high = min(known) if np.isfinite(low) else None, max(known) if np.isfinite(high) else None
+    return replace(first, value=value, low=low, high=high)

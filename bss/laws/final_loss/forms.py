@@ -11,12 +11,12 @@ H·φ(log η/η*)): a wrong batch or rate wastes a share of the data. φ(x) = (v
 v) - 1 is 0 at x = 0 and rises as e^(ux) above and e^(-vx) below; B* = B_star·D^q·N^r and
 η* = E·N^x·D^y·B^p are power laws.
 
-Few rows hardly tell so many parameters, so each is drawn weakly to what is usual, by `DRAWN` nats
+Few rows hardly tell so many parameters, so each is drawn weakly to what is usual, by `PRIOR` nats
 for one standard deviation (derived here).
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,11 +29,12 @@ from bss.registry import Registry
 
 NONE = -60.0
 """Logarithm of the size of a term that is not there."""
-SIZE = (np.log(1e-9), np.log(1e3))
-EXPONENT = (0.01, 4.0)
-KEPT_STARTS = 8
-DRAWN = 0.01
-UNKNOWN = 30.0  # a spread that draws to nothing
+SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones are no part of a loss
+EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
+FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)  # of the grid of starts
+KEPT_STARTS = 8  # of the grid, as many as descend together
+PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
+UNKNOWN = 30.0  # standard deviation of a prior that is none
 TERMS = {  # of each term's size and exponents of N, D, B and the rate: where they start
     "sum of rates": (-3.0, 0.0, -0.5, 0.5, -0.5),
     "noise": (-3.0, 0.2, 0.0, -0.6, 0.5),
@@ -89,7 +90,7 @@ class Form:
         errors = self.loss(theta, *data["logs"].T, xp=jnp) - data["loss"]
         errors = data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)
         usual, spread = self.usual
-        return jnp.concatenate([errors, DRAWN * (theta - usual) / spread])
+        return jnp.concatenate([errors, PRIOR * (theta - usual) / spread])
 
     def bounds(
         self, points: LossPoints, constraints: Constraints = FREE
@@ -110,15 +111,32 @@ class Form:
         return value if axis is None or axis >= len(points.centres) else (
             value * np.exp(points.centres[axis]))  # fmt: skip
 
-    def in_order(self, bounds: Mapping[str, tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and upper bounds [P] of parameters in their order."""
-        lower, upper = np.array([bounds[name] for name in self.names]).T
-        return lower, upper
+    def starts_on_grid(
+        self,
+        points: LossPoints,
+        weight: np.ndarray,
+        theta: np.ndarray,
+        sizes: Sequence[int],
+        terms: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """Return the best [K, P] of starts over L_0, k, a and g, the first parameters with A and G.
 
-    def best_of(self, tried: Iterable[tuple[list[float], float]], points: LossPoints):
-        """The best [K, P] of the starts tried, by the errors beside them, inside the box."""
-        starts, errors = zip(*tried, strict=True)
-        return np.clip(np.array(starts)[np.argsort(errors)[:KEPT_STARTS]], *self.box(points))
+        Args:
+            points, weight: rows and their weights [n].
+            theta: [P], the start without these.
+            sizes: indices of the sizes of terms in theta, that of N first.
+            terms: [n, K] of theta, of size 1; their sizes are by non-negative least squares.
+        """
+        (lower, upper), tried = self.box(points), []
+        floors = points.loss.min() * np.array(FLOORS)
+        for start in itertools.product(floors, POWERS, EXPONENTS, EXPONENTS):
+            one = theta.copy()
+            one[[0, 1, 3, 5]] = start
+            columns = terms(one) * (lower[list(sizes)] > NONE)
+            one[sizes], error = points.sizes_at(weight, columns, *start[:2])
+            tried.append((error, one))
+        best = sorted(tried, key=lambda pair: pair[0])[:KEPT_STARTS]
+        return np.clip([one for _, one in best], lower, upper)
 
     def free(self, points: LossPoints) -> int:
         """How many parameters are fitted and not drawn to usual ones."""
@@ -200,21 +218,16 @@ class Functional(Form):
         return lower, upper
 
     def starts(self, points: LossPoints, weight: np.ndarray) -> np.ndarray:
-        """The usual exponents, with sizes by non-negative least squares over a grid of the rest."""
-        usual, (lower, _), width = self.usual[0], self.box(points), 4 + self.rates
-        exponents = usual[6:].reshape(-1, width)[:, 1:]
-        fast, tried = points.logs @ exponents.T, []
-        floors, powers = points.loss.min() * np.array([0.3, 0.5, 0.8]), (0.3, 0.6, 1.0)
-        for floor, k, a, g in itertools.product(floors, powers, (0.2, 0.5), (0.3, 0.6)):
-            slow = np.stack([-a * points.logs[:, 0], -g * points.logs[:, 1]], axis=1)
-            columns = np.exp(np.concatenate([slow, fast], axis=1))
-            columns[:, :2] *= lower[[2, 4]] > NONE
-            sizes, error = points.sizes_at(weight, columns, floor, k)
-            theta = usual.copy()
-            theta[:6] = floor, k, sizes[0], a, sizes[1], g
-            theta[6::width] = sizes[2:]
-            tried.append((theta.tolist(), error))
-        return self.best_of(tried, points)
+        """Usual exponents of the terms, over a grid of the other parameters."""
+        theta, width = self.usual[0], 4 + self.rates
+        exponents = theta[6:].reshape(-1, width)[:, 1:]
+
+        def terms(one: np.ndarray) -> np.ndarray:
+            slow = -one[[3, 5]] * points.logs[:, :2]
+            return np.exp(np.concatenate([slow, points.logs @ exponents.T], axis=1))
+
+        sizes = [2, 4, *range(6, len(theta), width)]
+        return self.starts_on_grid(points, weight, theta, sizes, terms)
 
 
 @dataclass(frozen=True)
@@ -255,29 +268,25 @@ class Bowl(Form):
         if not points.with_lr:
             centre = dict(zip(self.names, self.usual[0].tolist(), strict=True))
             bounds |= {name: (centre[name], centre[name]) for name in "HUVExyp"}
-        return self.in_order(bounds)
+        lower, upper = np.array([bounds[name] for name in self.names]).T
+        return lower, upper
 
     def starts(self, points: LossPoints, weight: np.ndarray) -> np.ndarray:
-        """The usual shape about the best rows, sizes by non-negative least squares."""
-        usual, (lower, _), tried = self.usual[0], self.box(points), []
+        """The usual shape about the best rows, over a grid of the other parameters."""
+        theta = self.usual[0]
         best = points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
-        n, d, b = best.T[:3]
-        at = {"B_star": np.median(b - 0.4 * d)}
-        if points.with_lr:
-            at["E"] = np.median(best[:, 3] + 0.3 * n - 0.2 * d - 0.5 * b)
-        floors, powers = points.loss.min() * np.array([0.3, 0.5, 0.8]), (0.4, 0.7, 1.0)
-        for floor, k, a, g in itertools.product(floors, powers, (0.3, 0.6), (0.3, 0.6)):
-            theta = usual.copy()
-            for name, value in (at | {"L_0": floor, "k": k, "a": a, "g": g}).items():
-                theta[self.names.index(name)] = value
-            unit = theta.copy()
+        n, d, b, *rate = best.T
+        theta[self.names.index("B_star")] = np.median(b - 0.4 * d)
+        for e in rate:
+            theta[self.names.index("E")] = np.median(e + 0.3 * n - 0.2 * d - 0.5 * b)
+
+        def terms(one: np.ndarray) -> np.ndarray:
+            unit = one.copy()
             unit[[0, 1, 2, 4]] = 0.0, 1.0, NONE, 0.0
-            data = self.loss(unit, *points.logs.T)
-            columns = np.stack([np.exp(-a * points.logs[:, 0]), data], axis=1)
-            columns[:, 0] *= lower[2] > NONE
-            theta[[2, 4]], error = points.sizes_at(weight, columns, floor, k)
-            tried.append((theta.tolist(), error))
-        return self.best_of(tried, points)
+            slow = np.exp(-one[3] * points.logs[:, 0])
+            return np.stack([slow, self.loss(unit, *points.logs.T)], axis=1)
+
+        return self.starts_on_grid(points, weight, theta, [2, 4], terms)
 
 
 _FORMULA = "L = L_0 + (A·N^-a + G·D^-g + Σ_j C_j·N^n_j·D^d_j·B^b_j{})^k over {}"

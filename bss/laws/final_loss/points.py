@@ -1,6 +1,5 @@
 """Rows that the law of final losses is fitted to, and what of a table is inside of what."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -13,9 +12,8 @@ VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
 DIVERGED = 0.3  # the same, from which a row brackets no best batch
 FLOOR = 0.2  # of the least loss, from which L_0 is looked for: 0 nats is no loss of a language
+NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
-REGIMES: tuple[str, ...] = ("inside", "beyond", "below")
-"""Of a law: inside the table, beyond its largest model or budget, below its smallest."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +129,15 @@ class LossPoints:
         """N and D of each (N, D)."""
         return [(float(self.params[rows[0]]), float(self.tokens[rows[0]])) for rows in self.cells]
 
+    def outside(self, logs: np.ndarray) -> np.ndarray:
+        """Return [m], whether log N or log D of points [m, 2 or more] are outside of the rows'.
+
+        A size within 3% of the largest or smallest is inside.
+        """
+        sizes, rows = logs[:, :2], self.logs[:, :2]
+        away = np.maximum(sizes - rows.max(axis=0), rows.min(axis=0) - sizes)
+        return away.max(axis=1) > SAME_BUDGET
+
     def single_lr(self, rows: np.ndarray) -> bool:
         """Whether these rows, of several batches, were all trained at one rate."""
         lr = self.lr[rows]
@@ -150,20 +157,3 @@ class LossPoints:
         scale = weight * power * above ** (1 - 1 / power)
         sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
         return np.log(np.maximum(sizes, 1e-4)), error
-
-
-def regimes(logs: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """[n], the regime of each row of log N and log D [n, 2], where those `seen` [m, 2] are fitted.
-
-    A size within 3% of the largest or smallest is inside; of two directions the farther counts.
-    """
-    above = (logs - seen.max(axis=0)).max(axis=1)
-    below = (seen.min(axis=0) - logs).max(axis=1)
-    outside = np.maximum(above, below) > SAME_BUDGET
-    return np.where(~outside, REGIMES[0], np.where(above >= below, REGIMES[1], REGIMES[2]))
-
-
-def by_regime(logs: np.ndarray, seen: np.ndarray) -> Sequence[tuple[str, np.ndarray]]:
-    """The regimes of rows [n, 2] with the rows of each."""
-    kinds = regimes(logs, seen)
-    return [(one, np.flatnonzero(kinds == one)) for one in REGIMES if (kinds == one).any()]

@@ -2,60 +2,45 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit
+from bss.laws.base import BestBatch, Estimate, Fit, described
 from bss.laws.final_loss.best import (
     BestBatchLaw,
-    BestRates,
     CellOptimum,
-    batch_at,
-    best_lr,
-    bounded_elsewhere,
     drawn_optimum,
+    elsewhere,
     tolerances,
 )
+from bss.laws.final_loss.best_lr import BestLRs, best_batch_at, best_lr
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import SAME_BUDGET
+from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
     import pandas as pd  # which reading a fit does not load
 
 SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
 METHOD = (
-    "losses: kriging of what the forms miss, with the uncertainty of their parameters, as wide as "
-    "left-out rows ask for; best batches: draws of these losses"
+    "losses: Gaussian process of the residuals of the forms, with the uncertainty of their "
+    "parameters, as wide as left-out rows require; best batches: draws of these losses, with "
+    "(params, tokens) drawn with replacement for exponents"
 )
 
 
 @dataclass(frozen=True)
-class HoldOut:
-    """Errors at rows that a user asked to leave out.
-
-    Attributes:
-        out: what was left out, as tokens>=80B.
-        rows: how many, but for diverged ones.
-        rmse, near: root mean square error, and of rows near the best of their (N, D), in nats.
-    """
-
-    out: str
-    rows: int
-    rmse: float
-    near: float | None
-
-
-@dataclass(frozen=True)
 class OutlierRow:
-    """A row that lies far from what all others say of it.
+    """A row that lies far from what all others predict.
 
     Attributes:
-        params, tokens, batch_tokens, lr: of the row; no lr where the table has none.
-        above: the median of the others of its (N, D), in nats; negative below.
-        times: its expected error.
+        params, tokens, batch_tokens, lr: of the row; no lr if the table has none.
+        above: its loss minus the median of the others of its (N, D), in nats.
+        times: its residual over its expected error.
     """
 
     params: float
@@ -65,14 +50,24 @@ class OutlierRow:
     above: float
     times: float
 
+    def __str__(self) -> str:
+        """Return the row as `--drop` takes it, and how far off it is."""
+        side = "above" if self.above > 0 else "below"
+        lr = "" if self.lr is None else f",lr={self.lr:.10g}"
+        return (
+            f"left out: params={self.params:.10g},tokens={self.tokens:.10g},"
+            f"batch_tokens={self.batch_tokens:.10g}{lr}: {abs(self.above):.2g} {side} its (params, "
+            f"tokens), {self.times:.0f} times what is expected"
+        )
+
 
 @dataclass(frozen=True)
 class TestedRange:
-    """What the fit has seen of a size, and how far beyond it was put to a test.
+    """The range of a size that was measured, and how far beyond it errors were measured.
 
     Attributes:
         low, high: measured.
-        reach: times the largest that a left-out fold asked for; 1 where none did.
+        reach: of a left-out fold, its largest size over that of the others; 1 without one.
     """
 
     low: float
@@ -80,29 +75,29 @@ class TestedRange:
     reach: float
 
     def times(self, value: float) -> float:
-        """How many times outside what was measured a size is; 1 within."""
+        """Return how many times outside of what was measured a size is; 1 within."""
         return max(value / self.high, self.low / value, 1.0)
 
 
 @dataclass(frozen=True)
 class LossPrediction:
-    """What the law says of one run.
+    """The prediction for one run.
 
     Attributes:
         loss: in nats, with the interval of a new run.
         best_batch: B_opt there in tokens with the batches as good, or why it has no value.
-        given_up: the loss above that of B_opt, in nats; None where B_opt has no value.
-        form: which forms said it, with their weights.
-        beyond: how many times outside what was measured, by size; empty inside.
+        excess_loss: the loss minus that of B_opt, in nats; None if B_opt has no value.
+        form: which forms predict it, with their weights.
+        beyond: how many times outside of what was measured, by size; empty inside.
         error: root mean square error at left-out runs of this kind, in nats.
-        lr: the rate asked; None for the best one, or of a table whose rates do not vary.
-        best_lr: at the batch asked; None of such a table.
-        best_batch_at_lr: in tokens, at the rate asked.
+        lr: of the run; None for the best one, or if those of the table do not vary.
+        best_lr: at this batch; None for such a table.
+        best_batch_at_lr: in tokens, at this learning rate.
     """
 
     loss: Estimate
     best_batch: BestBatch
-    given_up: float | None
+    excess_loss: float | None
     form: str
     beyond: dict[str, float]
     error: float | None
@@ -111,7 +106,7 @@ class LossPrediction:
     best_batch_at_lr: Estimate | None = None
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Rates only where the table's vary."""
+        """Learning rates only if those of the table vary."""
         names = ("lr", "best_lr", "best_batch_at_lr")
         return {n: x for n, x in plain.items() if n not in names or x is not None}
 
@@ -125,23 +120,21 @@ class TableFit(Fit):
         formula: of the heaviest form.
         parameters: of the heaviest form, each with its interval, at the middle of the table.
         left_out: root mean square error near the best of left-out (N, D), of the largest model and
-            of the largest budgets, in nats; None where the table has too few (N, D).
-        hold_out: rows that a user asked to leave out.
+            of the largest budgets, in nats; None if the table has too few (N, D).
         optima: per measured model and budget.
-        best: the power law through the best batches; None where they are too few.
-        B_opt_exponents: of B_opt in N and in D, and D's less N's.
+        best: the power law through the best batches; None if they are too few.
+        B_opt_exponents: of B_opt in N and in D.
         outliers: rows far from the others, which are not in the law.
         tested: per size what was measured.
-        rmse: root mean square of losses about the law, in nats.
-        cell_error: [n], predicted less measured in nats by a law that has not seen their (N, D).
-        best_rates: what the law says of rates; None where they do not vary.
+        rmse: root mean square residual, in nats.
+        cell_error: [n], predicted minus measured in nats by a law without their (N, D).
+        best_lrs: best learning rates; None if they do not vary.
     """
 
     law: LossLaw
     formula: str
     parameters: dict[str, Estimate]
     left_out: dict[str, float | None]
-    hold_out: tuple[HoldOut, ...]
     optima: tuple[CellOptimum, ...]
     best: BestBatchLaw | None = field(metadata={"key": "best_batch_law"})
     B_opt_exponents: dict[str, Estimate]
@@ -149,11 +142,18 @@ class TableFit(Fit):
     tested: dict[str, TestedRange]
     rmse: float
     cell_error: np.ndarray
-    best_rates: BestRates | None = None
+    best_lrs: BestLRs | None = field(default=None, metadata={"key": "best_rates"})
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "table"
     SCHEMA = 4
+    RESIDUAL_UNIT = "nats"
+
+    @property
+    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
+        """Columns of `residuals` to plot against, with axis labels."""
+        axes = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log B/B_opt"}
+        return axes | {"steps": "steps S"} | ({"lr": "learning rate"} if self.with_lr else {})
 
     @property
     def status(self) -> str:
@@ -167,13 +167,18 @@ class TableFit(Fit):
 
     @property
     def with_lr(self) -> bool:
-        """Whether the rate is a variable of the law."""
+        """Whether the learning rate is a variable of the law."""
         return self.law.points.with_lr
 
     @property
     def cv_error(self) -> float | None:
         """Root mean square error at left-out (N, D), in nats."""
         return self.left_out["cell"]
+
+    @property
+    def draws(self) -> np.ndarray:
+        """[R, 1 + K], draws of the power law of B_opt; none without it."""
+        return self.best.draws if self.best else np.zeros((0, 1))
 
     @property
     def batches(self) -> tuple[float, float]:
@@ -184,10 +189,10 @@ class TableFit(Fit):
     def losses(
         self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike, lr: Any = None
     ) -> np.ndarray:
-        """Expected final losses in nats; arguments broadcast. Without `lr` at a tuned rate.
+        """Return expected final losses in nats; arguments broadcast. Without lr at the best one.
 
         Raises:
-            InputError: a number is not positive, or a rate is asked of a table of one.
+            InputError: If a number is not positive, or lr is given and the law has none.
         """
         given = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         given |= {} if lr is None else {"lr": lr}
@@ -196,30 +201,67 @@ class TableFit(Fit):
                 raise InputError(f"{name}: {values} at a prediction; give positive numbers")
         if lr is not None and not self.with_lr:
             raise InputError(
-                "lr: the fit's table has no batch of several rates, so it tells nothing of the "
-                "rate; fit a table in which rates vary, or leave it out"
+                "lr: no batch of the fit's table has several learning rates, so the law has none; "
+                "fit a table in which they vary, or leave it out"
             )
         return self.law.losses(params, tokens, batch_tokens, lr)
 
     def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        """Columns loss, low, high in nats, of a new run of each row; at a tuned rate without lr.
+        """Return loss, low, high in nats of a new run of each row; without lr at the best one.
 
         Args:
-            table: params, tokens, batch_tokens, and lr where the law has it.
+            table: params, tokens, batch_tokens, and lr if the law has it.
         """
         import pandas as pd
 
         params, tokens, batch = (table[name].to_numpy(float) for name in SIZES)
         lr = table["lr"].to_numpy(float) if self.with_lr and "lr" in table else None
         self.losses(params, tokens, batch, lr)
-        found = self.law.predictions(params, tokens, batch, lr, level=self.level)
-        rows = [(one.value, one.low, one.high) for one in found]
-        return pd.DataFrame(rows, table.index, columns=["loss", "low", "high"])
+        loss, deviation = self.law.predictions(params, tokens, batch, lr)
+        half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
+        columns = {"loss": loss, "low": loss - half, "high": loss + half}
+        return pd.DataFrame(columns, table.index)
+
+    @property
+    def answer(self) -> str:
+        """B_opt at the largest measured (N, D) that identifies it."""
+        known = [at for at in self.optima if at.batch.value is not None] or [*self.optima]
+        at = max(known, key=lambda at: (at.params, at.tokens))
+        size, budget = rounded_tokens(at.params), rounded_tokens(at.tokens)
+        name = f"B_opt at N = {size}, D = {budget} tokens"
+        unit, noun = (self.seq_len, "sequences") if self.seq_len else (1.0, "tokens")
+        ends = (end and end / unit for end in (at.batch.value, at.batch.low, at.batch.high))
+        method = at.batch.method if at.batch.value is not None else at.batch.status
+        return described(name, Estimate(*ends, level=at.batch.level), noun, method)
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return errors at left-out runs, exponents, and parameters of the heaviest form."""
+        import pandas as pd
+
+        rows = [{"law": self.law.text(), "left out": kind, "rms error (nats)": error}
+                for kind, error in self.left_out.items()]  # fmt: skip
+        rows += [{"law": name, "left out": "cell", "rms error (nats)": error}
+                 for name, error in self.law.cv_errors.items()]  # fmt: skip
+        powers = {f"B_opt ∝ {n}": e for n, e in self.B_opt_exponents.items()}
+        if self.best_lrs is not None:
+            powers |= {f"best LR ∝ {n}": e for n, e in self.best_lrs.exponents.items()}
+
+        def table(estimates: Mapping[str, Estimate], name: str) -> pd.DataFrame:
+            return pd.DataFrame([
+                {name: key, "value": e.value, "low": e.low, "high": e.high, "note": e.why}
+                for key, e in estimates.items()
+            ])  # fmt: skip
+
+        return {
+            "Cross-validation": pd.DataFrame(rows),
+            "Exponents": table(powers, "power law"),
+            f"Parameters of the {self.law.heaviest} form": table(self.parameters, "parameter"),
+        }
 
     def summary(self) -> "pd.DataFrame":
-        """A row per measured (N, D): params, tokens, B_opt in tokens with B_opt_low and _high.
+        """Return params, tokens, B_opt in tokens with B_opt_low and _high per measured (N, D).
 
-        Beside them method, status, and the same measured by its own runs alone.
+        Further columns are method, status, and measured, by its own runs alone.
         """
         import pandas as pd
 
@@ -232,8 +274,10 @@ class TableFit(Fit):
         return pd.DataFrame(rows)
 
     def residuals(self) -> "pd.DataFrame":
-        """A row per run: its sizes, measured, fitted, residual and left_out (measured less
-        predicted by a law that has not seen its (N, D)), in nats."""
+        """Return sizes, measured, fitted, residual and left_out of each run, in nats.
+
+        Residuals are measured minus fitted; left_out is that of a law without its (N, D).
+        """
         import pandas as pd
 
         points = self.law.points
@@ -255,11 +299,11 @@ class TableFit(Fit):
         *,
         extrapolate: bool = False,
     ) -> LossPrediction:
-        """What the law says of one run, with intervals; without `lr` of one at a tuned rate.
+        """Return the prediction for one run, with intervals; without lr at the best one.
 
         Raises:
-            InputError: a number is not positive, or lies beyond what the fit was tested for and
-                `extrapolate` is false; or a rate is asked of a table of one.
+            InputError: If a number is not positive, or lies beyond what the fit was tested for and
+                `extrapolate` is false; or lr is given and the law has none.
         """
         law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         self.losses(params, tokens, batch_tokens, lr)
@@ -270,60 +314,61 @@ class TableFit(Fit):
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
         best = self.best_batch(params, tokens)
-        (loss,) = law.predictions(params, tokens, batch_tokens, lr, level=self.level)
-        least = float(law.curve(params, tokens)[1].min())
-        rates = {}
+        (loss,), (deviation,) = law.predictions(params, tokens, batch_tokens, lr)
+        half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
+        excess = max(float(loss - law.curve(params, tokens)[1].min()), 0.0)
+        more = {}
         if self.with_lr:
-            rates = {"lr": lr, "best_lr": best_lr(law, params, tokens, batch_tokens, self.level)}
+            more = {"lr": lr, "best_lr": best_lr(law, params, tokens, batch_tokens, self.level)}
         if lr is not None:
-            rates |= {"best_batch_at_lr": batch_at(law, params, tokens, lr, self.level)}
+            more |= {"best_batch_at_lr": best_batch_at(law, params, tokens, lr, self.level)}
         return LossPrediction(
-            loss=loss,
+            loss=Estimate(float(loss), float(loss - half), float(loss + half), self.level),
             best_batch=best,
-            given_up=max((loss.value or least) - least, 0.0) if best.value is not None else None,
-            form=law.text(law.regime(params, tokens)),
+            excess_loss=excess if best.value is not None else None,
+            form=law.text(),
             beyond=beyond,
             error=max(errors, default=None),
-            **rates,
+            **more,
         )
 
     def best_batch(self, params: float, tokens: float) -> BestBatch:
-        """B_opt in tokens at N and D, wherever they are; without a value where it is unidentified.
+        """Return B_opt in tokens at any N and D; without a value if it is unidentified.
 
-        At a measured (N, D) that of its own. Elsewhere it has no value where its interval is too
-        wide, nor if no measured (N, D) tells its own.
+        At a measured (N, D) it is that of the (N, D). Elsewhere it has no value if its interval is
+        too wide, or if no measured (N, D) has one.
         """
         for at in self.optima:
             if np.hypot(np.log(at.params / params), np.log(at.tokens / tokens)) < SAME_BUDGET:
                 return at.batch
         none = BestBatch(None, level=self.level, method="power law")
         if all(at.batch.value is None for at in self.optima):
-            why = "so is that of every (params, tokens) measured"
+            why = "no measured (params, tokens) has a best batch"
             return none.unknown(self.optima[0].batch.status, why)
         seen = self.tested["batch_tokens"]
         if self.best is None:
             ends = seen.low, seen.high
             draws = drawn_optimum(self.law, params, tokens, ends)
-            best = bounded_elsewhere(replace(none, method="law"), draws, self.seq_len)
+            best = elsewhere(replace(none, method="law"), draws, self.seq_len)
         else:
-            best = bounded_elsewhere(none, self.best.at(params, tokens), self.seq_len)
+            best = elsewhere(none, self.best.at(params, tokens), self.seq_len)
         if best.value is None:
             return best
         return replace(best, ranges=tolerances(self.law, params, tokens, best.value))
 
     def _range(self, name: str) -> TestedRange:
-        """What was measured of a size, or of the rate."""
+        """What was measured of a size, or of the learning rate."""
         if name != "lr":
             return self.tested[name]
         rates = self.law.points.lr
         return TestedRange(float(rates.min()), float(rates.max()), 1.0)
 
     def outside(self, sizes: Mapping[str, float]) -> dict[str, float]:
-        """How many times outside what was measured, by size; empty inside."""
+        """Return how many times outside of what was measured, by size; empty inside."""
         return {n: f for n, x in sizes.items() if (f := self._range(n).times(x)) > 1 + 1e-9}
 
     def check_tested(self, sizes: Mapping[str, float]) -> None:
-        """Raises InputError where a size lies beyond what the fit was tested for."""
+        """Raise InputError if a size lies beyond what the fit was tested for."""
         for name, value in sizes.items():
             seen = self._range(name)
             times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
@@ -331,5 +376,5 @@ class TableFit(Fit):
                 raise InputError(
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
-                    "the largest; ask with --extrapolate, or measure there"
+                    "the largest; pass --extrapolate, or measure there"
                 )

@@ -1,13 +1,12 @@
-"""Predictions of the law of loss curves with their intervals, and how far the law was tested.
+"""Predictions of the law of loss curves with intervals, and the ranges in which it was tested.
 
-An interval has two parts (derived here): the parameters', from the laws of the bootstrap; and the
-lack of fit, the error of log loss at runs that were left out of the fit, by Student's t: one by one
-or, of a horizon or a peak rate that no run had, all runs of one together. Where no runs were left
-out it is the error at the fitted losses.
+An interval has two parts, added in quadrature (derived here): of the parameters, from the laws of
+the bootstrap; and of the lack of fit, the error of log loss at runs left out of the fit, by
+Student's t. It is UNSEEN times as large for a token budget, a peak LR or an LR over batch that no
+run had. If no runs were left out it is the error at the fitted losses.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,161 +14,179 @@ import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, tails
-from bss.laws.functional.curves import Curves, curves_of, stack
-from bss.laws.functional.groups import horizons, is_level, peaks, taken_of
-from bss.laws.functional.law import CurveLaw, Readings
+from bss.laws.base import BestBatch, Estimate, bounded, interval, tails
+from bss.laws.functional.curves import VARIED, Curves, curves_of, stack
+from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.paths import plan_path
-from bss.laws.functional.values import CurveFit, check_sequences, law_losses, undriven
+from bss.laws.functional.values import CurveFit
 from bss.schedules.batch import BatchSchedule
 from bss.units import format_tokens
 
-FAR = 1.25  # beyond the measured range by more than this factor nothing was tested
-LOW = 0.1  # a rate that falls to this part of its peak or less has fallen to zero
-WITHIN = (0.03, 0.1, 0.3, 1.0)  # parts of a piece
-PARTS = 41  # quantiles of the lack of fit
+FAR = 1.25  # times a range measured: beyond it nothing was tested
+UNSEEN = 1.25  # times the error at left-out runs: covers 9 of 10 planted ends at a new budget or LR
+DECAYED = 0.1  # of the peak: an LR that falls to it or below has fallen to zero
+Rate = Callable[[Any], Any] | float
 
 
 def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Losses in nats, and the ends of their intervals at the level of the fit, each [R, N].
+    """Return losses in nats, and the ends of their intervals, each [R, N].
 
     Raises:
-        InputError: the curves have another sequence length than the fit.
+        InputError: if the curves have another sequence length than the fit.
     """
     check_sequences(fit, curves.seq_len)
     value = law_losses(fit.law, curves)
-    laws = [CurveLaw(*row)._replace(a=fit.law.a) for row in fit.draws]
-    drawn = np.array([law_losses(law, curves) for law in laws] or [value])
-    parts = stats.t.ppf((np.arange(PARTS) + 0.5) / PARTS, max(fit.runs - 1, 1))
-    apart = np.log(drawn / value)[:, None] + parts[:, None, None] * _misfit(fit, curves)[:, None]
-    every = apart.reshape(-1, *value.shape)
-    low, high = np.nanquantile(every, tails(fit.level), axis=0, method="hazen")
-    return value, value * np.exp(np.minimum(low, 0)), value * np.exp(np.maximum(high, 0))
+    draws = np.array([law_losses(CurveLaw(*row), curves) for row in fit.draws] or [value])
+    parameters = np.nanquantile(np.log(draws / value), tails(fit.level), axis=0, method="hazen")
+    misfit = stats.t.ppf((1 + fit.level) / 2, max(fit.runs - 1, 1)) * _misfit(fit, curves)[:, None]
+    below = np.hypot(np.minimum(parameters[0], 0), misfit)
+    above = np.hypot(np.maximum(parameters[1], 0), misfit)
+    return value, value * np.exp(-below), value * np.exp(above)
+
+
+def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
+    """Return the standard deviation of log loss of each run [R] for the law's lack of fit."""
+    error = fit.rmse if fit.cv_error is None else fit.cv_error
+    steps, lr, batch = curves.segments
+    ratio = np.where(steps > 0, lr / batch, 0.0).max(axis=1)
+    new = ratio > FAR * (fit.max_lr_over_batch or np.inf)
+    for values, known in ((curves.budgets, fit.budgets), (curves.peak_lrs, fit.peak_lrs)):
+        apart = np.abs(np.log(values[:, None] / np.array(known or values)))
+        new |= apart.min(axis=1) > np.log(VARIED)
+    return np.where(new, UNSEEN, 1.0) * error
 
 
 def predict_schedule(
     fit: CurveFit,
     schedule: BatchSchedule,
     tokens: int,
-    rate: Callable[[Any], Any] | float,
+    rate: Rate,
     *,
     extrapolate: bool = False,
 ) -> Estimate:
-    """The loss in nats at the end of a schedule, as `bss predict` answers it.
+    """Return the loss in nats at the end of a schedule, with its interval.
 
     Args:
         fit: the law.
         schedule: batches in sequences.
         tokens: budget.
-        rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
-        extrapolate: answer beyond what the fit was tested for, too.
-
-    Returns:
-        The loss with its interval; its note tells where another start of the losses moves it out.
+        rate: the learning rate, or a function of tokens, e.g. `bss.schedules.rates.wsd`.
+        extrapolate: predict outside the ranges measured, too.
 
     Raises:
-        InputError: the budget holds no step, the fit did not converge, or it was not tested so far.
+        InputError: if the budget holds no step, the fit did not converge, or the schedule is
+            outside the ranges measured.
     """
     curves = stack([plan_path(schedule, tokens, fit.seq_len, rate)], fit.seq_len)
     check_tested(fit, curves, extrapolate=extrapolate)
-    return replace(last_losses(fit, curves)[0], note=moved(fit, curves)[0])
+    return last_losses(fit, curves)[0]
 
 
-def predict_runs(
-    fit: CurveFit, runs: pd.DataFrame, *, warmup: int = 0, extrapolate: bool = False
-) -> pd.DataFrame:
-    """Predicted beside measured losses of runs, which the fit need not have seen.
+def schedule_losses(
+    fit: CurveFit,
+    schedule: BatchSchedule,
+    tokens: int,
+    rate: Rate,
+    at: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return losses [N] in nats, float64, along a schedule.
 
     Args:
-        fit: the law; losses before its `since` are left out.
-        runs: a run table.
-        warmup: as in `bss.laws.functional.fit.fit_curve`.
-        extrapolate: answer beyond what the fit was tested for, too.
-
-    Returns:
-        A row per loss (curves are thinned): run, tokens, loss, predicted. Losses in nats.
+        fit: the law.
+        schedule, tokens, rate: as in `predict_schedule`.
+        at: [N] tokens at which to predict; by default the end of the last step.
 
     Raises:
-        InputError: as `bss.laws.functional.curves.curves_of`, another sequence length, the fit did
-            not converge, or it was not tested so far.
+        InputError: if the budget holds no step, a count lies outside it, or the schedule changes
+            and the fit does not identify how noise is forgotten.
     """
-    curves = curves_of(runs, warmup=warmup, since=fit.since)
-    check_sequences(fit, curves.seq_len)
-    if not extrapolate:
-        check_tested(fit, curves)
-    predicted = law_losses(fit.law, curves)
-    measured = {"tokens": curves.tokens, "loss": curves.loss}
-    return curves.table(curves.weight > 0, **measured, predicted=predicted)
+    path = plan_path(schedule, tokens, fit.seq_len, rate, at)
+    _refuse(unidentified_for(fit, path.steps, path.lr, path.batch))
+    return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
 
 
-def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
-    """The error of log loss to expect of each run [R] for the law's lack of fit."""
-    by = fit.left_out_by.get(fit.clock, {})
-    errors = np.full(len(curves.runs), fit.left_out_rmse.get(fit.clock, fit.rmse))
-    asked = {"horizon": (horizons(curves), fit.horizons), "peak": (peaks(curves), fit.peaks)}
-    for name, (values, known) in asked.items():
-        new = [not is_level(value, known) for value in values.tolist()]
-        errors = np.maximum(errors, np.where(new, by.get(name, 0.0), 0.0))
-    return errors
+def predicted_rows(fit: CurveFit, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the predictions of `CurveFit.predict`."""
+    curves = curves_of(table, warmup=fit.warmup, every_row=True)
+    columns = [*forecast(fit, curves), curves.tokens]
+    runs = table["run"].astype(str).to_numpy()
+    beyond = {run: "; ".join(x) for run, x in zip(curves.runs, untested(fit, curves), strict=True)}
+    found = np.full((len(table), 3), np.nan)
+    for i, run in enumerate(curves.runs):
+        *losses, tokens = (x[i, curves.weight[i] > 0] for x in columns)
+        rows = np.flatnonzero(runs == run)[-len(tokens) :]  # without step 0
+        found[rows] = np.where(tokens > fit.since, losses, np.nan).T
+    predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
+    return predictions.assign(extrapolates=[beyond[run] for run in runs])
 
 
-def moved(fit: CurveFit, curves: Curves) -> list[str]:
-    """Of each run [R] what is said where another start of the losses moves its answer too far."""
-    texts = [""] * len(curves.runs)
-    if not fit.starts:
-        return texts
-    value, low, high = (x[:, 0] for x in forecast(fit, curves))
-    others = np.array([law_losses(one.law, curves)[:, 0] for one in fit.starts])
-    furthest = np.abs(others - value).argmax(axis=0)
-    for i, k in enumerate(furthest.tolist()):
-        if not low[i] <= others[k, i] <= high[i]:
-            since = format_tokens(fit.starts[k].since)
-            texts[i] = (
-                f"the answer moves by {others[k, i] - value[i]:+.2g}, more than its interval, with "
-                f"losses since {since} tokens"
-            )
-    return texts
+def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:
+    """Return the best batch of `CurveFit.best_batch`, among 33 in the range measured."""
+    least, most = fit.batches
+    batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int))
+    paths = [plan_path(BatchSchedule.constant(int(b)), tokens, fit.seq_len, rate) for b in batch]
+    curves = stack(paths, fit.seq_len)
+    laws = [fit.law, *(CurveLaw(*row) for row in fit.draws)]
+    found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
+    ends = interval(found[0], found[1:] if fit.draws else found, level=fit.level)
+    best = BestBatch(ends.value, ends.low, ends.high, fit.level, method="law")
+    return bounded(best, found[1:], (float(batch[0]), float(batch[-1])))
 
 
 def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
-    """The first reading of each run [R], with its interval: of paths to be trained, their end."""
-    ends = (x[:, 0].tolist() for x in forecast(fit, curves))
+    """Return the loss at the last point of each run [R], with its interval."""
+    rows = np.arange(len(curves.runs)), curves.last
+    ends = (x[rows].tolist() for x in forecast(fit, curves))
     return [Estimate(*numbers, level=fit.level) for numbers in zip(*ends, strict=True)]
 
 
-def along(curves: Curves) -> tuple[Curves, np.ndarray]:
-    """The curves read within each of their G pieces, and the tokens there, [R, G·len(WITHIN)].
-
-    More densely after a piece begins, where the batch may have changed; 0 tokens where padded.
-    """
-    steps, taken = curves.pieces.steps, taken_of(curves)
-    parts = np.broadcast_to(WITHIN, (*steps.shape, len(WITHIN)))
-    tokens = (np.cumsum(taken, axis=1) - taken)[..., None] + taken[..., None] * parts
-    tokens = np.where(steps[..., None] > 0, tokens, 0.0)
-    pieces = np.broadcast_to(np.arange(steps.shape[1], dtype=float)[:, None], parts.shape)
-    piece, part, tokens = (x.reshape(len(steps), -1) for x in (pieces, parts, tokens))
-    return replace(curves, readings=Readings(piece, part)), tokens
+def check_sequences(fit: CurveFit, seq_len: int) -> None:
+    """Raise InputError if runs have another sequence length than the fit."""
+    if seq_len != fit.seq_len:
+        raise InputError(
+            f"runs: seq_len {seq_len}, but the fit has {fit.seq_len}; batches of sequences "
+            "of another length cannot be compared"
+        )
 
 
-def tested(fit: CurveFit) -> dict[str, Any]:
-    """How well the fit predicts what it has not seen, and over which ranges, ready for JSON."""
-    ranges = {"tokens": (fit.since, fit.tokens), "batch": fit.batches, "lr": fit.rates}
-    return {
-        "left_out_rmse": fit.left_out_rmse.get(fit.clock),
-        "rmse": fit.rmse,
-        "runs": fit.runs,
-        **{name: {"low": low, "high": high} for name, (low, high) in ranges.items()},
-        "rate_falls_to": fit.lowest,
-    }
+def check_identified(fit: CurveFit, *, batch_changes: bool) -> None:
+    """Raise InputError if the effect of a changing learning rate, or batch, is unidentified."""
+    _refuse(_unidentified(fit, batch_changes, True))
+
+
+def unidentified_for(
+    fit: CurveFit, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
+) -> tuple[str, ...]:
+    """Return why the fit does not apply to changes along segments [G]; empty if it does."""
+    late = lr[np.cumsum(steps) > steps.sum() / 2]  # no warm-up
+    lr_changes = np.ptp(late) > 0.01 * late.max()
+    return _unidentified(fit, bool(np.ptp(batch) > 0), bool(lr_changes))
+
+
+def _unidentified(fit: CurveFit, batch_changes: bool, lr_changes: bool) -> tuple[str, ...]:
+    reasons = [] if fit.status == "converged" else [fit.status]
+    if not fit.identified:
+        reasons.append("noise is unidentified")
+    if batch_changes and "m" in fit.unidentified:
+        reasons.append(f"m is {fit.unidentified['m']}")
+    return tuple(reasons[:1]) if batch_changes or lr_changes else ()
+
+
+def _refuse(reasons: tuple[str, ...]) -> None:
+    if reasons:
+        raise InputError(
+            f"fit: {reasons[0]}; add runs that change their batch or rate after some losses, or "
+            "ask for a constant schedule"
+        )
 
 
 def check_tested(
     fit: CurveFit, curves: Curves, *, extrapolate: bool = False
 ) -> list[tuple[str, ...]]:
-    """What of each run [R] is beyond what the fit was tested for; refused unless it was asked for.
+    """Return what of each run [R] is outside the ranges measured.
 
     Raises:
-        InputError: something is and `extrapolate` is not set, or the fit did not converge.
+        InputError: if something is and `extrapolate` is false, or the fit did not converge.
     """
     if fit.status == "not converged":
         raise InputError("fit: it did not converge; fit other losses")
@@ -184,30 +201,31 @@ def check_tested(
 
 
 def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
-    """What of each run [R] is beyond what the fit was tested for, and by how much."""
-    pieces, tokens = np.array(curves.pieces), horizons(curves).tolist()
-    own = [pieces[:, row, used] for row, used in enumerate(curves.pieces.steps > 0)]
-    return [_untested(fit, taken, *some) for taken, some in zip(tokens, own, strict=True)]
+    """Return what of each run [R] is outside the ranges measured, and by how much."""
+    used = curves.segments.steps > 0
+    own = [[x[i][row] for x in curves.segments] for i, row in enumerate(used)]
+    return [_untested(fit, d, *some) for d, some in zip(curves.budgets.tolist(), own, strict=True)]
 
 
 def _untested(
     fit: CurveFit, tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[str, ...]:
+    peak, ratio = float(lr.max()), float((lr / batch).max())
+    spans = {
+        "tokens": (np.inf, tokens, (0.0, fit.tokens)),
+        "batch": (batch.min(), batch.max(), fit.batches),
+        "lr": (peak, peak, fit.rates),
+        "lr over batch": (np.inf, ratio, (0.0, fit.max_lr_over_batch or np.inf)),
+    }
     texts = []
-    if tokens > FAR * fit.tokens:
-        texts.append(f"tokens {tokens / fit.tokens:.3g} times the longest run")
-    if tokens <= fit.since:
-        texts.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
-    peak = float(lr.max())
-    spans = {"batch": (batch.min(), batch.max(), fit.batches), "lr": (peak, peak, fit.rates)}
     for name, (low, high, (least, most)) in spans.items():
         if high > FAR * most:
             texts.append(f"{name} {high:.4g} is {high / most:.3g} times the largest measured")
         if low < least / FAR:
             texts.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
-    if fit.noisiest and (times := float((lr / batch).max()) / fit.noisiest) > FAR:
-        texts.append(f"rate over batch is {times:.3g} times the largest measured")
-    lowest = float(np.min(lr / np.maximum.accumulate(lr)))
-    if max(lowest, LOW) < max(fit.lowest, LOW) / FAR:
-        texts.append(f"the rate falls to {lowest:.2g} of its peak, measured to {fit.lowest:.2g}")
-    return (*texts, *undriven(fit, steps, lr, batch))
+    if tokens <= fit.since:
+        texts.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
+    falls_to, known = float(np.min(lr / np.maximum.accumulate(lr))), fit.min_lr_over_peak
+    if max(falls_to, DECAYED) < max(known, DECAYED) / FAR:
+        texts.append(f"the rate falls to {falls_to:.2g} of its peak, measured to {known:.2g}")
+    return (*texts, *unidentified_for(fit, steps, lr, batch))

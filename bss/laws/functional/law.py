@@ -1,21 +1,26 @@
 """The functional scaling law of language-model losses under any LR and batch schedule.
 
-Li et al. (arXiv 2509.19189) fit losses of LR schedules in this form; the batch is added as the
-regression theory has it (derived here):
+Li et al. (arXiv 2509.19189) fit the losses of LR schedules in this form. The batch is added as in
+the regression theory (derived here):
 
     L(T) = L_0 + c_1 (1 + T/T_0)^−s + ∫₀ᵀ [A_0 + A_1 (1 + u/T_0)^−s] ν(u) (1 + c_K (T − u))^−q du
 
-with noise ν = η^p / B^m and intrinsic time T = Σ η^a / sqrt(1 + B_phi/B). SGD has a = p = m = 1
-and B_phi = 0; B_phi > 0 is an Adam clock, in which a step makes less progress where gradient noise
-dominates; a < 1 is one that moves more by steps than by rates. Schedules are pieces of constant
-(η, B): the kernel is integrated exactly against each, and the signal in the integral is its exact
-mean there. N losses of G pieces cost O(N·G).
+with noise ν = η^p / B^m and intrinsic time T = Σ η / sqrt(1 + B_phi/B). SGD has p = m = 1 and
+B_phi = 0. With B_phi > 0 a step of Adam makes less progress if gradient noise dominates. A schedule
+is a sequence of segments of constant (η, B). The kernel is integrated exactly over each segment,
+and the signal in the integral is its exact mean there. N losses of G segments cost O(N·G).
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from bss.laws.solver import float64
+
+if TYPE_CHECKING:
+    from bss.laws.functional.curves import Curves
 
 Number = Any
 """A scalar or an array, of NumPy or traced."""
@@ -24,8 +29,8 @@ Number = Any
 class CurveLaw(NamedTuple):
     """Parameters of the law.
 
-    L_0 and c_1 in nats; T_0 and 1/c_K in intrinsic time (rate × steps); A_0 and A_1 in nats per
-    unit of ν and of intrinsic time; B_phi in sequences; a is chosen, not fitted.
+    L_0 and c_1 in nats; T_0 and 1/c_K in intrinsic time (LR × steps); A_0 and A_1 in nats per unit
+    of ν and of intrinsic time; B_phi in sequences.
     """
 
     L_0: Number
@@ -39,44 +44,53 @@ class CurveLaw(NamedTuple):
     p: Number
     m: Number
     B_phi: Number
-    a: Number = 1.0
 
 
-class Pieces(NamedTuple):
-    """Trajectories [R, G] of constant pieces in order: steps (0 pads), rates, batches."""
+class Segments(NamedTuple):
+    """Trajectories [R, G] of segments in order: steps (0 is padding), learning rate, batch."""
 
     steps: Number
     lr: Number
     batch: Number
 
 
-class Readings(NamedTuple):
-    """Where losses are asked, [R, N]: the piece, and the part of it that is behind."""
+class EvalPoints(NamedTuple):
+    """Where losses are evaluated, [R, N]: index of the segment, fraction of it that is done."""
 
-    piece: Number
-    part: Number
+    segment: Number
+    fraction: Number
 
 
-def curve_losses(law: CurveLaw, pieces: Pieces, readings: Readings) -> Number:
-    """The law's losses in nats, [R, N]; the law's parameters are scalars."""
-    signal, noise, feedback = curve_terms(law, pieces, readings)
+def law_losses(law: CurveLaw, curves: "Curves") -> np.ndarray:
+    """Return the losses in nats at the evaluation points of curves, [R, N], float64."""
+    with jax.enable_x64(True):
+        return np.asarray(_jitted(*float64((law, curves.segments, curves.points))))
+
+
+def curve_losses(law: CurveLaw, segments: Segments, points: EvalPoints) -> Number:
+    """Return the law's losses in nats, [R, N], traced."""
+    signal, noise, feedback = curve_terms(law, segments, points)
     return law.L_0 + law.c_1 * signal + law.A_0 * noise + law.A_1 * feedback
 
 
-def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Number, Number, Number]:
-    """What c_1, A_0 and A_1 multiply, each [R, N].
+_jitted = jax.jit(curve_losses)
 
-    The integral is summed by parts, over jumps of the noise; the first is from none at all.
+
+def curve_terms(
+    law: CurveLaw, segments: Segments, points: EvalPoints
+) -> tuple[Number, Number, Number]:
+    """Return the factors of c_1, A_0 and A_1, each [R, N].
+
+    The integral is summed by parts over the jumps of the noise; the first jump is from 0.
     """
-    time_of_steps = pieces.steps * pieces.lr**law.a
-    added = time_of_steps / jnp.sqrt(1 + law.B_phi / pieces.batch)  # intrinsic time
+    added = segments.steps * segments.lr / jnp.sqrt(1 + law.B_phi / segments.batch)
     ends = jnp.cumsum(added, axis=-1)
     begins = ends - added
-    index = readings.piece.astype(jnp.int32)
+    index = points.segment.astype(jnp.int32)
     times = jnp.take_along_axis(begins, index, -1)
-    times += readings.part * jnp.take_along_axis(added, index, -1)
-    # Rates that have fallen to 0 have no logarithm.
-    nu = jnp.maximum(pieces.lr, 1e-12) ** law.p * pieces.batch**-law.m
+    times += points.fraction * jnp.take_along_axis(added, index, -1)
+    # A learning rate of 0 has no logarithm.
+    nu = jnp.maximum(segments.lr, 1e-12) ** law.p * segments.batch**-law.m
     width = jnp.where(added > 0, added, 1.0)
     summed = _grown(ends / law.T_0, 1 - law.s) - _grown(begins / law.T_0, 1 - law.s)
     mean_signal = summed * law.T_0 / width
@@ -88,14 +102,14 @@ def curve_terms(law: CurveLaw, pieces: Pieces, readings: Readings) -> tuple[Numb
 
 @jax.custom_jvp
 def _remembered(c_K: Number, q: Number, times: Number, begins: Number, jumps: Number) -> Number:
-    """Jumps [R, G, 2] of noises at begins [R, G], by what is kept of each at times [R, N, 2]."""
+    """Return what is remembered at times [R, N] of jumps [R, G, 2] at begins [R, G], [R, N, 2]."""
     left = jnp.maximum(times[..., :, None] - begins[..., None, :], 0.0)
     return _grown(c_K * left, 1 - q) / c_K @ jumps
 
 
 @_remembered.defjvp
 def _remembered_slopes(values, tangents):
-    """Derivatives of all parameters share the [N, G] arrays, which is most of the cost of a fit."""
+    """Share the [N, G] arrays between all derivatives, which are most of the cost of a fit."""
     c_K, q, times, begins, jumps = values
     in_c_K, in_q, in_times, in_begins, in_jumps = tangents
     lag = times[..., :, None] - begins[..., None, :]
@@ -115,12 +129,12 @@ def _remembered_slopes(values, tangents):
 
 
 def kernel_total(law: CurveLaw, lag: Number) -> Number:
-    """∫₀^lag (1 + c_K x)^−q dx: how much of a constant noise is remembered."""
+    """Return ∫₀^lag (1 + c_K x)^−q dx, the share of a constant noise that is remembered."""
     return _grown(law.c_K * lag, 1 - law.q) / law.c_K
 
 
 def _grown(x: Number, power: Number) -> Number:
-    """((1 + x)^power − 1)/power, log(1 + x) at power 0."""
+    """Return ((1 + x)^power − 1)/power; log(1 + x) at power 0."""
     log = jnp.log1p(x)
     near = jnp.abs(power) < 1e-6
     safe = jnp.where(near, 1.0, power)

@@ -1,9 +1,9 @@
-"""One run as a path: pieces of constant rate and batch, and the losses read along them.
+"""One run as segments of constant learning rate and batch, and the losses along them.
 
-A table's row has the batch of the steps since the row before, and the rate of its last step:
-between rows of one batch the rate is taken as linear, and in the warm-up as rising from 0. Curves
-are thinned to about READINGS losses and PIECES pieces or a little more, which bounds the cost of
-the law whatever the number of rows (derived here).
+A row of a run table has the batch of the steps since the previous row, and the learning rate of its
+last step. Between rows of one batch the learning rate is taken as linear, and in the warm-up as
+rising from 0. A path has about SEGMENTS segments, which bounds the cost of the law whatever the
+number of rows (derived here).
 """
 
 from collections.abc import Callable
@@ -18,27 +18,25 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 
 COLUMNS = ("step", "tokens", "batch", "loss", "lr")
-READINGS = 32
-PIECES = 48
-DENSE = 4 * READINGS
-FINE = 16  # stretches of a plan's rate to a piece
-BREAK = 1e-4  # of the peak: what a rate leaves the line before by, where it has a corner
-# Shares of a run's steps at which long pieces are cut, so that the signal is level on each; in a
-# fit as in a prediction, because the one makes up for what the pieces of the other would miss.
+SEGMENTS = 48  # per run: a plan and its run table agree to 1e-5 in loss, 1e-4 under a cosine
+FINE = 16  # stretches of a planned LR per segment, over which its mean is taken
+CORNER = 1e-4  # of the peak LR: a larger departure from the line before is a corner, not rounding
+# Shares of a run's steps at which long segments are cut, so that the signal is level on each. Fits
+# and predictions use the same cuts, because parameters compensate for the error of the segments.
 _EARLY = np.concatenate([np.geomspace(1e-4, 1e-2, 6, endpoint=False), np.geomspace(1e-2, 0.1, 13)])
-_CUTS = np.concatenate([[0.0], _EARLY, np.arange(6, PIECES + 1) / PIECES])
+_CUTS = np.concatenate([[0.0], _EARLY, np.arange(6, SEGMENTS + 1) / SEGMENTS])
 
 
 @dataclass(frozen=True)
 class Path:
-    """One run: steps [G] of constant rate and batch in order, and where losses were read.
+    """One run.
 
     Attributes:
         run: its name.
-        steps, lr, batch: [G], the batch in sequences.
-        at: [N], steps at each loss.
-        tokens, loss: [N], the loss in nats.
-        measured: how many losses there were, of which N were picked or made.
+        steps, lr, batch: [G], of the segments in order, the batch in sequences.
+        at: [N], steps at each evaluated loss.
+        tokens, loss: [N], the loss in nats; NaN if it was not measured.
+        measured: number of losses in the table, of which N are kept or averaged.
     """
 
     run: str
@@ -51,20 +49,17 @@ class Path:
     measured: int = 0
 
 
-def run_path(
-    rows: pd.DataFrame, warmup: int, since: int, *, last: bool = False, readings: int = READINGS
-) -> Path:
-    """A run's rows as a path.
+def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> Path:
+    """Return a run's rows as a path.
 
     Args:
-        rows: of a checked run table, in order, with the rates as lr and as loss what is read; a
-            row without it has the schedule alone.
-        warmup, since: in tokens, as `bss.laws.functional.curves.curves_of` has them.
-        last: read the last loss alone; the loss is NaN, at the end, where there is none.
-        readings: about how many losses to read.
+        rows: of a checked run table, in order, with columns lr and loss; a row without a loss gives
+            the schedule alone.
+        warmup, since: in tokens, as in `bss.laws.functional.curves.curves_of`.
+        most: number of losses to keep; None evaluates every row after step 0, with or without loss.
 
     Raises:
-        InputError: the rate is never above 0.
+        InputError: if the learning rate is never above 0.
     """
     name, seq_len = str(rows["run"].iloc[0]), int(rows["seq_len"].iloc[0])
     table = np.stack([rows[key].to_numpy(float) for key in COLUMNS])
@@ -74,36 +69,30 @@ def run_path(
         raise InputError(f"run {name}: its rate is never above 0; correct lr, or leave it out")
     (step, tokens, batch, loss, lr), corner = _with_corner(table, warmup)
     rising = _rising(lr)
-    readable = np.isfinite(loss) & (tokens > max(warmup, since)) & ~rising
     taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
     before = np.append(batch[:1], batch[:-1])
     lr_before = np.append(0.0 if warmup or rising[0] else lr[0], lr[:-1])
     mixed = np.abs(sequences - taken * batch) >= batch
     switched = mixed & (batch != before)
-    # Steps and tokens between two rows tell how many steps were of either batch.
+    # Steps and tokens between two rows determine the number of steps of either batch.
     of_new = (sequences - taken * before) / np.where(switched, batch - before, 1)
     new = np.clip(np.where(switched, of_new, taken), 0, taken)
     mean_batch = np.where(mixed & ~switched, sequences / np.maximum(taken, 1), batch)
-    # The rate of a row's last step is that of the schedule half a step before.
+    # The learning rate of a row's last step is that of the schedule half a step before.
     half = np.where((batch == before) & ~corner, lr - lr_before, 0) / (2 * np.maximum(taken, 1))
     begin = np.where(batch == before, lr_before + half, lr)
     begin[0] = lr_before[0]
     pairs = (taken - new, new), (lr_before, begin), (lr_before, lr + half), (before, mean_batch)
-    pieces = _pieces(*(np.column_stack(pair).ravel() for pair in pairs))
-    read = np.array([step, tokens, loss])
-    if last:
-        end = np.flatnonzero(np.isfinite(loss))[-1:] if np.isfinite(loss).any() else slice(-1, None)
-        return Path(name, *pieces, *read[:, end])
-    return Path(
-        name, *pieces, *_thinned(read, batch, readable, readings), measured=int(readable.sum())
-    )
+    segments = _segments(*(np.column_stack(pair).ravel() for pair in pairs))
+    found = np.array([step, tokens, loss])
+    if most is None:
+        return Path(name, *segments, *found[:, ~corner])
+    usable = np.isfinite(loss) & (tokens > max(warmup, since)) & ~rising
+    return Path(name, *segments, *_thinned(found, batch, usable, most), measured=int(usable.sum()))
 
 
 def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps, tokens, batches, losses and rates [5, rows], and a row where the warm-up ends.
-
-    Also which row that is, [rows], if it was added.
-    """
+    """Return the table [5, rows] with a row at the end of the warm-up, and a mask of that row."""
     step, tokens, batch, _, lr = table
     i, none = int(np.searchsorted(tokens, warmup)), np.zeros(len(step), bool)
     if not warmup or i == len(tokens) or tokens[i] == warmup or (i and batch[i] != batch[i - 1]):
@@ -114,18 +103,18 @@ def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _rising(lr: np.ndarray) -> np.ndarray:
-    """Rows of a warm-up: from the start, while the rate of the next row is higher."""
+    """Return a mask of the warm-up: rows from the start on, while the next row's LR is higher."""
     grows = np.append(np.diff(lr) > 1e-9 * lr[1:], False)
     return np.cumprod(grows).astype(bool)
 
 
-def _pieces(
+def _segments(
     steps: np.ndarray, begin: np.ndarray, end: np.ndarray, batch: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Stretches [K] of a rate that is linear in steps, as pieces [G] of their mean rates.
+    """Return segments [G] of mean LR and batch from [K] stretches of an LR linear in steps.
 
-    They are cut where they are long, and where the batch or the rate's line changes (but for too
-    many changes, as at every row of a cosine).
+    Stretches are cut where they are long, and where the batch or the slope of the LR changes. Too
+    many changes, as at every row of a cosine, are not cut at.
     """
     used = steps > 0
     steps, begin, end, batch = steps[used], begin[used], end[used], batch[used]
@@ -133,8 +122,8 @@ def _pieces(
     total, peak = ends[-1], max(begin.max(), end.max())
     switched = np.diff(batch) != 0
     bent = np.diff((end - begin) / steps) * np.minimum(steps[1:], steps[:-1])
-    bent = np.maximum(np.abs(bent), np.abs(begin[1:] - end[:-1])) > BREAK * peak
-    most = (switched, PIECES), (bent, PIECES // 4)
+    bent = np.maximum(np.abs(bent), np.abs(begin[1:] - end[:-1])) > CORNER * peak
+    most = (switched, SEGMENTS), (bent, SEGMENTS // 4)
     changes = [ends[:-1][some] for some, many in most if some.sum() < many]
     edges = np.unique(np.concatenate([_CUTS * total, *changes]))
     edges = np.append(edges[:-1][np.diff(edges) > 1e-9 * total], total)
@@ -150,28 +139,24 @@ def _pieces(
     return taken, np.diff(rates) / taken, batches
 
 
-def _groups(changes: np.ndarray) -> np.ndarray:
-    """Labels [n], counted up from 0, of what lies between changes [n - 1]."""
-    return np.concatenate([[0], np.cumsum(changes)])
+def _thinned(found: np.ndarray, batch: np.ndarray, usable: np.ndarray, most: int) -> np.ndarray:
+    """Return steps, tokens and losses [3, n] of about `most` usable rows.
 
-
-def _thinned(read: np.ndarray, batch: np.ndarray, readable: np.ndarray, most: int) -> np.ndarray:
-    """Steps, tokens and losses [3, rows] of at most about so many rows.
-
-    Of many more rows, as a training loss at every step, each is the geometric mean of neighbours
-    of one batch, which leaves a power law in place; else rows are picked.
+    From more than 4 × as many rows, as of a training loss at every step, each is the geometric mean
+    of neighbours of one batch, which leaves a power law in place; else rows are picked.
     """
-    rows = np.flatnonzero(readable)
-    if len(rows) <= DENSE:
+    rows = np.flatnonzero(usable)
+    if len(rows) <= 4 * most:
         picked = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
-        rows = rows[picked[: len(rows)]]
-        return read[:, rows]
+        return found[:, rows[picked[: len(rows)]]]
     bins = np.arange(len(rows)) * most // len(rows)
-    stage = _groups(np.diff(batch) != 0)[rows]
-    few = stage[-1] - stage[0] < most
-    group = _groups((np.diff(bins) != 0) | (few & (np.diff(stage) != 0)))
-    count = np.bincount(group)
-    return np.array([np.exp(np.bincount(group, np.log(x[rows])) / count) for x in read])
+    stage = np.append(0, np.cumsum(np.diff(batch) != 0))[rows]
+    by_stage = stage[-1] - stage[0] < most
+    changes = (np.diff(bins) != 0) | (by_stage & (np.diff(stage) != 0))
+    group = np.append(0, np.cumsum(changes))
+    return np.array(
+        [np.exp(np.bincount(group, np.log(x[rows])) / np.bincount(group)) for x in found]
+    )
 
 
 def plan_path(
@@ -181,11 +166,17 @@ def plan_path(
     rate: Callable[[Any], Any] | float,
     at: np.ndarray | None = None,
 ) -> Path:
-    """The path of a schedule that is yet to be trained, as `bss.schedules.plan` resolves it.
+    """Return the path of a schedule, as `bss.schedules.plan` resolves it.
 
     Args:
-        schedule, tokens, seq_len, rate: as in `bss.laws.functional.values.predict`.
-        at: [N] tokens at which losses will be asked; by default the end of the last step.
+        schedule: batches in sequences.
+        tokens: budget.
+        seq_len: tokens per sequence.
+        rate: the learning rate, or a function of tokens, e.g. `bss.schedules.rates.wsd`.
+        at: [N] tokens at which losses are evaluated; by default the end of the last step.
+
+    Raises:
+        InputError: if `at` is outside the budget, or the budget has no step.
     """
     plan = resolve(schedule, tokens, seq_len)
     bounds = np.array([*(s.start_step for s in plan.segments), plan.steps], float)
@@ -198,11 +189,11 @@ def plan_path(
     grid = np.interp(np.arange(0, count[-1], 1 / FINE), count, _CUTS * plan.steps)
     edges = np.unique(np.concatenate([bounds, grid]))
     taken = np.diff(edges)
-    # A rate may jump where the batch does: it is asked just inside of each stretch.
+    # The LR may jump where the batch does, so it is evaluated just inside of each stretch.
     inside = np.stack([edges[:-1] + 1e-6 * taken, edges[1:] - 1e-6 * taken])
     position = np.interp(inside, bounds, consumed)
     lr = np.asarray(rate(position) if callable(rate) else np.full(position.shape, rate), float)
     batches = batch[np.searchsorted(bounds, edges[:-1], side="right") - 1]
     steps, missing = np.interp(wanted, consumed, bounds), np.full(len(wanted), np.nan)
-    pieces = _pieces(taken, lr[0], lr[1], batches)
-    return Path(str(schedule), *pieces, steps, wanted, missing)
+    segments = _segments(taken, lr[0], lr[1], batches)
+    return Path(str(schedule), *segments, steps, wanted, missing)

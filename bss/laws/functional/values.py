@@ -1,25 +1,20 @@
-"""The fitted law of loss curves as a value: its JSON form, and its predictions.
-
-Predictions are in nats, for schedules that `bss.schedules.plan` resolves and for runs that were
-trained.
-"""
+"""The fitted law of loss curves as a value, and its JSON form."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import jax
 import numpy as np
 
-from bss.errors import InputError
-from bss.laws.base import Estimate, Fit
-from bss.laws.functional.curves import Curves, stack
-from bss.laws.functional.law import CurveLaw, curve_losses
-from bss.laws.functional.paths import plan_path
-from bss.laws.solver import float64
-from bss.schedules.batch import BatchSchedule
+from bss.laws.base import BestBatch, Estimate, Fit, described
+from bss.laws.functional.law import CurveLaw
 
-MAY_LACK = ("left_out_by", "horizons", "peaks", "noisiest", "starts", "outliers")
+if TYPE_CHECKING:
+    import pandas as pd  # loaded where a table is made
+
+MAX_DRAWS = 200  # saved: enough for 90% intervals, a quarter of a fit's 150 kB of JSON
+MAX_ROWS = 1500  # losses saved: the rest of the 150 kB
+MAY_LACK = ("cv_errors", "budgets", "peak_lrs", "outliers", "curves")
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
     "percentiles"
@@ -27,28 +22,13 @@ METHOD = (
 
 
 @dataclass(frozen=True)
-class Start:
-    """What the fit is with losses since another token.
-
-    Attributes:
-        since: in tokens.
-        left_out: error of log loss at the ends of left-out runs.
-        law: its parameters.
-    """
-
-    since: int
-    left_out: float
-    law: CurveLaw
-
-
-@dataclass(frozen=True)
-class OutlierCurve:
-    """A run whose end the others miss.
+class OutlierRun:
+    """A run whose end differs from the law of the other runs.
 
     Attributes:
         run: its name.
-        off: log of its last loss over what the others say.
-        times: over the scatter of the others.
+        off: log of its last loss over the prediction.
+        times: the same over the robust standard deviation of the other runs.
     """
 
     run: str
@@ -56,7 +36,7 @@ class OutlierCurve:
     times: float
 
     def __str__(self) -> str:
-        """The run by name, and how far off it is."""
+        """The run by name, its error, and the option that leaves it out."""
         side = "above" if self.off > 0 else "below"
         return (
             f"run {self.run}: its end is {abs(self.off):.2g} {side} the others' in log loss, "
@@ -64,36 +44,46 @@ class OutlierCurve:
         )
 
 
+@dataclass(frozen=True)
+class FittedRun:
+    """The losses of one run that were fitted, in nats, with tokens, batch and LR at each."""
+
+    run: str
+    tokens: tuple[float, ...]
+    batch: tuple[float, ...]
+    lr: tuple[float, ...]
+    measured: tuple[float, ...]
+    fitted: tuple[float, ...]
+
+
 @dataclass(frozen=True, repr=False)
 class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 
     Attributes:
-        clock: "sgd" (m = 1, B_phi = 0) or "adam", with the power of the rate in time but for 1.
-        law: the parameters that predict, in steps, sequences and the rates given; those that the
-            runs do not identify are held at a convention.
-        parameters: each with its interval; value None and a note where it is unidentified.
-        easy_by: s − (q − 1) with its interval: above 0 for an easy task, below for a hard one, as
-            the theory has q = 2 − 1/β and s ≤ 1 − 1/β of the hard (bss.theory.exponents).
+        clock: "sgd" (m = 1, B_phi = 0) or "adam".
+        law: the parameters used in predictions, in steps, sequences and the learning rates given;
+            those that the runs do not identify have a conventional value.
+        parameters: each with its interval; value None and a note if it is unidentified.
         status: "converged", "not converged" or "unidentified: ...".
         identified: whether losses of schedules that change can be predicted.
-        rmse, run_rmse: root mean square error of log loss over the losses fitted, and of each run.
-        left_out_rmse: of each clock, at the last losses of runs left out of its fit; empty where
-            they were not tried.
+        rmse: root mean square error of log loss over the losses fitted.
+        cv_errors: of each clock, root mean square error of log loss at the ends of runs left out
+            one at a time; empty if they were too few.
         seq_len: tokens per sequence.
-        batches, rates: measured, the smallest (rate above 0) and the largest; batches in sequences.
-        tokens: the longest run.
-        losses, runs: how many were fitted.
-        since: tokens before which losses were left out.
-        measured: how many losses there were before curves were thinned.
-        lowest: the lowest rate of a run after its peak, as a part of that.
-        draws: laws of the bootstrap, a row each of the values of `CurveLaw` that are fitted.
-        left_out_by: of each clock, as left_out_rmse, with all runs of one "horizon" or "peak" left
-            out together; empty where runs have one of each.
-        horizons, peaks: tokens and peak rates of the runs, those within a factor of 1.2 as one.
-        noisiest: the largest rate over batch measured; 0 in older fits.
-        starts: the fit with losses since other tokens, if the start was judged.
-        outliers: runs whose end the others miss.
+        batches, rates: smallest and largest batch (sequences) and learning rate above 0.
+        tokens: of the longest run.
+        losses, runs: number fitted.
+        since, warmup: tokens before which losses were left out, and tokens of linear warm-up.
+        measured: number of losses before curves were thinned.
+        min_lr_over_peak: the lowest learning rate of a run after its peak, over the peak.
+        max_lr_over_batch: the largest learning rate over batch.
+        draws: laws of the bootstrap, one row of the values of `CurveLaw` each; at most MAX_DRAWS.
+        task_hardness: s − (q − 1) with its interval: above 0 for an easy task, below for a hard
+            one, as in theory q = 2 − 1/β, and s ≤ 1 − 1/β of the hard (bss.theory.exponents).
+        budgets, peak_lrs: token budgets and peak LRs of the runs.
+        outliers: runs whose end differs from the law of the others.
+        curves: the losses fitted; at most MAX_ROWS.
     """
 
     clock: str
@@ -102,8 +92,7 @@ class CurveFit(Fit):
     status: str
     identified: bool
     rmse: float
-    run_rmse: dict[str, float]
-    left_out_rmse: dict[str, float]
+    cv_errors: dict[str, float]
     seq_len: int
     batches: tuple[float, float]
     rates: tuple[float, float]
@@ -111,109 +100,120 @@ class CurveFit(Fit):
     losses: int
     runs: int
     since: int = 0
+    warmup: int = 0
     measured: int = 0
-    lowest: float = 0.0
+    min_lr_over_peak: float = 0.0
+    max_lr_over_batch: float = 0.0
     draws: tuple[tuple[float, ...], ...] = ()
-    easy_by: Estimate = field(default=Estimate(None))
-    left_out_by: dict[str, dict[str, float]] = field(default_factory=dict)
-    horizons: tuple[float, ...] = ()
-    peaks: tuple[float, ...] = ()
-    noisiest: float = 0.0
-    starts: tuple[Start, ...] = ()
-    outliers: tuple[OutlierCurve, ...] = ()
+    task_hardness: Estimate = field(default=Estimate(None))
+    budgets: tuple[float, ...] = ()
+    peak_lrs: tuple[float, ...] = ()
+    outliers: tuple[OutlierRun, ...] = ()
+    curves: tuple[FittedRun, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "curve"
+    SCHEMA = 2
+    RESIDUAL_UNIT = "log loss"
+    RESIDUAL_AXES: ClassVar[dict[str, str]] = {
+        "tokens": "tokens",
+        "share": "share of the run's tokens",
+        "batch": "batch size (sequences)",
+        "lr": "learning rate",
+    }
 
     @property
     def unidentified(self) -> dict[str, str]:
         """Parameters without a value, and why."""
         return {name: e.note for name, e in self.parameters.items() if e.value is None}
 
+    @property
+    def cv_error(self) -> float | None:
+        """Root mean square error of log loss at left-out ends; None with too few runs."""
+        return self.cv_errors.get(self.clock)
+
+    @property
+    def answer(self) -> str:
+        """The irreducible loss, and the error at left-out ends."""
+        line = described("L_0", self.parameters["L_0"], "nats", f"{self.clock} clock")
+        error = self.cv_error
+        return line if error is None else f"{line}; CV error {error:.2%} of the loss"
+
+    def details(self) -> "dict[str, pd.DataFrame]":
+        """Return the error of each clock at left-out ends of runs."""
+        import pandas as pd
+
+        rows = [{"clock": name, "CV error (log loss)": x} for name, x in self.cv_errors.items()]
+        return {"Cross-validation": pd.DataFrame(rows)} if rows else {}
+
+    def summary(self) -> "pd.DataFrame":
+        """Return a row per parameter: parameter, value, low, high, note, in_predictions.
+
+        `in_predictions` is the value that predictions use, also of an unidentified parameter.
+        """
+        import pandas as pd
+
+        used = self.law._asdict()
+        return pd.DataFrame([
+            {"parameter": name, "value": e.value, "low": e.low, "high": e.high, "note": e.note,
+             "in_predictions": used[name]}
+            for name, e in self.parameters.items()
+        ])  # fmt: skip
+
+    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Return losses in nats at the rows of a run table: loss, low, high, extrapolates.
+
+        Args:
+            table: runs or plans as `fit_curve` takes them, with the warm-up of the fit; losses are
+                not needed.
+
+        Returns:
+            One row per row of the table, with its index; NaN at step 0 and up to `since`.
+            `extrapolates` has what of the run is outside the ranges measured, else it is empty.
+
+        Raises:
+            InputError: if the table is no run table, or has another sequence length.
+        """
+        from bss.laws.functional.forecast import predicted_rows
+
+        return predicted_rows(self, table)
+
+    def best_batch(
+        self, tokens: int, rate: Callable[[Any], Any] | float | None = None
+    ) -> BestBatch:
+        """Return the constant batch, in sequences, with the lowest predicted loss.
+
+        Args:
+            tokens: budget.
+            rate: the learning rate of all batches, or a function of tokens, e.g.
+                `bss.schedules.rates.wsd`; by default constant at the largest one measured.
+        """
+        from bss.laws.functional.forecast import best_constant
+
+        return best_constant(self, tokens, self.rates[1] if rate is None else rate)
+
+    def residuals(self) -> "pd.DataFrame":
+        """Return a row per loss fitted: run, tokens, share, batch, lr, measured, fitted, residual.
+
+        Losses in nats, residuals in log loss, `share` is tokens over those of the run's last loss.
+        """
+        import pandas as pd
+
+        columns = ("tokens", "batch", "lr", "measured", "fitted")
+        parts = [pd.DataFrame({"run": one.run} | {n: getattr(one, n) for n in columns})
+                 for one in self.curves]  # fmt: skip
+        table = pd.concat(parts or [pd.DataFrame(columns=["run", *columns])], ignore_index=True)
+        share = table["tokens"] / table.groupby("run")["tokens"].transform("max")
+        residual = np.log(table["measured"].astype(float) / table["fitted"].astype(float))
+        return table.assign(share=share, residual=residual)
+
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The fields, and what is unidentified; what there may be none of, where there is some."""
+        """Return the JSON form: also what is unidentified; some fields only if not empty."""
         plain = {name: x for name, x in plain.items() if x or name not in MAY_LACK}
-        for law in (plain["law"], *(start["law"] for start in plain.get("starts", ()))):
-            if law["a"] == 1:
-                del law["a"]
         return super().encoded(plain | {"unidentified": self.unidentified})
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """The fields again."""
+        """Return the fields again; null in the law is NaN."""
         numbers = {n: np.nan if x is None else float(x) for n, x in entry["law"].items()}
-        return entry | {"law": numbers}
-
-
-def schedule_losses(
-    fit: CurveFit,
-    schedule: BatchSchedule,
-    tokens: int,
-    rate: Callable[[Any], Any] | float,
-    at: np.ndarray | None = None,
-) -> np.ndarray:
-    """Losses [N] in nats, float64, along a schedule that is yet to be trained.
-
-    Args:
-        fit: the law.
-        schedule: batches in sequences.
-        tokens: budget.
-        rate: the learning rate, or a function of tokens, such as `bss.schedules.rates.wsd`.
-        at: [N] tokens at which to predict; by default the end of the last step.
-
-    Raises:
-        InputError: the budget holds no step, a count lies outside it, or the schedule changes and
-            the fit does not identify how noise is forgotten.
-    """
-    path = plan_path(schedule, tokens, fit.seq_len, rate, at)
-    _refuse(undriven(fit, path.steps, path.lr, path.batch))
-    return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
-
-
-def check_sequences(fit: CurveFit, seq_len: int) -> None:
-    """Raises InputError where runs have another sequence length than the fit."""
-    if seq_len != fit.seq_len:
-        raise InputError(
-            f"runs: seq_len {seq_len}, but the fit has {fit.seq_len}; batches of sequences "
-            "of another length cannot be compared"
-        )
-
-
-def check_drive(fit: CurveFit, *, batch_changes: bool) -> None:
-    """Raises InputError where a rate that changes, or a batch, has an effect unidentified."""
-    _refuse(_unidentified(fit, batch_changes, True))
-
-
-def undriven(
-    fit: CurveFit, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
-) -> tuple[str, ...]:
-    """Why the fit cannot speak of what changes along pieces [G]; empty where it can."""
-    late = lr[np.cumsum(steps) > steps.sum() / 2]  # no warm-up
-    rate_changes = np.ptp(late) > 0.01 * late.max()
-    return _unidentified(fit, bool(np.ptp(batch) > 0), bool(rate_changes))
-
-
-def _unidentified(fit: CurveFit, batch_changes: bool, rate_changes: bool) -> tuple[str, ...]:
-    reasons = [] if fit.status == "converged" else [fit.status]
-    if not fit.identified:
-        reasons.append("noise is unidentified")
-    if batch_changes and "m" in fit.unidentified:
-        reasons.append(f"m is {fit.unidentified['m']}")
-    return tuple(reasons[:1]) if batch_changes or rate_changes else ()
-
-
-def _refuse(reasons: tuple[str, ...]) -> None:
-    if reasons:
-        raise InputError(
-            f"fit: {reasons[0]}; add runs that change their batch or rate after some losses, or "
-            "ask for a constant schedule"
-        )
-
-
-def law_losses(law: CurveLaw, curves: Curves) -> np.ndarray:
-    """Losses [R, N] at the readings of curves, float64."""
-    with jax.enable_x64(True):
-        return np.asarray(_losses(*float64((law, curves.pieces, curves.readings))))
-
-
-_losses = jax.jit(curve_losses)
+        return {"cv_errors": {}} | entry | {"law": numbers}

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,6 @@ from bss.errors import InputError
 from bss.laws import EsFit, fit_es
 from bss.laws.base import Options
 from bss.laws.es import LAWS
-from bss.laws.es.values import tokens_to_target
 
 QUICK = Options(resamples=8)
 
@@ -119,7 +119,7 @@ def test_unreached_targets_bound_the_law(planted):
     claimed.loc[late, "reached"] = False
     claimed.loc[late, ["steps", "tokens_to_target"]] *= 1.5
     moved = fit_es(claimed, "surface", options=QUICK)
-    before, after = (tokens_to_target(f, [64], 2.2)[0] for f in (fit, moved))
+    before, after = (f.tokens(64, 2.2)[0] for f in (fit, moved))
     assert after > before * 1.05
 
 
@@ -134,7 +134,8 @@ def test_minimum_outside_the_batches_is_unidentified_with_a_bound(planted):
 def test_three_stage_law_needs_eight_batches(planted):
     few = exact(planted, "piecewise", targets=(2.2, 1.85))
     fit = fit_es(few, "piecewise", options=QUICK)
-    assert all(at.E_min is None and at.status.startswith("unidentified") for at in fit.fits)
+    assert all(at.S_min is None and at.status.startswith("unidentified") for at in fit.fits)
+    assert all(at.best == at.measured and at.batches["B_min"].value is None for at in fit.fits)
     assert len(fit.warnings) == len(fit.fits)
 
 
@@ -146,7 +147,7 @@ def test_fit_survives_json_with_extra_keys(planted, surface, piecewise, law):
     else:
         fit = {"surface": surface, "piecewise": piecewise}[law]
     entry = json.loads(json.dumps(fit.to_dict(), allow_nan=False))
-    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 3, law)
+    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 4, law)
     names = {"B_crit"} if law == "hyperbola" else {"B_min", "B_opt"}
     for at in entry["fits"]:
         assert names | {"target_loss", "S_min", "E_min", "S_opt", "status"} <= set(at)
@@ -159,10 +160,10 @@ def test_fit_survives_json_with_extra_keys(planted, surface, piecewise, law):
 def test_result_counts_points_runs_and_residuals(planted):
     points = planted.points(planted.laws["surface"], seeds=3)
     fit = fit_es(points, "surface", options=QUICK)
-    assert fit.points == points["reached"].sum() == len(fit.residuals)
+    assert fit.points == points["reached"].sum() == len(fit.residuals())
     assert fit.runs == 21
-    assert fit.measured_batches == planted.BATCHES
-    assert np.std([row["relative_loss"] for row in fit.residuals]) < 0.006
+    assert fit.batches == planted.BATCHES
+    assert fit.residuals()["relative_loss"].std() < 0.006
 
 
 def test_runs_that_change_their_batch_are_left_out(planted, surface):
@@ -204,6 +205,8 @@ def test_unknown_law_target_and_kind_are_refused(planted):
         fit_es(points, "cubic")
     fit = fit_es(points, "hyperbola", options=QUICK)
     with pytest.raises(InputError, match=r"3\.14 was not fitted"):
-        tokens_to_target(fit, [8], 3.14)
+        fit.at(3.14)
+    with pytest.raises(InputError, match=r"fitted at 2\.4 alone; fit two targets"):
+        replace(fit, fits=fit.fits[:1]).tokens(8, 3.14)
     with pytest.raises(InputError, match="expected a fit of kind 'es'"):
         EsFit.from_dict({"kind": "critical"})

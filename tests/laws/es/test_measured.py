@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from bss.laws import EsFit, fit_es
-from bss.laws.base import BestBatch, Options
-from bss.laws.es.values import ASKED, CHOSEN, NONE_CHOSEN
+from bss.laws.base import BestBatch, Estimate, Options
+from bss.laws.es.data import es_data
+from bss.laws.es.measured import best_batch, target_minimum
+from bss.laws.es.values import CROSS_VALIDATED, REQUESTED, UNSELECTED
 
 QUICK = Options(resamples=8)
 
@@ -19,11 +21,11 @@ def chosen(planted):
 
 
 def test_the_law_is_chosen_by_left_out_batches(chosen):
-    assert chosen.choice.startswith(CHOSEN[:8]) or "averaged" in chosen.choice
-    assert chosen.comparison is not None and chosen.error is not None
-    assert 0 < chosen.error < 0.2
+    assert chosen.choice == CROSS_VALIDATED
+    assert chosen.comparison is not None and chosen.cv_error is not None
+    assert 0 < chosen.cv_error < 0.2
     assert chosen.law.joint  # the runs are of a surface
-    assert all(at.best is not None and at.best.value is not None for at in chosen.fits)
+    assert all(at.best.value is not None for at in chosen.fits)
 
 
 def test_a_chosen_fit_survives_json(chosen):
@@ -38,7 +40,7 @@ def test_where_the_smallest_batch_is_best_no_law_has_a_best_batch(planted, law):
     points = planted.points(planted.laws["hyperbola"], targets=(2.2, 1.85))
     fit = fit_es(points, law, options=QUICK)
     for at in fit.fits:
-        assert at.best is not None and at.best.value is None and at.best.low is None
+        assert at.best.value is None and at.best.low is None
         assert at.best.status in ("at_boundary", "within_noise") and at.S_opt is None
         assert at.best.high is None or at.best.high < 64
 
@@ -56,19 +58,19 @@ def test_no_b_min_is_above_a_batch_that_reached_its_target(planted):
 def test_with_fewer_than_six_batches_the_runs_answer(planted):
     points = planted.points(planted.laws["surface"], batches=(4, 8, 16, 32, 64), targets=(2.2,))
     fit = fit_es(points, options=QUICK)
-    assert fit.choice == NONE_CHOSEN and fit.name == "no" and fit.comparison is None
+    assert fit.choice == UNSELECTED and fit.law_name == "measured" and fit.comparison is None
     (at,) = fit.fits
-    assert at.best is not None and at.best == at.measured and at.best.method == "measured"
+    assert at.best == at.measured and at.best.method == "measured"
     assert at.E_min is not None and at.E_min > 0 and at.S_opt is not None
 
 
-def test_a_law_that_is_asked_for_is_obeyed_with_its_error_beside_it(planted):
+def test_a_requested_law_has_its_cross_validated_error(planted):
     points = planted.points(planted.laws["surface"], targets=(2.2, 1.85))
     fit = fit_es(points, "surface, m = 1/2", options=QUICK)
-    assert fit.choice == ASKED
-    assert fit.error is not None and fit.error > 0.05  # it is the wrong law
+    assert fit.choice == REQUESTED
+    assert fit.cv_error is not None and fit.cv_error > 0.05  # it is the wrong law
     for at in fit.fits:
-        assert at.best is not None and at.best.method in ("surface", "measured")
+        assert at.best.method in ("surface", "measured")
 
 
 def test_a_run_that_does_not_fit_is_named(planted):
@@ -95,3 +97,28 @@ def test_hundreds_of_runs_with_seeds_of_their_own_are_one_table_without_seeds(pl
     assert fits[0] == fits[1]
     (one,) = fits[0].outliers
     assert one.run == "b32s1" and one.off == pytest.approx(np.log(1.6), abs=0.1)
+
+
+def test_a_law_whose_interval_does_not_meet_the_measured_one_gives_way():
+    measured = BestBatch(8.0, 6.0, 10.0, method="measured")
+    near, far = Estimate(10.5, 9.0, 12.0), Estimate(14.0, 11.0, 16.0)
+    best = best_batch(near, measured, "surface")
+    assert (best.value, best.method) == (10.5, "surface")
+    assert best.low < near.low and best.high > near.high  # for the form of the law
+    assert best_batch(far, measured, "surface") == measured
+    requested = best_batch(far, measured, "surface", requested=True)
+    assert requested == BestBatch(14.0, pytest.approx(11.0), pytest.approx(16.0), method="surface")
+    assert best_batch(Estimate(None), measured, "surface") == measured
+    none = measured.unknown("within_noise", "no batch")
+    assert best_batch(near, none, "surface") == none
+
+
+@pytest.mark.parametrize(("level", "z"), [(0.5, 0.6745), (0.9, 1.6449), (0.99, 2.5758)])
+def test_the_interval_of_measured_tokens_has_the_level_of_the_fit(planted, level, z):
+    points = planted.points(planted.laws["surface"], batches=(4, 8, 16, 32, 64), targets=(2.2,))
+    fit = fit_es(points, options=Options(8, level))
+    minimum = target_minimum(es_data(points), 2.2, level)
+    fewest = fit.fits[0].intervals["E_min"]
+    assert fewest.level == level
+    assert fewest.high / fewest.value == pytest.approx(np.exp(z * minimum.error), rel=1e-3)
+    assert fewest.value / fewest.low == pytest.approx(np.exp(z * minimum.error), rel=1e-3)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from bss.laws.es.per_target import PerTarget
+from bss.laws.es.law import PerTarget
 
 
 class Parameters(NamedTuple):

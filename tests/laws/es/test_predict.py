@@ -1,11 +1,11 @@
 """Predictions of a law E(S): how often their intervals hold a new run's tokens."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bss.laws import fit_es
 from bss.laws.base import Options
-from bss.laws.es.predict import best, lack_of_fit, reach
 
 OFFSET, NOISE, TARGETS = 0.003, 0.001, (2.4, 2.2, 2.0, 1.85, 1.7)
 
@@ -18,13 +18,13 @@ def test_intervals_hold_new_runs_and_the_best_batch_at_their_level(planted):
         scatter = {"offset": OFFSET, "noise": NOISE, "generator": draw}
         points = planted.points(sequences_at, targets=TARGETS, seeds=1, **scatter)
         fit = fit_es(points, "surface", options=Options(100, seed=trial, draws=100))
-        scatters.append(lack_of_fit(fit)[0])
+        scatters.append(fit.lack_of_fit[0])
         for loss, batch in ((1.95, 8.0), (2.1, 32.0)):
-            found = reach(fit, loss, batch)["tokens"]
+            found = fit.predict(pd.DataFrame({"batch": [batch], "target_loss": [loss]})).iloc[0]
             factor = 1 + OFFSET * draw.normal(size=20) + NOISE * draw.normal(size=20)
             tokens = [float(sequences_at(batch, loss / x)) * planted.SEQ_LEN for x in factor]
-            held.append(np.mean([found.low <= value <= found.high for value in tokens]))
-        at, truth = best(fit, 1.95)["B_opt"], (1 + 1 / 0.35) * 2.6 / 0.75
+            held.append(np.mean([found["low"] <= value <= found["high"] for value in tokens]))
+        at, truth = fit.best_batch(1.95), (1 + 1 / 0.35) * 2.6 / 0.75
         assert at.low and at.high
         of_best.append(at.low <= truth <= at.high)
     assert 0.84 < np.mean(held) < 0.97

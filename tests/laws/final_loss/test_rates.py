@@ -11,7 +11,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import TableFit, check_losses, fit_table
-from bss.laws.final_loss.best import batch_at, best_lr
+from bss.laws.final_loss.best_lr import best_batch_at, best_lr
 from tests.laws.final_loss.planted import World, fitted, holds, octaves, width
 
 PLAIN = World()
@@ -27,7 +27,7 @@ def test_best_batch_and_rate_at_measured_sizes_and_between_them():
 
 
 def test_rates_are_told_with_intervals_that_hold():
-    told = fitted(PLAIN).best_rates
+    told = fitted(PLAIN).best_lrs
     true = [PLAIN.tuned(at.params, at.tokens, at.batch) for at in told.optima]
     assert all(at.lr.value is not None for at in told.optima)
     assert sum(holds(at.lr, x) for at, x in zip(told.optima, true, strict=True)) >= CELLS - 1
@@ -45,26 +45,13 @@ def test_best_batches_are_told_with_intervals_that_hold():
     assert holds(fit.B_opt_exponents["N"], 0.0) and holds(fit.B_opt_exponents["D"], PLAIN.q)
 
 
-def test_what_being_off_costs():
-    for at in fitted(PLAIN).best_rates.optima:
-        for i, factor in enumerate((0.5, 2.0)):
-            rates = PLAIN.width * np.log(factor) ** 2
-            batches = PLAIN.height * np.log(factor) ** 2
-            assert at.off_lr[i].value == pytest.approx(rates, abs=0.006)
-            assert at.off_batch[i].value == pytest.approx(batches, abs=0.006)
-            # At another rate the best batch is where its own rate is nearer: b of the least of
-            # height·b² + width·(log factor - p·b)².
-            moved = PLAIN.width * PLAIN.p / (PLAIN.height + PLAIN.width * PLAIN.p**2)
-            assert np.log(at.batch_at[i]) == pytest.approx(moved * np.log(factor), abs=0.12)
-
-
 def test_at_a_given_batch_or_rate():
     law = fitted(PLAIN).law
     lr = best_lr(law, 4e8, 2e10, 3e5, 0.9)
     assert lr.value == pytest.approx(PLAIN.tuned(4e8, 2e10, 3e5), rel=0.06)
     assert holds(lr, PLAIN.tuned(4e8, 2e10, 3e5))
     moved = PLAIN.width * PLAIN.p / (PLAIN.height + PLAIN.width * PLAIN.p**2)
-    batch: Any = batch_at(law, 4e8, 2e10, 2 * PLAIN.E, 0.9)
+    batch: Any = best_batch_at(law, 4e8, 2e10, 2 * PLAIN.E, 0.9)
     assert np.log(batch.value / 2.0**19) == pytest.approx(moved * np.log(2), abs=0.12)
     far = best_lr(law, 4e8, 2e10, 1e9, 0.9)  # its best rate is above all that were tried
     assert far.value is None and far.note.startswith("unidentified")
@@ -92,7 +79,7 @@ def test_noise_of_large_rates_moves_the_best_one():
     off = np.array([octaves(fitted(world).law, world, *sizes) for sizes in ASKED])
     assert np.abs(off).max(axis=0) == pytest.approx([0, 0, 0], abs=0.2) and off[:, 2].max() < 5e-4
     # The rate that is best follows the batch more than without it.
-    exponent = fitted(world).best_rates.exponents["B"]
+    exponent = fitted(world).best_lrs.exponents["B"]
     steps = np.log2([world.tuned(4e8, 2e10, 2.0**b) for b in (18, 20)])
     assert exponent.value == pytest.approx(np.diff(steps)[0] / 2, abs=0.05)
 
@@ -110,7 +97,7 @@ def test_a_cliff_at_large_rates_spoils_nothing():
 @pytest.mark.slow
 def test_rates_all_on_one_side_of_the_best_tell_no_best():
     for rates in ((-4.0, -3.0, -2.0, -1.2), (1.2, 2.0, 3.0, 4.0)):
-        told = fitted(PLAIN, rates=rates).best_rates
+        told = fitted(PLAIN, rates=rates).best_lrs
         for at in told.optima:
             assert at.lr.value is None and at.lr.note.startswith("unidentified: ")
         assert all(x.value is None for x in told.exponents.values())
@@ -122,7 +109,7 @@ def test_one_cell_of_a_few_rows():
     batch, lr, cost = octaves(fit.law, PLAIN, 4e8, 2e10)
     assert abs(batch) < 0.2 and abs(lr) < 0.15 and cost < 1e-3
     assert fit.left_out["cell"] < 0.03 and fit.left_out["params"] is fit.left_out["tokens"] is None
-    told = fit.best_rates
+    told = fit.best_lrs
     assert holds(told.optima[0].lr, PLAIN.tuned(4e8, 2e10, told.optima[0].batch))
     assert told.exponents["B"].value == pytest.approx(PLAIN.p, abs=0.1)
     assert told.exponents["N"].value is told.exponents["D"].value is None
@@ -153,7 +140,7 @@ def test_a_fit_is_read_back_without_jax(tmp_path):
     printed = json.loads(json.dumps(fit.to_dict()))
     again: Any = TableFit.from_dict(printed)
     assert json.loads(json.dumps(again.to_dict())) == printed
-    assert again.best_rates == fit.best_rates
+    assert again.best_lrs == fit.best_lrs
     one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)
     assert again.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True) == one
     assert one.lr == 3e-3 and one.best_batch_at_lr.value > 2.0**19  # its rate is high

@@ -35,10 +35,11 @@ def test_an_outlier_is_named_and_dropped_as_it_is_named(tmp_path, capsys):
     table.to_csv(path, index=False)
     call = ["fit", "table", str(path), "--resamples", "10"]
     assert main(call) == 0
-    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.strip().startswith("outlier")]
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if "outlier: " in x]
     named = line.split("left out: ")[1].split(": ")[0]
     params, tokens, batch = (float(part.split("=")[1]) for part in named.split(","))
-    assert (params, tokens, batch) == tuple(table.loc[row, ["params", "tokens", "batch"]])
+    seq_len = table.loc[row, "seq_len"]
+    assert (params, tokens, batch / seq_len) == tuple(table.loc[row, ["params", "tokens", "batch"]])
     assert main([*call, "--drop", named, "--json", "--level", "0.8", "--seed", "3"]) == 0
     fit = json.loads(capsys.readouterr().out)
     kept = len(table.groupby(["params", "tokens", "batch"])) - 1

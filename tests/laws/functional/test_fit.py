@@ -10,13 +10,13 @@ import pytest
 from scipy.integrate import quad
 
 from bss.errors import InputError
-from bss.laws import CurveFit, fit_curve, predict_runs
+from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
 from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
-from bss.laws.functional.law import CurveLaw
+from bss.laws.functional.forecast import schedule_losses
+from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import NAMES, curve_problem
-from bss.laws.functional.values import law_losses, schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.theory.joint import varying_risks
@@ -75,8 +75,8 @@ def test_a_planted_law_of_sgd_is_recovered(planted_curves):
         assert estimate.level == 0.9
         assert (estimate.low or 0) < (estimate.value or 0) < (estimate.high or 0)
     unseen = planted_curves.table(("0:1 40%:2 60%:4 80%:16", "0:1 95%:16"))
-    table = predict_runs(fit, unseen)
-    np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
+    found = fit.predict(unseen)
+    np.testing.assert_allclose(found["loss"], unseen["loss"], rtol=0.01)
 
 
 @pytest.mark.slow
@@ -88,13 +88,12 @@ def test_early_losses_that_are_no_law_are_left_out(planted_curves):
     assert fit.since == 500_000
     assert fit.rmse < 2e-3
     unseen = planted_curves.table(("0:1 40%:2 60%:4 80%:16",)).query("tokens > 500_000")
-    table = predict_runs(fit, unseen)
-    np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
+    found = fit.predict(unseen)
+    np.testing.assert_allclose(found["loss"], unseen["loss"], rtol=0.01)
     whole = fit_curve(runs, clock="sgd", since=0, options=OPTIONS)
     assert whole.rmse > 5 * fit.rmse
-    judged = fit_curve(runs, clock="sgd", options=OPTIONS)
-    assert judged.since > 0 and len(judged.starts) == 3
-    assert judged.left_out_rmse["sgd"] < 0.8 * judged.starts[0].left_out
+    assert fit.cv_error < whole.cv_error
+    assert fit.predict(runs)["loss"].isna().tolist() == (runs["tokens"] <= 500_000).tolist()
 
 
 def test_an_adam_clock_is_told_from_sgd(planted_curves):
@@ -102,7 +101,7 @@ def test_an_adam_clock_is_told_from_sgd(planted_curves):
     runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, law)
     fit = fit_curve(runs, since=0, options=Options(resamples=2))
     assert fit.clock == "adam"
-    assert fit.left_out_rmse["adam"] < 0.5 * fit.left_out_rmse["sgd"]
+    assert fit.cv_errors["adam"] < 0.5 * fit.cv_errors["sgd"]
     assert fit.law.m == pytest.approx(0.5, abs=0.1)
     assert fit.law.B_phi == pytest.approx(6.0, rel=0.3)
     assert fit.unidentified["p"] == "unidentified: one learning rate"
@@ -153,7 +152,7 @@ def test_pilots_of_the_exact_recursion_predict_unseen_ramps(task, regression_fit
     assert regression_fit.identified
     ramps = ("0:1 20%:2 40%:4 60%:8 80%:16", "0:1 50%:2 75%:4 90%:8", "0:1 95%:16")
     unseen = pd.concat([regression_run(task, text) for text in ramps], ignore_index=True)
-    table = predict_runs(regression_fit, unseen)
+    table = unseen.assign(predicted=regression_fit.predict(unseen)["loss"])
     np.testing.assert_allclose(table["predicted"], table["loss"], rtol=0.01)
     last = table.groupby("run", sort=False).last()
     best = min(last.index, key=lambda run: last.loc[run, "loss"])
@@ -245,7 +244,7 @@ def test_it_is_recovered_from_three_runs(planted_curves):
     fit = fit_curve(at_three_rates(planted_curves, law), options=Options(resamples=8))
     assert fit.clock == "sgd"
     assert fit.law.p == pytest.approx(1.6, abs=0.05)
-    assert (fit.law.m, fit.law.B_phi, fit.left_out_rmse) == (1.0, 0.0, {})
+    assert (fit.law.m, fit.law.B_phi, fit.cv_errors) == (1.0, 0.0, {})
 
 
 def row(**changes) -> dict:
@@ -275,7 +274,7 @@ def test_runs_that_cannot_be_fitted_are_refused_in_one_line(rows, options, told)
 def test_batches_of_other_sequence_lengths_are_not_predicted(constants_fit, planted_curves):
     other = dataclasses.replace(constants_fit, seq_len=128)
     with pytest.raises(InputError, match="seq_len 64, but the fit has 128"):
-        predict_runs(other, planted_curves.table(("1",)))
+        other.predict(planted_curves.table(("1",)))
 
 
 def test_ends_alone_identify_by_their_whole_paths(planted_curves):
@@ -294,16 +293,35 @@ def test_ends_alone_identify_by_their_whole_paths(planted_curves):
     assert {"c_K", "q", "A_1"} <= set(reasons)
 
 
-def test_a_power_of_the_rate_is_a_clock(planted_curves):
-    law = planted_curves.law._replace(a=0.5, T_0=planted_curves.law.T_0 * 10)
-    path = plan_path(BatchSchedule.constant(4), planted_curves.tokens, 64, 4e-3)
-    same = planted_curves.law._replace(T_0=law.T_0)
-    more = 4e-3**-0.5  # steps of the plain clock in as much time
-    longer = dataclasses.replace(path, steps=path.steps * more, at=path.at * more)
-    found = law_losses(law, stack([path], 64))[0, 0]
-    assert found == pytest.approx(law_losses(same, stack([longer], 64))[0, 0], rel=1e-9)
-    curves = curves_of(at_three_rates(planted_curves, planted_curves.law))
-    assert float(curve_problem(curves, "adam^0.5").data["power"]) == 0.5
-    for clock in ("adam^2", "adam^x", "muon^.5"):
-        with pytest.raises(InputError, match="or with a power of the rate from 0 to 1"):
-            curve_problem(curves, clock)
+def test_an_unknown_clock_is_refused(planted_curves):
+    with pytest.raises(InputError, match="clock"):
+        curve_problem(curves_of(planted_curves.table(("1", "4"))), "adam^0.5")
+
+
+def test_a_fit_holds_what_it_fitted(regression_fit):
+    table = regression_fit.residuals()
+    assert len(table) == regression_fit.losses and table["run"].nunique() == regression_fit.runs
+    assert set(regression_fit.RESIDUAL_AXES) < {*table.columns}
+    rms = np.sqrt(np.mean(table["residual"] ** 2))
+    assert rms == pytest.approx(regression_fit.rmse, rel=1e-2)
+    own = np.log(table["measured"] / table["fitted"])
+    np.testing.assert_allclose(table["residual"], own)
+    assert table.groupby("run")["share"].max().tolist() == [1.0] * regression_fit.runs
+    switched = table.loc[table["run"] == "0:16 50%:2"]
+    assert switched["batch"].iloc[[0, -1]].tolist() == [16, 2]
+    assert len(json.dumps(regression_fit.to_dict(), indent=1)) < 150_000
+    summary = regression_fit.summary().set_index("parameter")
+    assert summary.loc["q", "value"] == regression_fit.law.q
+    assert summary.loc["q", "low"] < summary.loc["q", "value"] < summary.loc["q", "high"]
+
+
+def test_the_best_constant_batch_is_the_lowest_of_its_predictions(regression_fit):
+    best = regression_fit.best_batch(DATA, RATE / 2)
+    losses = {
+        b: schedule_losses(regression_fit, BatchSchedule.constant(b), DATA, RATE / 2)[0]
+        for b in (1, 2, 4, 8, 16)
+    }
+    at = int(best.value or best.high or 0)
+    found = schedule_losses(regression_fit, BatchSchedule.constant(at), DATA, RATE / 2)[0]
+    assert found <= min(losses.values()) + 1e-4
+    assert best.method == "law" and (best.value is None) == (best.status != "ok")

@@ -10,12 +10,12 @@ from scipy import stats
 from benchmarks.laws import planted_schedules
 from benchmarks.laws.__main__ import measures, schedules
 from bss.errors import InputError
-from bss.laws import fit_curve, predict_runs, predict_schedule
+from bss.laws import fit_curve, predict_schedule
 from bss.laws.base import Options
 from bss.laws.functional.curves import curves_of, stack
 from bss.laws.functional.forecast import forecast, last_losses, untested
+from bss.laws.functional.law import law_losses
 from bss.laws.functional.paths import plan_path
-from bss.laws.functional.values import law_losses
 from bss.schedules.batch import BatchSchedule
 from bss.theory.regression import Task, stable_rate
 
@@ -38,7 +38,7 @@ def curves(planted_curves):
 
 def test_without_draws_the_interval_is_the_error_of_left_out_runs(planted_curves, curves):
     fit = dataclasses.replace(
-        planted_curves.fit, rmse=0.5, left_out_rmse={"sgd": 0.01}, runs=5, level=0.9
+        planted_curves.fit, rmse=0.5, cv_errors={"sgd": 0.01}, runs=5, level=0.9
     )
     value, low, high = forecast(fit, curves("1", "0:1 50%:8"))
     np.testing.assert_allclose(value, law_losses(fit.law, curves("1", "0:1 50%:8")))
@@ -47,9 +47,24 @@ def test_without_draws_the_interval_is_the_error_of_left_out_runs(planted_curves
     np.testing.assert_allclose(np.log(low / value), -half, rtol=0.05)
     first = last_losses(fit, curves("1"))[0]
     assert (first.value, first.level) == (pytest.approx(value[0, 0]), 0.9)
-    seen = dataclasses.replace(fit, left_out_rmse={}, rmse=0.02, runs=1)
+    seen = dataclasses.replace(fit, cv_errors={}, rmse=0.02, runs=1)
     _, _, wide = forecast(seen, curves("1"))
     assert np.log(wide[0, 0] / value[0, 0]) == pytest.approx(0.02 * stats.t.ppf(0.95, 1), rel=0.15)
+
+
+def test_the_interval_of_what_no_run_had_is_wider(planted_curves, curves):
+    known = {"cv_errors": {"sgd": 0.01}, "runs": 5, "max_lr_over_batch": RATE}
+    known |= {"budgets": (planted_curves.tokens,), "peak_lrs": (RATE,)}
+    fit = dataclasses.replace(planted_curves.fit, **known)
+
+    def width(*texts, **changes):
+        _, low, high = forecast(fit, curves(*texts, **changes))
+        return np.log(high / low)[0, 0]
+
+    seen = width("1")
+    assert width("1", rate=RATE * 1.1) == pytest.approx(seen)
+    for new in ({"rate": RATE * 1.5}, {"tokens": 3 * planted_curves.tokens}, {"rate": RATE / 1.5}):
+        assert width("1", **new) == pytest.approx(1.25 * seen)
 
 
 def test_an_interval_holds_its_estimate_and_the_draws(planted_curves, curves):
@@ -66,7 +81,7 @@ def test_an_interval_holds_its_estimate_and_the_draws(planted_curves, curves):
     [
         ("4", {}, []),
         ("4", {"tokens": 1_600_000}, []),
-        ("4", {"tokens": 1_590_000}, ["tokens 1.26 times the longest run"]),
+        ("4", {"tokens": 1_590_000}, ["tokens 2e+06 is 1.26 times the largest measured"]),
         ("20", {}, []),
         ("21", {}, ["batch 21 is 1.31 times the largest measured"]),
         ("1", {"batches": (1.25, 16.0)}, []),
@@ -90,26 +105,30 @@ def test_a_rate_that_falls_further_than_any_did_is_told(planted_curves, curves):
         tokens = planted_curves.tokens
         return curves("4", rate=lambda at: RATE * (1 - (1 - to) * np.asarray(at) / tokens))
 
-    fit = dataclasses.replace(planted_curves.fit, lowest=0.5)
+    fit = dataclasses.replace(planted_curves.fit, min_lr_over_peak=0.5)
     (told,) = untested(fit, falling(0.3))
     assert len(told) == 1 and told[0].endswith("of its peak, measured to 0.5")
     assert untested(fit, falling(0.45))[0] == ()
-    to_zero = dataclasses.replace(fit, lowest=0.12)
+    to_zero = dataclasses.replace(fit, min_lr_over_peak=0.12)
     assert untested(to_zero, falling(0.0))[0] == ()  # below a tenth, all is zero
 
 
 def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, curves):
     fit, tokens = planted_curves.fit, planted_curves.tokens
     one = predict_schedule(fit, BatchSchedule.parse("4"), tokens, RATE)
-    assert one == dataclasses.replace(last_losses(fit, curves("4"))[0], note="")
+    assert one == last_losses(fit, curves("4"))[0]
     far = BatchSchedule.parse("4"), 10 * tokens, RATE
-    with pytest.raises(InputError, match="tested for: tokens 10 times the longest run; ask within"):
+    with pytest.raises(
+        InputError, match=r"tested for: tokens 2e\+07 is 10 times the largest measured; ask within"
+    ):
         predict_schedule(fit, *far)
     assert (predict_schedule(fit, *far, extrapolate=True).value or 9) < (one.value or 0)
     unlike = planted_curves.table(("128",))
-    with pytest.raises(InputError, match="run 128: beyond what the fit was tested for: batch 128"):
-        predict_runs(fit, unlike)
-    assert len(predict_runs(fit, unlike, extrapolate=True))
+    found = fit.predict(pd.concat([unlike, planted_curves.table(("4",))], ignore_index=True))
+    assert found["extrapolates"].iloc[0].startswith("batch 128")
+    assert found["extrapolates"].iloc[-1] == ""
+    assert found["loss"].iloc[-1] == pytest.approx(one.value, rel=1e-6)
+    assert (found["low"] <= found["loss"]).all() and (found["loss"] <= found["high"]).all()
     lost = dataclasses.replace(fit, status="not converged")
     with pytest.raises(InputError, match="fit: it did not converge"):
         predict_schedule(lost, BatchSchedule.parse("4"), tokens, RATE, extrapolate=True)
@@ -146,7 +165,7 @@ def test_runs_of_one_loss_each_predict_other_ends():
         for at in ((1.0, 1.0), (2.0, 1.0), (3.3, 0.5))
     ]
     table = pd.concat([one.assign(run=f"{i}") for i, one in enumerate(unseen)])
-    told = last_losses(fit, curves_of(table, ends=True))
+    told = last_losses(fit, curves_of(table, every_row=True))
     losses = table.groupby("run", sort=False)["measured"].last()
     held = [one.low <= loss <= one.high for one, loss in zip(told, losses, strict=True)]
     assert sum(held) >= 7

@@ -10,11 +10,8 @@ import pytest
 from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.functional.curves import Curves, unidentified_by_design
-from bss.laws.functional.law import Pieces, Readings
-from bss.laws.functional.values import (
-    check_drive,
-    undriven,
-)
+from bss.laws.functional.forecast import check_identified, unidentified_for
+from bss.laws.functional.law import EvalPoints, Segments
 
 
 def rows(step, batch, lr, loss=None, first=0, seq_len=10):
@@ -30,9 +27,11 @@ def of_pieces(batch, lr: Any = 1e-3, steps: Any = 20.0, piece=0.0, losses=1):
     """Curves of given pieces [R, G], read so often from a piece on."""
     batch = np.array(batch, float)
     shape = batch.shape
-    pieces = Pieces(np.broadcast_to(steps, shape), np.broadcast_to(lr, shape).astype(float), batch)
+    segments = Segments(
+        np.broadcast_to(steps, shape), np.broadcast_to(lr, shape).astype(float), batch
+    )
     one = np.ones((shape[0], losses))
-    return Curves(("x",) * shape[0], 8, pieces, Readings(piece * one, one), one, one, one)
+    return Curves(("x",) * shape[0], 8, segments, EvalPoints(piece * one, one), one, one, one)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +77,11 @@ def test_what_runs_cannot_tell_by_design(curves, names):
 def test_what_a_fit_cannot_speak_of(planted_curves, change, batch, lr, why):
     fit = dataclasses.replace(planted_curves.fit, **change)
     steps = np.array([10.0, 6.0, 14.0])
-    assert undriven(fit, steps, np.array(lr, float), np.array(batch, float)) == why
+    assert unidentified_for(fit, steps, np.array(lr, float), np.array(batch, float)) == why
     for changes in (True, False):
         known = not changes and "parameters" in change
         if why and not known:
             with pytest.raises(InputError, match=f"fit: {why[0]}; add runs that change"):
-                check_drive(fit, batch_changes=changes)
+                check_identified(fit, batch_changes=changes)
         elif not change or known:
-            check_drive(fit, batch_changes=changes)
+            check_identified(fit, batch_changes=changes)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.functional.curves import curves_of, stack
-from bss.laws.functional.paths import PIECES, READINGS, plan_path
-from bss.laws.functional.values import law_losses
+from bss.laws.functional.curves import READINGS, curves_of, stack
+from bss.laws.functional.law import law_losses
+from bss.laws.functional.paths import SEGMENTS, plan_path
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -18,9 +18,9 @@ def test_long_runs_are_thinned_and_keep_their_integrals():
     frame = pd.DataFrame({"run": "x", "step": steps, "batch": 4, "seq_len": 8, "lr": lr})
     curves = curves_of(frame.assign(loss=3 + 1 / steps))
     assert curves.weight.sum() <= READINGS
-    assert (curves.pieces.steps > 0).sum() <= PIECES + 40
-    assert curves.pieces.steps.sum() == pytest.approx(5000)
-    time = (curves.pieces.steps * curves.pieces.lr).sum()
+    assert (curves.segments.steps > 0).sum() <= SEGMENTS + 40
+    assert curves.segments.steps.sum() == pytest.approx(5000)
+    time = (curves.segments.steps * curves.segments.lr).sum()
     assert time == pytest.approx(lr.sum(), rel=1e-3)
 
 
@@ -29,12 +29,12 @@ def test_a_switch_between_rows_is_found_and_warm_up_shortens_time():
     frame = frame.assign(seq_len=10, lr=1.0, loss=[4.0, 3.0, 2.5, 2.4])
     frame["tokens"] = [200, 400, 400 + 4 * 20 + 6 * 80, 960 + 800]
     curves = curves_of(frame)
-    batch = curves.pieces.batch[0]
-    steps = curves.pieces.steps[0]
+    batch = curves.segments.batch[0]
+    steps = curves.segments.steps[0]
     assert steps[batch == 2].sum() == pytest.approx(24)
     assert steps[batch == 8].sum() == pytest.approx(16)
     warm = curves_of(frame, warmup=150)
-    time = (warm.pieces.steps * warm.pieces.lr).sum()
+    time = (warm.segments.steps * warm.segments.lr).sum()
     assert time == pytest.approx(40 - 150 / 20 / 2)
 
 
@@ -80,7 +80,7 @@ def test_rows_of_the_schedule_alone_and_runs_of_one_loss_are_read(planted_curves
     ends.loc[ends["run"] == "1", "loss"] = np.nan
     curves = curves_of(ends)
     assert curves.runs == ("4", "0:1 50%:8")
-    assert curves.silent == ("1",)
+    assert curves.without_loss == ("1",)
     assert curves.weight.sum(axis=1).tolist() == [32, 1]
     assert curves.measured == 41
     law = planted_curves.law

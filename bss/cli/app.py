@@ -1,0 +1,149 @@
+"""The `bss` command: subcommands are typed functions, imported when they are called.
+
+Exit status: 0; 2 with one line on stderr for bad input or what the system refuses; 130 at Ctrl-C
+and 143 at SIGTERM, once running work is saved.
+"""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    UnusedCliTokensError,
+)
+
+from bss import version
+from bss.cli.ending import ended
+from bss.cli.output import Output, Show, check_outputs, emit
+from bss.errors import InputError
+from bss.training.hardware import look_for_present
+
+COMMANDS = {
+    "plan": "print, plot or export a batch and learning-rate plan before training",
+    "train": "train one run from a JSON config",
+    "sweep": "train a sweep from one config; write tables, E(S) and a report",
+    "compile": "memory, FLOPs and least time of a run on a machine that need not be present",
+    "import": "convert other trainers' logs into a run table",
+    "points": "steps and tokens to target losses, from loss curves",
+    "fit es": "E(S): tokens against steps to target losses",
+    "fit critical": "critical batch sizes and their law, from steps to a target",
+    "fit table": "the law of final losses over model size, tokens and batch",
+    "fit curve": "the functional scaling law, from loss curves under any schedule",
+    "predict": "a loss or a batch size by a fitted law, with its interval",
+    "schedule": "derive a batch-size schedule from a fit",
+    "advise": "recommend a batch size for a planned run, with the cost of others",
+    "rules": "published rules for batch size and learning rate, side by side",
+    "theory risk": "the exact excess risk of a batch schedule",
+    "theory optimal": "the optimal batch schedule for a data budget",
+    "theory switch": "when to switch from one batch to a larger one",
+    "theory critical": "critical batches of SGD on least squares",
+    "report": "any runs, or a results directory, as one HTML page",
+    "models": "named models, their parameters and FLOPs",
+    "runs": "list a runs directory",
+}
+GROUPS = {
+    "fit": "fit a law to measurements",
+    "theory": "kernel regression and least squares under SGD, exactly",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status."""
+    given = [str(one) for one in (sys.argv[1:] if arguments is None else arguments)]
+    name = next((" ".join(given[:n]) for n in (2, 1) if " ".join(given[:n]) in COMMANDS), "")
+    if name in ("plan", "advise", "rules") and "numpy" not in sys.modules:
+        # Threads of BLAS cost more than the answer.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return ended(f"bss {name}".strip(), partial(_run, given, name))
+
+
+def application(called: str = "") -> App:
+    """Return the command line; of subcommands only the one that is called is imported."""
+    app = App(
+        "bss",
+        help="Batch-size scaling laws.",
+        version=version,
+        help_format="markdown",
+        default_parameter=Parameter(
+            negative=(), show_default=_shown, consume_multiple=False, allow_repeating=True
+        ),
+    )
+    groups = {name: App(name, help=about) for name, about in GROUPS.items()}
+    for group in groups.values():
+        app.command(group)
+    for name, about in COMMANDS.items():
+        group, _, last = name.rpartition(" ")
+        module, function = command_path(name)
+        how: dict[str, Any] = {"name": last, "help": about}
+        if name == called:
+            target = getattr(importlib.import_module(module), function)
+            how["help_epilogue"] = _examples(target.__doc__)
+        else:
+            target = f"{module}:{function}"
+        groups.get(group, app).command(target, **how)
+    return app
+
+
+def command_path(name: str) -> tuple[str, str]:
+    """Return the module and the function of a command: "fit es" is `es` in bss.cli.fit."""
+    first, _, second = name.partition(" ")
+    module = "import_" if first == "import" else first
+    return f"bss.cli.{module}", second or module
+
+
+def _run(given: list[str], name: str) -> int:
+    look_for_present()
+    try:
+        command, bound, *_ = application(name).parse_args(
+            given, exit_on_error=False, print_error=False
+        )
+    except CycloptsError as error:
+        if isinstance(error.__cause__, InputError):
+            raise error.__cause__ from None
+        called = f"bss {name}".strip()
+        print(f"{called}: {_problem(error)}; see {called} --help", file=sys.stderr)
+        return 2
+    show = next((one for one in bound.arguments.values() if isinstance(one, Show)), Show())
+    check_outputs(bound.arguments, show)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
+        result = command(*bound.args, **bound.kwargs)
+    if isinstance(result, Output):
+        emit(result, show)
+        return result.status
+    return result or 0
+
+
+def _problem(error: CycloptsError) -> str:
+    """The option and what is wrong with it, in one line."""
+    option = error.argument.name if error.argument else ""
+    if isinstance(error, MissingArgumentError):
+        return f"{option}: missing"
+    if isinstance(error, UnusedCliTokensError):
+        return f"unrecognized arguments: {' '.join(error.unused_tokens or [])}"
+    text = " ".join(str(error).partition("Available commands")[0].split()).rstrip(".")
+    if isinstance(error, CoercionError) and option:
+        return f"{option}: {text.replace(f' for {option}', '')}"
+    return text
+
+
+def _shown(default: Any) -> Any:
+    """The default as a help page shows it, where it says something."""
+    return None if default is None or default is False or default in ("", ()) else default
+
+
+def _examples(docstring: str | None) -> str:
+    """The examples of a docstring, as the end of a help page."""
+    lines = (docstring or "").partition("Examples:\n")[2].strip().splitlines()
+    return (
+        "\n".join(["Examples:\n```", *(f"  {line.strip()}" for line in lines), "```"])
+        if lines
+        else ""
+    )

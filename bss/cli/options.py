@@ -1,0 +1,214 @@
+"""Options that several commands share, a frozen dataclass per group of the help page."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter, Token
+
+from bss.errors import InputError
+from bss.units import parse_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bss.laws.base import Options
+    from bss.laws.constraints import Constraints
+    from bss.tables import Reading
+
+
+def parse_count(_: Any, tokens: Sequence[Token]) -> int:
+    """Return the count of a text such as 10M, at least 1."""
+    token = tokens[0]
+    count = parse_tokens(token.value, field=token.keyword or "count")
+    if not count:
+        raise InputError(f"{token.keyword} 0: expected a count above 0, e.g. 10M")
+    return count
+
+
+Count = Annotated[int, Parameter(converter=parse_count, accepts_keys=False)]
+"""A positive count, written as 10M, 2^20 or 1500."""
+
+Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
+"""An option that may be given several times."""
+
+
+@Parameter(name="*", group=Group("Reading the table", sort_key=2))
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table is read.
+
+    Attributes:
+        columns: names of its columns, OURS=THEIRS: params=N,tokens=D,batch=gbsz
+        seq_len: tokens per sequence, where no column has it
+    """
+
+    columns: str | None = None
+    seq_len: int | None = None
+
+    def reading(self) -> "Reading":
+        """Return how the table is read."""
+        from bss.tables import Reading
+
+        return Reading.parse(self.columns, self.seq_len)
+
+
+@Parameter(name="*", group=Group("Targets", sort_key=3))
+@dataclass(frozen=True)
+class TargetOptions:
+    """How steps and tokens to a target loss are measured.
+
+    Attributes:
+        targets: losses in nats, e.g. 1.8,1.7; five are chosen by default
+        training_loss: use the training loss of all runs, where only some have a held-out loss
+        smooth: window over a noisy training loss, in tokens
+        warmup: tokens of warm-up, excluded from default targets
+    """
+
+    targets: str | None = None
+    training_loss: bool = False
+    smooth: Count | None = None
+    warmup: str = "0"
+
+    def measuring(self) -> dict[str, Any]:
+        """Return keyword arguments of `bss.points.measuring.measure_points`."""
+        return {
+            "targets": None if self.targets is None else _losses(self.targets),
+            "warmup": parse_tokens(self.warmup, field="--warmup"),
+            "smooth": self.smooth,
+        }
+
+
+def _losses(text: str) -> list[float]:
+    try:
+        targets = [float(part) for part in text.split(",")]
+    except ValueError:
+        targets = [math.nan]
+    if not all(math.isfinite(target) and target > 0 for target in targets):
+        raise InputError(f"--targets {text!r}: expected positive losses in nats, e.g. 1.8,1.7")
+    return targets
+
+
+def read_run_table(
+    path: Path,
+    how: "Reading",
+    *,
+    need_loss: bool = True,
+    need_finished: bool = True,
+    only_finished: bool = False,
+) -> "tuple[pd.DataFrame, list[str]]":
+    """Read a run table; return it with warnings.
+
+    Args:
+        path: CSV or Parquet; a directory with runs.parquet; or one of run directories, whose runs
+            are read as far as they got.
+        how: names of its columns.
+        need_loss: as in `bss.tables.check_runs`.
+        need_finished: refuse a directory in which no run finished.
+        only_finished: exclude unfinished runs of a directory.
+
+    Raises:
+        InputError: no such file, no trained run, or a refused line.
+    """
+    from bss.tables import check_runs, read_runs
+
+    file = path / "runs.parquet" if path.is_dir() else path
+    if not path.is_dir() or file.is_file():
+        return read_runs(file, how, need_loss=need_loss), []
+    from bss.sweeps.table import trained_table
+    from bss.tables.columns import Origin
+
+    finished = {"need_finished": need_finished, "only_finished": only_finished}
+    frame, warnings = trained_table(path, **finished)
+    frame = how.read(frame, Origin(str(path)))
+    return check_runs(frame, str(path), need_loss=need_loss), warnings
+
+
+def read_curves(
+    path: Path, table: TableOptions, targets: TargetOptions, *, need_finished: bool = True
+) -> "tuple[pd.DataFrame, list[str]]":
+    """Read a run table with the losses that the options ask for; return it with warnings."""
+    runs, warnings = read_run_table(path, table.reading(), need_finished=need_finished)
+    if targets.training_loss and "eval_loss" in runs:
+        if runs["loss"].equals(runs["eval_loss"]):
+            raise InputError("--training-loss: the runs have only held-out losses; leave it out")
+        runs = runs.drop(columns="eval_loss")
+    return runs, warnings
+
+
+def measured_points(
+    path: Path, table: TableOptions, targets: TargetOptions, at_rate: float | None
+) -> "tuple[pd.DataFrame, list[str]]":
+    """Measure steps and tokens to the targets; return the points with warnings.
+
+    Where a batch has several peak learning rates the points are the envelope over them, unless
+    `at_rate` selects one.
+    """
+    from bss.points.measuring import measure_points
+
+    runs, warnings = read_curves(path, table, targets)
+    points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
+    return points, [*warnings, *more]
+
+
+@Parameter(name="*", group=Group("Fit", sort_key=4))
+@dataclass(frozen=True)
+class FitOptions:
+    """How a law is fitted.
+
+    Attributes:
+        resamples: refits to resampled runs, for intervals; 10 or more
+        level: coverage of the intervals
+        seed: of the resampling
+        drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
+        hold_out: also leave out in turn and predict: batch, run, cell, params, tokens, horizon or
+            peak, by the kind of fit; for a table also a condition, e.g. "tokens>=80B"
+        fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
+        bound: bound a parameter, e.g. L_0=1.5:1.8; the unconstrained fit is shown too
+        residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
+    """
+
+    resamples: int | None = None
+    level: float = 0.90
+    seed: int = 0
+    drop: Repeated = ()
+    hold_out: Repeated = ()
+    fix: Annotated[Repeated, Parameter(name="--fix")] = ()
+    bound: Annotated[Repeated, Parameter(name="--bound")] = ()
+    residuals: Annotated[Path | None, Parameter(name="--residuals")] = None
+
+    def options(self, resamples: int, draws: int = 0) -> "Options":
+        """Return how intervals are made; `resamples` is the default of the kind of fit.
+
+        Raises:
+            InputError: too few refits for an interval.
+        """
+        from bss.laws.base import Options
+
+        count = resamples if self.resamples is None else self.resamples
+        if count < 10:
+            raise InputError(f"--resamples {count}: expected 10 or more")
+        return Options(count, self.level, self.seed, draws)
+
+    def constraints(self) -> "Constraints":
+        """Return the parameters that are fixed or bounded.
+
+        Raises:
+            InputError: a text is no constraint.
+        """
+        from bss.laws.constraints import Constraints
+
+        for flag, texts, form in (
+            ("fix", self.fix, "NAME=VALUE"),
+            ("bound", self.bound, "NAME=LOW:HIGH"),
+        ):
+            for text in texts:
+                if (":" in text) != (flag == "bound") or "," in text:
+                    raise InputError(f"--{flag} {text!r}: expected one {form}")
+                try:
+                    Constraints.parse(text)
+                except InputError as error:
+                    raise InputError(f"--{flag} {error}") from None
+        return Constraints.parse(", ".join([*self.fix, *self.bound]))

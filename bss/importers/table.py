@@ -1,0 +1,241 @@
+"""One reader of tables: CSV and TSV, JSON lines, and Parquet, as columns of numbers and texts."""
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bss.errors import InputError
+from bss.importers.lines import Alike, Cells, Lines, columns_of, misspelt
+from bss.importers.log import head_of
+
+JSON = (".jsonl", ".ndjson", ".json")
+FIRST, LETTERS = 200, 2**16
+"""Lines of a head, and letters of a line, by which a table is recognised."""
+LIST = "is a JSON list; write one object per line, as by jq -c '.[]' FILE > FILE.jsonl"
+_DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
+
+
+class Table:
+    """A table in a file.
+
+    Attributes:
+        file: Path of the file.
+        names: Names of its columns.
+        notes: Remarks for the report, once it is read.
+        cut: Why its end is missing, once it is read.
+    """
+
+    names: list[str]
+
+    def __init__(self, file: Path):
+        self.file, self.notes, self.cut = file, (), ""
+
+    def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
+        """Return the columns of some names, and those of `labels` as texts.
+
+        Raises:
+            InputError: If the file is damaged.
+        """
+        raise NotImplementedError
+
+
+class Delimited(Table):
+    """CSV or TSV. Remarks that begin with # and repeated headers are left out."""
+
+    def __init__(self, file: Path, head: str):
+        super().__init__(file)
+        self.names, self._separator = _header(head)
+
+    def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
+        """Return some columns; after a semicolon or tab, a comma in a number is decimal."""
+        labels = list(labels)
+        wanted = [*dict.fromkeys([*names, *labels])]
+        for name, times in Counter(self.names).items():
+            if name in wanted and times > 1:
+                raise InputError(f"{self.file}: column {name!r} is there twice; rename one")
+        lines = Lines(self.file, ('"',))
+        places = {name: self.names.index(name) for name in wanted}
+        cells = columns_of(self._rows(lines, places), labels)
+        self.cut = lines.cut
+        return cells
+
+    def _rows(self, lines: Lines, places: Mapping[str, int]) -> Iterator[tuple[int, dict]]:
+        width, at = len(self.names), 0
+
+        def texts() -> Iterator[str]:
+            nonlocal at
+            for line, text in lines:
+                at = line
+                remark = text.startswith("#") and text.count(self._separator) != width - 1
+                if text.strip() and not remark:
+                    yield text
+
+        try:
+            for cells in csv.reader(texts(), delimiter=self._separator):
+                if len(cells) != width:
+                    lines.torn(at, f"has {len(cells)} cells; expected {width}")
+                elif cells != self.names:
+                    lines.whole()
+                    yield at, {name: self._point(cells[place]) for name, place in places.items()}
+        except csv.Error as error:
+            raise InputError(f"{self.file}, line {at}: {error}; correct the line") from None
+
+    def _point(self, text: str) -> str:
+        """Return a cell with a decimal point, if the separator leaves commas to numbers."""
+        if self._separator == "," or not _DECIMAL.match(text):
+            return text
+        pointed = text.replace(",", ".")
+        self.notes = self.notes or (f"commas are decimal: {text} is {pointed}",)
+        return pointed
+
+
+class JsonLines(Table):
+    """One JSON object per line, nested keys joined by /; a .log file may have other lines too."""
+
+    @cached_property
+    def _cells(self) -> Cells:
+        lines = Lines(self.file, ("}", "]"))
+        cells = columns_of(self._rows(lines))
+        self.notes += misspelt(cells.sizes)
+        self.cut = lines.cut
+        return cells
+
+    @cached_property
+    def names(self) -> list[str]:  # type: ignore[override]
+        """The keys of all lines."""
+        return [*{**self._cells.numbers, **self._cells.texts}]
+
+    def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
+        """Return the columns, with the numbers of `labels` as texts."""
+        cells, texts = self._cells, dict(self._cells.texts)
+        for name in labels:
+            column = cells.numbers.get(name, np.zeros(0))
+            written = {int(i): f"{column[i]:.17g}" for i in np.flatnonzero(np.isfinite(column))}
+            texts[name] = written | texts.get(name, {})
+        return Cells(cells.numbers, texts, cells.lines)
+
+    def _rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+        every, alike = self.file.suffix in JSON, Alike()
+        for line, text in lines:
+            text = text.strip()
+            if (every or line == 1) and text.startswith("["):
+                raise InputError(f"{self.file}, line {line}: {LIST}")
+            row = json_of(text)
+            if row is not None:
+                lines.whole()
+                alike.row("row", text)
+                yield line, flat(row)
+            elif text and (every or text.startswith("{")):
+                lines.torn(line, "is no JSON object")
+            else:
+                alike.other(line, text)
+        self.notes = alike.notes
+
+
+class Parquet(Table):
+    """A Parquet file."""
+
+    @cached_property
+    def names(self) -> list[str]:  # type: ignore[override]
+        """The names of its columns."""
+        try:
+            with pq.ParquetFile(self.file) as opened:
+                return opened.schema_arrow.names
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+
+    def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
+        """Return some columns."""
+        return columns_of(enumerate(self._rows([*names, *labels]), 1), labels)
+
+    def _rows(self, names: list[str]) -> Iterator[dict[str, Any]]:
+        try:
+            with pq.ParquetFile(self.file) as opened:
+                for batch in opened.iter_batches(columns=names, use_threads=False):
+                    yield from batch.to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> InputError:
+        reason = [*str(error).strip().splitlines(), "no reason given"][0][:200]
+        return InputError(f"{self.file}: cannot be read: {reason}")
+
+
+def names_in(file: Path, head: str) -> list[str]:
+    """Return the columns of a table by the beginning of its file; none if it is no table."""
+    if file.suffix == ".parquet":
+        return Parquet(file).names
+    return _json_names(head) or _header(head)[0]
+
+
+def table_of(file: Path) -> Table:
+    """Return the table in a file."""
+    if file.suffix == ".parquet":
+        return Parquet(file)
+    head = head_of(file)
+    return JsonLines(file) if _json_names(head) else Delimited(file, head)
+
+
+def first_rows(file: Path, head: str) -> list[dict[str, Any]]:
+    """Return the first rows of a table that is text, by its head."""
+    texts = [text[:LETTERS] for text in head.splitlines()[:FIRST]]
+    if _json_names(head):
+        return [flat(row) for row in map(json_of, texts) if row is not None]
+    names, separator = _header(head)
+    lines = [text for text in texts if text.strip() and text[0] != "#"]
+    rows = csv.reader(lines, delimiter=separator) if names else ()
+    return [dict(zip(names, cells, strict=False)) for cells in rows if cells != names]
+
+
+@lru_cache(maxsize=1)
+def _json_names(head: str) -> list[str]:
+    """Return the keys of the objects in the first lines."""
+    if "{" not in head:
+        return []
+    if head.lstrip().startswith("["):  # refused when it is read
+        return re.findall(r'"([^"]+)":', head[:LETTERS])
+    rows = [row for text in head.split("\n", FIRST)[:FIRST] if (row := json_of(text))]
+    return [*dict.fromkeys(name for row in rows for name in flat(row))]
+
+
+@lru_cache(maxsize=1)
+def _header(head: str) -> tuple[list[str], str]:
+    """Return the names in a text's first line and what separates them; none if it is no table."""
+    texts = (text[:LETTERS] for text in head.splitlines()[:FIRST])
+    first = next((text for text in texts if text.strip() and text[0] != "#"), "")
+    try:
+        headers = [(next(csv.reader([first], delimiter=s), []), s) for s in "\t;,"]
+    except csv.Error:
+        return [], ","
+    names, separator = max(headers, key=lambda header: len(header[0]))
+    return (names, separator) if len(names) > 1 else ([], ",")
+
+
+def json_of(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a line has, after a prefix of a logger if there is one."""
+    at = text.find("{")
+    try:
+        value = json.loads(text[at:]) if at >= 0 else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a nested mapping as one, keys joined by /."""
+    joined: dict[str, Any] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            joined |= flat(inner, f"{prefix}{key}/")
+        else:
+            joined[prefix + key] = inner
+    return joined

@@ -1,0 +1,78 @@
+"""The batch schedule of the lowest predicted loss, with a free batch in each cell of a grid.
+
+By gradients of the law: where clock and noise are those of SGD this is the water-filling
+B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) of the theory (arXiv 2602.14208, bss.theory.joint), found
+numerically for any clock and rate (derived here). A budget in tokens holds by construction.
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize
+
+from bss.laws import CurveFit
+from bss.laws.functional.law import CurveLaw, EvalPoints, Segments, curve_losses
+from bss.laws.solver import float64
+from bss.schedules.rates import Rate
+
+TIE = 1e-3  # halving the steps is worth 0.07% of the excess loss
+GRID = np.unique(np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 2e-3, 14), [1.0]]))
+
+
+def free_batches(
+    fit: CurveFit,
+    tokens: int,
+    rate: Rate,
+    bounds: Sequence[float],
+    target_loss: float | None = None,
+) -> np.ndarray:
+    """The best batch in each cell of `GRID` (shares of the budget), real numbers of sequences.
+
+    Args:
+        fit: the law.
+        tokens: budget.
+        rate: the learning rate.
+        bounds: batches, of which the smallest and largest are the bounds.
+        target_loss: in nats; with it the fewest steps that reach it.
+    """
+    size = np.diff(GRID) * tokens / fit.seq_len
+    lr = np.asarray(rate((GRID[1:] + GRID[:-1]) / 2 * tokens), float)
+    low, high = math.log(min(bounds)), math.log(max(bounds))
+    # Missing the target by 1e-3 nats weighs as much as e times the steps.
+    weights = (1.0, 0.0) if target_loss is None else (0.0, 1.0)
+    aim = fit.law.L_0 if target_loss is None else target_loss
+    with jax.enable_x64(True):
+        fixed = float64((fit.law, size, lr, aim, weights))
+
+        def objective(log_batch: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = _objective(jnp.asarray(log_batch), *fixed)
+            return float(value), np.asarray(slope)
+
+        left = 1 - (GRID[1:] + GRID[:-1]) / 2
+        starts = [np.full(len(size), low + x * (high - low)) for x in (0.1, 0.5, 0.9)]
+        starts.append(np.clip(low - 0.5 * np.log(left), low, high))
+        how = {"jac": True, "method": "L-BFGS-B", "bounds": [(low, high)] * len(size)}
+        minima = [minimize(objective, x, **how) for x in starts]
+    return np.exp(min(minima, key=lambda result: result.fun).x)
+
+
+@jax.jit
+def _objective(log_batch, law: CurveLaw, size, lr, aim, weights):
+    """The logarithm of the excess loss, or of the steps with a penalty; and its gradient."""
+
+    def value(log_batch):
+        batch = jnp.exp(log_batch)
+        steps = size / batch
+        segments = Segments(steps[None], lr[None], batch[None])
+        last = jnp.full((1, 1), len(size) - 1.0)
+        loss = curve_losses(law, segments, EvalPoints(last, jnp.ones((1, 1))))[0, 0]
+        missed = jnp.maximum(loss - aim, 0.0)
+        log_steps = jnp.log(steps.sum())
+        return weights[0] * (jnp.log(loss - law.L_0) + TIE * log_steps) + weights[1] * (
+            log_steps + (missed / 1e-3) ** 2
+        )
+
+    return jax.value_and_grad(value)(log_batch)

@@ -1,1 +1,0 @@
-"""E(S) and its schedules with one thing changed at a time."""

@@ -1,0 +1,430 @@
+"""Tables and answers from the curves and final losses that `run.py` wrote; nothing is trained.
+
+    python -m experiments.es_wsd.analysis                  # results/es_wsd/*/*.csv, findings.csv
+    python -m experiments.es_wsd.analysis --schedules      # after a1: what a3 to a5 train
+
+E is tokens to a target loss, in tokens; batch sizes are in sequences. A run that misses a target
+counts with the tokens it consumed, a lower bound.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bss
+from bss.files import write_json
+from bss.points.curve import Smooth, smooth_curve
+from bss.schedules.batch import BatchSchedule
+from bss.stats import Comparison, half_interval
+from bss.tables import write_table
+from experiments.findings import Measured, findings, read_questions, within
+
+RESULTS = Path("results/es_wsd")
+QUESTIONS = Path(__file__).parent / "questions.toml"
+PAPER = {"paper": "2601.05034", "command": "python -m experiments.es_wsd.analysis"}
+EQUIVALENCE = ("weight_decay", "length")
+
+TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
+EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
+PHASES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
+RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
+DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
+ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+
+
+# Tokens to a loss
+
+
+def read(part: str, name: str) -> pd.DataFrame:
+    """Return a table of a part."""
+    path = RESULTS / part / name
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+
+
+def measured_points(
+    runs: pd.DataFrame, targets: Sequence[float], column: str = "eval_loss"
+) -> pd.DataFrame:
+    """Return tokens and steps to each target that some run reaches, one row per run and target."""
+    kept = ["run", "model", "params", "seq_len", "seed", "data_seed", "peak_lr", "step", "tokens"]
+    table = runs[[*kept, "batch"]].assign(eval_loss=runs[column])
+    lowest = table.groupby("run")["eval_loss"].min().min()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        points, _ = bss.measure_points(table, [t for t in targets if t > lowest + 1e-3])
+    return points
+
+
+def at_target(points: pd.DataFrame, target: float, column: str = "log_tokens") -> pd.DataFrame:
+    """Return a column at a target, [batch, seed]; `log_tokens` is a bound if it was missed."""
+    rows = points.loc[np.isclose(points["target_loss"], target)]
+    rows = rows.assign(log_tokens=np.log(rows["tokens_to_target"]))
+    return rows.pivot(index="batch", columns="seed", values=column)
+
+
+def fitted(points: pd.DataFrame, resamples: int = 200) -> bss.EsFit:
+    """Return the fit of E(S) to points."""
+    return bss.fit_es(points, options=bss.Options(resamples))
+
+
+def optima(points: pd.DataFrame) -> pd.DataFrame:
+    """Return B_opt of every target, of all seeds (seed -1) and of each seed.
+
+    Returns:
+        Columns seed, target_loss, B_opt, low, high (90%), status. Where B_opt lies at the smallest
+        or largest batch size the bound stands in `high` or `low`.
+    """
+    rows = []
+    for seed, some in [(-1, points), *points.groupby("seed")]:
+        for at in fitted(some.reset_index(drop=True)).fits:
+            best = at.measured
+            row = {"seed": seed, "target_loss": at.target_loss, "B_opt": best.value}
+            rows.append(row | {"low": best.low, "high": best.high, "status": best.status})
+    return pd.DataFrame(rows)
+
+
+def smallest_slopes(points: pd.DataFrame) -> pd.DataFrame:
+    """Return B_min of every target and seed: the slope of E(S) between its two smallest batches.
+
+    Columns seed, target_loss, B_min, smallest (batch size that reached the target).
+    """
+    rows = []
+    for (seed, target), some in points.loc[points["reached"]].groupby(["seed", "target_loss"]):
+        two = some.sort_values("batch").head(2)
+        if len(two) < 2:
+            continue
+        E = two["tokens_to_target"].to_numpy(float) / two["seq_len"].to_numpy(float)
+        S = two["steps"].to_numpy(float)
+        slope = (E[0] - E[1]) / (S[0] - S[1])
+        row = {"seed": seed, "target_loss": target, "smallest": two["batch"].iloc[0]}
+        rows.append(row | {"B_min": slope if slope > 0 else np.nan})
+    return pd.DataFrame(rows)
+
+
+def law_errors(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the rms error of log E at left-out batch sizes, per law and seed."""
+    tables = []
+    for seed, some in points.groupby("seed"):
+        comparison = fitted(some.reset_index(drop=True), 10).comparison
+        if comparison is not None:
+            table = pd.DataFrame(comparison.table)
+            tables.append(table[["law", "interior_log_E", "edge_log_E"]].assign(seed=seed))
+    return pd.concat(tables, ignore_index=True)
+
+
+def horizons(finals: pd.DataFrame) -> pd.DataFrame:
+    """Return the decayed test loss of each batch size above the best one, per token budget."""
+    tables = []
+    decays = finals.loc[finals["ending"] == "decay"]
+    for _, some in decays.groupby(decays["tokens"].round(-5)):
+        wide = some.pivot_table(index="seed", columns="batch", values="test_loss")
+        best = some.groupby("batch")["eval_loss"].mean().idxmin()
+        apart = wide.sub(wide[best], axis=0)
+        table = pd.DataFrame({"tokens": some["tokens"].max(), "excess": apart.mean()})
+        table["half_interval_95"] = half_interval(apart.to_numpy(float))
+        tables.append(table.assign(best=table.index == best).reset_index(names="batch"))
+    table = pd.concat(tables).astype({"batch": int})
+    return table.sort_values(["tokens", "batch"], ignore_index=True)
+
+
+# The schedule
+
+
+def schedules() -> dict[str, dict[str, Any]]:
+    """Return what a3, a4 and a5 train: B_opt of a1 along the tokens consumed, and its contenders.
+
+    a3: the ramp in four stages; B_opt at the end of the run, its half and its double as constants;
+    a late switch by 8 at 70% of the tokens from B_opt there. a4: the ramp and one constant.
+    """
+    points = measured_points(read("stages", "runs.parquet"), TARGETS)
+    long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
+    last, at = long["fine"](2_999_999), 2_100_000
+    late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
+    constants = sorted({max(1, last // 2), last, 2 * last, 4 * last})[:3]
+    return {
+        "a3": {"ramp": str(long["ramp"]), "late": str(late), "constants": constants},
+        "a4": {"ramp": str(short["ramp"]), "constants": [short["fine"](999_999)]},
+    }
+
+
+def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSchedule]:
+    """Return B_opt along the tokens in 4 and in 12 stages, in sequences of `seq_len` tokens."""
+    scale = seq_len / points["seq_len"].iloc[0]
+    points = points.assign(batch=points["batch"] / scale, seq_len=seq_len)
+    fit = fitted(points)
+    return {
+        name: bss.derive_schedule(fit, points, tokens, bss.Limits(count, allowed=ALLOWED))[0]
+        for name, count in (("ramp", 4), ("fine", 12))
+    }
+
+
+# Answers
+
+
+def stages() -> dict[str, Measured]:
+    """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
+    runs = read("stages", "runs.parquet")
+    every = []
+    for phase, column in PHASES.items():
+        points = measured_points(runs, TARGETS, column)
+        every.append(points.assign(kind=phase))
+        best = optima(points).assign(kind=phase)
+        write("stages", f"optima_{phase}.csv", best)
+    points = every[0].drop(columns="kind")
+    write("stages", "points.csv", pd.concat(every))
+    write("stages", "smallest_slopes.csv", smallest_slopes(points))
+    write("stages", "laws.csv", law_errors(points))
+    write("stages", "horizons.csv", horizons(read("stages", "finals.csv")))
+    return _stage_numbers(points)
+
+
+def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
+    high, low, middle = (at_target(points, t) for t in (2.30, 2.02, 2.10))
+    rises = per_seed(read("stages", "optima_constant.csv"), "B_opt", 2.05, 2.30)
+    slopes = per_seed(read("stages", "smallest_slopes.csv"), "B_min", 2.10, 2.30)
+    laws = read("stages", "laws.csv").pivot(index="seed", columns="law", values="interior_log_E")
+    crossing = np.minimum(high.loc[16] - high.loc[4], low.loc[4] - low.loc[16])
+    inside = np.minimum(middle.loc[1] - middle.loc[8], middle.loc[64] - middle.loc[8])
+    missed, answer = _missed(points)
+    numbers = {
+        "crossing": (crossing, "points.csv"),
+        "optimum_inside": (inside, "points.csv"),
+        "optimum_rises": (rises, "optima_constant.csv"),
+        "minimum_inside": (missed, "points.csv"),
+        "minimum_rises": (slopes, "smallest_slopes.csv"),
+        "stages": (laws["piecewise"] - laws["hyperbola"], "laws.csv"),
+    }
+    told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
+    found = {
+        key: Measured(np.asarray(values, float), told, f"stages/{table}")
+        for key, (values, table) in numbers.items()
+    }
+    return found | {"minimum_inside": replace(found["minimum_inside"], answer=answer)}
+
+
+def _missed(points: pd.DataFrame) -> tuple[np.ndarray, str]:
+    """Return per seed whether batches 1 and 2 miss the lowest target, and the answer."""
+    for target in (2.02, 2.05):
+        there = at_target(points, target, "reached")
+        if there.size and there.any(axis=0).all():
+            missed = (~there.loc[[1, 2]].any(axis=0)) & there.any(axis=0)
+            answers = {0: "contradicted", len(missed): "supported"}
+            return missed.to_numpy(float), answers.get(int(missed.sum()), "inconclusive")
+    return np.array([]), "inconclusive"
+
+
+def per_seed(table: pd.DataFrame, column: str, last: float, first: float) -> pd.Series:
+    """Return log2 of a column at one target minus at another, per seed; a bound counts."""
+    value = table[column]
+    if "status" in table:
+        value = value.fillna(table["high"]).fillna(table["low"])
+    targets = table["target_loss"].round(3)
+    rows = table.assign(value=np.log2(value), target_loss=targets).loc[table["seed"] >= 0]
+    wide = rows.pivot(index="seed", columns="target_loss", values="value")
+    return wide[last] - wide[first]
+
+
+def sizes(part: str = "sizes") -> dict[str, Measured]:
+    """Return the numbers of the questions on model size, and write the part's table."""
+    tables = []
+    runs = read(part, "runs.parquet")
+    runs = runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
+    small = read("stages", "runs.parquet")
+    small = small.loc[small["seed"].isin(runs["seed"]) & (small["tokens"] <= runs["tokens"].max())]
+    for size, some in [("12k", small), *runs.groupby("size", sort=False)]:
+        last = some.groupby("run")["eval_loss"].last()
+        lowest = last.groupby(some.groupby("run")["batch"].last()).mean().min()
+        points = measured_points(some, [lowest + excess for excess in EXCESS])
+        best = optima(points)
+        excess = (best["target_loss"] - lowest).round(2)
+        tables.append(best.assign(size=size, last_loss=lowest, excess=excess))
+    table = pd.concat(tables, ignore_index=True)
+    write(part, "optima.csv", table)
+    return _size_numbers(table)
+
+
+def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
+    value = np.log2(table["B_opt"].fillna(table["high"]).fillna(table["low"]))
+    rows = table.assign(value=value).loc[table["seed"] >= 0]
+    wide = rows.pivot_table(index=["size", "seed"], columns="excess", values="value")
+    known = wide.loc[:, wide.notna().all()]  # excesses at which every size and seed has B_opt
+    rise = (known.iloc[:, 0] - known.iloc[:, -1]).unstack("size").drop(columns="12k")
+    apart = wide.unstack("size").T.groupby("size").mean().T
+    apart = apart.sub(apart["12k"], axis=0).drop(columns="12k")
+    halves = half_interval(rise.to_numpy(float))
+    shown = "supported" if (rise.mean() > halves).all() else "inconclusive"
+    shown = "contradicted" if (rise.mean() < -halves).any() else shown
+    alike = all(within(values.to_numpy(), np.log2(1.5)) for _, values in apart.items())
+    told = f"{', '.join(map(str, rise))}; muP, LR 8e-3, constant; 1M tokens", "sizes/optima.csv"
+    near = "supported" if alike else "inconclusive"
+    return {
+        "sizes_signs": Measured(rise.min(axis=1).to_numpy(), *told, shown),
+        "sizes_alike": Measured(apart.mean(axis=1).to_numpy(), *told, near),
+    }
+
+
+def scheduler() -> dict[str, Measured]:
+    """Return the numbers of the questions on the scheduler, and write its tables."""
+    runs, finals = read("scheduler", "runs.parquet"), read("scheduler", "finals.csv")
+    seconds = seconds_per_step()
+    compared = Comparison(finals)
+    told = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
+    found, summary = {}, []
+    for phase, key in (("constant", "constant"), ("averaged", "averaged"), ("decay", "decayed")):
+        losses, best = compared.losses(phase), _best(compared, phase)
+        ramp_row, late_row = _named(losses, RAMP), _named(losses, LATE)
+        apart = (ramp_row - losses.loc[best]).to_numpy()
+        found[f"scheduler_{key}"] = Measured(apart, f"{told}; {key}", "scheduler/finals.csv")
+        summary += _differences(losses, best, phase)
+        if phase == "constant":
+            late = (late_row - ramp_row).to_numpy()
+            found["late_constant"] = Measured(late, told, "scheduler/finals.csv")
+    savings = efficiency(runs, _best(compared, "constant"), seconds)
+    write("scheduler", "efficiency.csv", savings)
+    write("scheduler", "differences.csv", pd.DataFrame(summary))
+    own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
+    for key in ("tokens", "seconds"):
+        values = own[f"log_{key}"].to_numpy(float)
+        found[f"scheduler_{key}"] = Measured(values, told, "scheduler/efficiency.csv")
+    return found
+
+
+def _best(compared: Comparison, phase: str) -> str:
+    return next(one.name for one in compared.phase(phase) if one.best)
+
+
+def _named(losses: pd.DataFrame, part: str) -> pd.Series:
+    return losses.loc[next(name for name in losses.index if part in str(name))]
+
+
+def _differences(losses: pd.DataFrame, best: str, phase: str) -> list[dict]:
+    """Return each compared run minus the best constant-batch run, with 95% intervals."""
+    apart = losses.sub(losses.loc[best], axis=1)
+    half = half_interval(apart.to_numpy().T)
+    return [
+        {"phase": phase, "name": name, "best": best, "difference": mean, "half_interval_95": reach}
+        for name, mean, reach in zip(apart.index, apart.mean(axis=1), half, strict=True)
+    ]
+
+
+def seconds_per_step() -> dict[int, float]:
+    """Return the shortest measured seconds per step of each batch size, from part `speed`."""
+    finals = read("speed", "finals.csv")
+    constant = finals.loc[finals["ending"] == "constant"]
+    rates = (constant["seconds"] / constant["steps"]).groupby(constant["batch"].astype(int))
+    return {int(str(batch)): float(value) for batch, value in rates.min().items()}
+
+
+def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.DataFrame:
+    """Return log tokens, steps and seconds to the best constant's last loss, minus that run's own.
+
+    `log_cost_M` is the same of a data-parallel machine that does up to M sequences in one unit of
+    time and larger batches in proportion. NaN where a run does not reach the loss.
+    """
+    rows = []
+    for seed, some in runs.groupby("seed"):
+        curves = {str(name): smooth_curve(of, "eval_loss") for name, of in some.groupby("name")}
+        target = float(curves[best].loss[-1])
+        row = some.drop_duplicates("name").set_index("name").loc
+        own = _costs(row[best], _first(curves[best], target), seconds)
+        for name, curve in curves.items():
+            cost = _costs(row[name], _first(curve, target), seconds)
+            logs = {f"log_{key}": np.log(cost[key] / own[key]) for key in cost}
+            rows.append({"seed": seed, "name": name, "target_loss": target, **logs})
+    return pd.DataFrame(rows)
+
+
+def _first(curve: Smooth, target: float) -> float:
+    """Return the tokens at which a curve first meets a loss; NaN if it does not."""
+    at = int(np.argmax(curve.loss <= target))
+    if at == 0:
+        return np.nan
+    part = (curve.loss[at - 1] - target) / (curve.loss[at - 1] - curve.loss[at])
+    return float(np.exp(curve.log_tokens[at - 1] + part * np.diff(curve.log_tokens)[at - 1]))
+
+
+def _costs(row: Any, tokens: float, seconds: dict[int, float]) -> dict[str, float]:
+    """Return tokens, steps, seconds and machine costs up to some tokens of a run with this row."""
+    schedule = BatchSchedule.parse(str(row["schedule.batch"]))
+    ends = np.minimum([*schedule.starts[1:], np.inf], tokens)
+    spent = np.maximum(ends - np.asarray(schedule.starts, float), 0)
+    batches = np.asarray(schedule.batches)
+    steps = spent / (batches * row["seq_len"])
+    cost = {"tokens": tokens, "steps": float(steps.sum())}
+    cost["seconds"] = float(steps @ [seconds[int(batch)] for batch in batches])
+    machines = {f"cost_{m}": float(steps @ np.maximum(1, batches / m)) for m in DEVICES}
+    return cost | machines
+
+
+def ablations() -> dict[str, Measured]:
+    """Return the numbers of the questions on ablations: what each change does to the gain."""
+    compared = Comparison(read("ablations", "finals.csv"))
+    losses = pd.concat([compared.losses(phase) for phase in ("constant", "cosine")])
+
+    def gain(group: str, constant: str = "") -> np.ndarray:
+        ramp = _named(losses, f"| {group} | {RAMP}")
+        return (ramp - _named(losses, f"| {constant or group} | {FIXED}")).to_numpy()
+
+    base = gain("base")
+    numbers = {
+        "square_root": gain("LR x sqrt", "base") - base,
+        "weight_decay": gain("weight decay 0.1") - base,
+        "cosine": gain("cosine") - base,
+        "length": gain("sequences x 4") - base,
+    }
+    told = "12k parameters, LR 8e-3; 1M tokens"
+    gains = {"base": base, **{key: values + base for key, values in numbers.items()}}
+    write("ablations", "gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
+    return {key: Measured(v, told, "ablations/gains.csv") for key, v in numbers.items()}
+
+
+def experts() -> dict[str, Measured]:
+    """Return the numbers of the question on experts, and write the part's tables."""
+    runs = read("experts", "runs.parquet")
+    points = measured_points(runs.loc[runs["name"].str.contains(FIXED)], TARGETS)
+    whole = points.loc[points["reached"]].groupby("target_loss")
+    enough = [t for t, some in whole if (some.groupby("batch").size() >= 3).sum() >= 5]
+    best = optima(points)
+    write("experts", "points.csv", points)
+    write("experts", "optima.csv", best)
+    rise = per_seed(best, "B_opt", min(enough), max(enough))
+    told = "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
+    return {"experts": Measured(rise.to_numpy(), told, "experts/optima.csv")}
+
+
+PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
+    "stages": stages,
+    "sizes": sizes,
+    "scheduler": scheduler,
+    "ablations": ablations,
+    "experts": experts,
+}
+
+
+def write(part: str, name: str, table: pd.DataFrame) -> None:
+    """Write a table of a part, rounded so that it is the same on every machine."""
+    write_table(table.round(7), RESULTS / part / name)
+
+
+def main() -> None:
+    """Write the tables of every part that was trained, and findings.csv."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--schedules", action="store_true", help="only those that a3 to a5 train")
+    if parser.parse_args().schedules:
+        write_json(RESULTS / "stages" / "schedules.json", schedules())
+        return
+    measured: dict[str, Measured] = {}
+    for part, numbers in PARTS.items():
+        if (RESULTS / part / "finals.csv").exists():
+            measured |= numbers()
+    found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
+    write_table(found, RESULTS / "findings.csv")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Train every arm of a part at every model size and seed, with decays from its checkpoints.
+
+    python -m experiments.es_wsd --config=configs/es_wsd.py:a1
+
+A part is a list of arms (a batch size or batch schedule, and other changes of a run), model sizes
+and seeds. All runs of one seed share initialization and data order. `analysis.py` reads the tables
+that are written here: runs.parquet (loss curves) and finals.csv (final losses, per LR phase).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bss.errors import InputError
+from bss.sweeps.branching import decay_branch, decay_start
+from bss.sweeps.contenders import Contender, contender_table
+from bss.sweeps.grid import overlay
+from bss.sweeps.price import price
+from bss.sweeps.results import Results
+from bss.sweeps.setup import planned_run
+from bss.sweeps.table import run_table
+from bss.sweeps.trainer import Trainer
+from bss.training.run_config import RunConfig
+from experiments.study import PricedStudy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One compared run.
+
+    Attributes:
+        batch: Batch size in sequences, or a batch schedule as text.
+        name: Name in tables.
+        role: "constant", "schedule" or "late", see `bss.stats.ROLES`.
+        changes: Other fields of the run by dotted name.
+        group: Arms of one group are compared with each other.
+    """
+
+    batch: str
+    name: str = ""
+    role: str = "constant"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(PricedStudy):
+    """One part of the experiment.
+
+    Attributes:
+        models: Model sizes by name in tables; a named size or a group of fields.
+        arms: Compared runs.
+        ends: Token counts, as fractions of the token budget, at which a decay branch ends.
+        decay: Last fraction of the tokens of a branch, over which the LR decays to zero.
+        registration: File of the preregistration, which must be older than the runs; "" for none.
+    """
+
+    models: Mapping[str, Any]
+    arms: tuple[Arm, ...]
+    ends: tuple[float, ...] = ()
+    decay: float = 0.2
+    registration: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [(arm.group, arm.name or arm.batch) for arm in self.arms]
+        if not names or len(set(names)) < len(names):
+            raise InputError(f"arms are {names}; expected at least one, each name once")
+        if any(not 0 < end <= 1 for end in self.ends):
+            raise InputError(f"ends are {self.ends}; expected fractions of the tokens, e.g. 0.5")
+
+    @property
+    def stops(self) -> list[int]:
+        """Token counts at which decay branches end."""
+        return [round(end * self.setup.schedule.tokens) for end in self.ends]
+
+
+def experiment(study: Study) -> None:
+    """Train a part and write its tables; print its price if it is a dry run."""
+    if study.dry_run:
+        runs = [arm.run for arm in arms(study, planned_run(study.setup))]
+        decays = [
+            decay_branch(overlay(run, _stop(end)), study.decay)
+            for run in runs
+            for end in study.stops
+        ]
+        study.print_hours({"constant LR": price(runs), "decays": price(decays)})
+        return
+    results = Results(study)
+    forks = [decay_start(stop, study.decay) for stop in study.stops]
+    with study.training(forks, study.registration) as (base, trainer):
+        constant = trainer.contend(arms(study, base), f"1/{1 + bool(forks)} constant LR")
+        write(results, trainer, constant)
+        if forks:
+            decays = trainer.contend(decayed(study, constant), "2/2 decays")
+            write(results, trainer, constant, decays)
+
+
+def write(
+    results: Results,
+    trainer: Trainer,
+    constant: Sequence[Contender],
+    decays: Sequence[Contender] = (),
+) -> None:
+    """Write the curves at constant LR and all final losses."""
+    names = {arm.run.id: arm.name for arm in constant}
+    curves = run_table(trainer.runs, [arm.run for arm in constant])
+    finals = contender_table([*constant, *decays], trainer.statuses)
+    seconds = {run: status.seconds for run, status in trainer.statuses.items()}
+    results.write(
+        {
+            "runs.parquet": curves.assign(name=curves["run"].map(names)),
+            "finals.csv": finals.assign(seconds=finals["run"].map(seconds)),
+        },
+        trainer,
+    )
+
+
+def arms(study: Study, base: RunConfig) -> list[Contender]:
+    """Return every arm at every model size and seed, at constant LR."""
+    found = []
+    for model, fields in study.models.items():
+        for arm in study.arms:
+            for seed in study.seeds:
+                changes = {"model": fields, "schedule.batch": arm.batch, **arm.changes}
+                run = overlay(base, changes | {"seed": seed, "data.seed": seed})
+                name = " | ".join(filter(None, (model, arm.group, arm.name or arm.batch)))
+                ending = "cosine" if run.schedule.rate == "cosine" else "constant"
+                found.append(Contender(name, arm.role, ending, run))
+    return found
+
+
+def decayed(study: Study, constant: Sequence[Contender]) -> list[Contender]:
+    """Return the decay branches of arms at every end of the study."""
+    return [
+        Contender(
+            arm.name, arm.role, "decay", decay_branch(overlay(arm.run, _stop(stop)), study.decay)
+        )
+        for arm in constant
+        for stop in study.stops
+    ]
+
+
+def _stop(tokens: int) -> dict[str, int]:
+    return {"schedule.tokens": tokens}

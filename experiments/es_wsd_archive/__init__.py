@@ -1,0 +1,1 @@
+"""Laws and figures of committed E(S) tables, for the notebooks and the demo."""
