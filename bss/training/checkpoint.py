@@ -9,6 +9,7 @@ damaged checkpoint is moved to the folder `damaged`.
 import errno
 import hashlib
 import json
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -118,9 +119,18 @@ class Checkpoints:
 
 @contextmanager
 def open_checkpoints(directory: Path) -> Iterator[Checkpoints]:
-    """Open the checkpoints of a run directory; they are closed when the block ends."""
-    with closing(Checkpoints(directory)) as checkpoints:
-        yield checkpoints
+    """Open the checkpoints of a run directory; they are closed when the block ends.
+
+    In the block orbax logs nothing: errors of its threads are raised where they are waited for.
+    """
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with closing(Checkpoints(directory)) as checkpoints:
+            yield checkpoints
+    finally:
+        log.setLevel(level)
 
 
 def saved(directory: Path) -> list[str]:

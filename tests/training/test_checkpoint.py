@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import random
 import shutil
 from pathlib import Path
@@ -188,3 +189,11 @@ def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
         monkeypatch.setattr(checkpoints._recent, "save", full)
         with pytest.raises(OSError, match="No space left on device"):
             checkpoints.save(10, state(1), {}, fork=False)
+
+
+def test_orbax_is_silent_only_while_checkpoints_are_open(tmp_path):
+    log = logging.getLogger("absl")
+    before = log.level
+    with open_checkpoints(tmp_path / "one"), open_checkpoints(tmp_path / "two"):
+        assert not log.isEnabledFor(logging.WARNING)
+    assert log.level == before
