@@ -51,7 +51,7 @@ ROOMS = {
     "bss/report": 570,
     "bss/rules": 360,
     "bss/schedules": 930,
-    "bss/sweeps": 1_990,
+    "bss/sweeps": 1_800,
     "bss/tables": 480,
     "bss/theory": 860,
     "bss/training": 3_040,
