@@ -101,7 +101,7 @@ class PrintedDicts(Importer):
                     printed.add(line, dict(_PAIR.findall(whole[0])))
                 else:
                     lines.torn(line, "is no whole dict")
-            elif "{" in text and "train_runtime" not in text:
+            elif "'epoch': " in text and "train_runtime" not in text:
                 alike.other(line, text)
         step = columns.get("step", "step")
         rows = [(line, row) for line, row in printed.dicts() if step in row]

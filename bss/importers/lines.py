@@ -18,7 +18,7 @@ NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
 """Texts that stand for a value that was not logged."""
 SHARE, KEPT = 0.7, 50
 """Share of words by which a line resembles a row, and number of rows that are compared."""
-_NUMBER = re.compile(r"[+-]?\d[\d.,:]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
 _WORD = re.compile(r"[^\W\d]{2,}")
 _EPOCHS = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 

@@ -102,6 +102,7 @@ class PlainTable(Importer):
         labels = [names[name] for name in (by, split) if name]
         cells = table.read([names[name] for name in [*chosen.values(), *more]], labels)
         notes += (*table.notes, *_epochs(cells, names))
+        notes += misspelt(cells.sizes, [names[name] for name in chosen.values()])
         rows = {ours: cells.column(names[name], file) for ours, name in chosen.items()}
         rows = _held_out(_logged(rows), cells.labels(names[split])) if split else _logged(rows)
         nothing = np.full(len(cells.lines), np.nan)

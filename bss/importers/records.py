@@ -118,6 +118,7 @@ class Blocks(Importer):
                 alike.row("block", text)
             elif begun and (found := metric.search(text)):
                 name, value = found["name"], found["value"]
+                alike.row(name, text)
                 if block.setdefault(name, value) != value:
                     lines.torn(line, f"repeats {name} within a block")
             elif begun:
@@ -171,7 +172,7 @@ class JsonEvents(Importer):
                 settings, values = self.split(event)
                 config |= settings
                 if values:
-                    alike.row("values", text)
+                    alike.row(tuple(values), text)
                     yield line, values
                 elif not settings or settings.keys() & {
                     n for v in self.names.names.values() for n in v
@@ -184,17 +185,17 @@ class JsonEvents(Importer):
 def _levanter_event(event: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     if event.get("event") == "hparams":
         return event.get("hparams") or {}, {}
-    if event.get("event") != "log" or event.get("step") is None:
+    if event.get("event") != "log" or not {"step", "metrics"} <= event.keys():
         return {}, {}
-    return {}, {**flat(event.get("metrics") or {}), "global_step": event["step"]}
+    return {}, {**flat(event["metrics"] or {}), "global_step": event["step"]}
 
 
 def _mllog_event(event: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     key, value = str(event.get("key")), event.get("value")
     metadata = event.get("metadata") or {}
     samples = metadata.get("samples_count")
-    if samples is None:
-        return {key: value}, {}
+    if samples is None or "key" not in event:
+        return ({key: value} if "key" in event else {}), {}
     values = value if isinstance(value, Mapping) else {key: value}
     return {}, {**values, "samples_count": samples}
 

@@ -102,6 +102,7 @@ class LineFormat(Importer):
         """Yield the rows with their lines; what several ranks print one after another is one."""
         patterns = [re.compile(row) for row in self.rows]
         begins, ignored = (re.compile(p) if p else None for p in (self.begins, self.ignored))
+        again = re.compile(re.sub(r"\\b|\^", "", self.begins)) if self.begins else None
         settings = [re.compile(setting) for setting in self.settings]
         notes = {re.compile(line): note for line, note in self.notes.items()}
         step, last = 0.0, {}
@@ -121,7 +122,7 @@ class LineFormat(Importer):
                 else:
                     seen.alike.other(line, text)
                 continue
-            if begins and begins.search(text, match.end()):
+            if again and again.search(text, match.end()):
                 lines.torn(line, "holds two rows")
                 continue
             try:

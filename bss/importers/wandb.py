@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.lines import epochs
+from bss.importers.lines import epochs, misspelt
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows, named_by_directory, some
 from bss.importers.names import MetricNames, choose, fitting
 from bss.importers.table import Table, names_in, table_of
@@ -82,6 +82,7 @@ def _histories(
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
     settings, more = trainer.settings({} if by else _config(file))
     notes = (*table.notes, *notes, *more, *_uncounted(rows))
+    notes += misspelt(cells.sizes, chosen.values())
     if by is None:
         log = log_of(file, trainer.corrected(rows), settings, notes, table.cut)
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
