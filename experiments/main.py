@@ -1,7 +1,6 @@
 """How an experiment is run from the command line: its config parsed, its mistakes told."""
 
 import json
-import os
 import signal
 import sys
 import warnings
@@ -15,7 +14,6 @@ from ml_collections import config_flags
 from bss.errors import InputError
 from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
-from bss.sweeps.slurm import Written
 from bss.training.distributed import DistributedConfig, initialized
 from bss.training.hardware import look_for_present
 from bss.values import from_dict
@@ -27,10 +25,9 @@ S = TypeVar("S")
 def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bool = False) -> None:
     """Parses --config into a frozen study and runs it.
 
-    Bad input is one line and status 2; runs that were written for another machine are told with
-    status 75; Ctrl-C and SIGTERM save every run and leave with 130 and 143: the same command
-    continues. A `joint` experiment may run in several processes, which train every run together:
-    see `DistributedConfig`, whose fields are flags then.
+    Bad input is one line and status 2. Ctrl-C and SIGTERM save every run and exit with 130 and 143;
+    the same command continues. A `joint` experiment may run in several processes, which train every
+    run together: see `DistributedConfig`, whose fields are flags then.
     """
     look_for_present()
     config = config_flags.DEFINE_config_file("config", lock_config=True)
@@ -50,9 +47,6 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
         except (InputError, OSError) as error:
             print(f"{_name()}: {_one_line(error)}", file=sys.stderr)
             sys.exit(2)
-        except Written as written:
-            say(str(written))
-            sys.exit(os.EX_TEMPFAIL)
         except KeyboardInterrupt:
             say("interrupted; every run is saved, the same command continues")
             sys.exit(130)

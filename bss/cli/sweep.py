@@ -1,7 +1,6 @@
 """bss sweep: train a sweep from one config; write tables, E(S) and a report."""
 
 import copy
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from bss.cli.output import Output, Show
 from bss.errors import InputError
 
 if TYPE_CHECKING:
-    from bss.sweeps.answers import Answers
+    from bss.cli.answers import Answers
     from bss.sweeps.sweep import SweepConfig
 
 SHOWN = 12  # runs that a dry run lists
@@ -52,17 +51,13 @@ def sweep(
     requested = _config(config, changes, axes, out, dry_run)
     if requested.dry_run:
         return _priced(requested)
-    from bss.sweeps.answers import run_sweep
-    from bss.sweeps.slurm import Written
+    from bss.cli.answers import run_sweep
 
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         answers = run_sweep(requested, "--out")
         assert answers  # this process is alone
         return _output(answers)
-    except Written as written:
-        print(f"bss sweep: {written}", file=sys.stderr)
-        return os.EX_TEMPFAIL
     except KeyboardInterrupt:
         message = "interrupted; every run is saved, the same command continues"
         print(f"bss sweep: {message}", file=sys.stderr)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.errors import check_least
+from bss.errors import check, check_least
 from bss.models.sizes import SIZES, ModelSpec, group_of, model_of
 from bss.schedules.config import ScheduleConfig
-from bss.sweeps.widths import parse_processes
+from bss.sweeps.packing import parse_processes
 from bss.training.execution import Execution, SharedExecution
 from bss.training.optimizers import AdamW, Optimizer
 from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
@@ -34,21 +34,24 @@ class TextConfig:
 
 @dataclass(frozen=True)
 class EngineConfig(SharedExecution):
-    """How a sweep is executed; `devices` are those of a run, for itself.
+    """How a sweep is executed.
 
-    With 0 of them a run has `fsdp`, or its share where `workers` says how many there are.
+    `devices` is the number of devices of one process of a run; 0 means `fsdp`, or the process's
+    share if `workers` is given.
 
     Attributes:
-        workers: processes; 0 for one in every slot: for every `devices` accelerators, else cores.
-        pin: a core for each worker, where there is no accelerator.
+        workers: number of worker processes; 0: one in every slot, that is for every `devices`
+            accelerators, or for every core if there are none.
+        pin: pin each worker to a core if there is no accelerator.
         retries: how often a run is tried again whose worker, or its machine, was lost.
         address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
             this machine, or a new one.
-        fleet: how many runs of one shape a worker trains side by side in one program; of models
-            too small to fill a device. 0 for what engine "local" measures to be fastest, where that
-            pays; then one worker may have all cores, if `workers` is 0. Other engines train alone.
-        processes: that train a run together, a node each: a number, or by non-embedding parameters,
-            "0:1 500M:2". Each has `devices`.
+        fleet: number of runs of one shape that are trained in one program; 0: 64 on accelerators if
+            the model has less than 1M parameters, else 1.
+        processes: number of processes that train a run together, each on its own node of a Slurm
+            job: a number, or by non-embedding parameters, "0:1 500M:2".
+        slurm: options of `sbatch` for the jobs of engine "slurm", e.g. "--partition=gpu --gpus=1
+            --time=4:00:00".
     """
 
     workers: int = 0
@@ -57,10 +60,13 @@ class EngineConfig(SharedExecution):
     address: str = ""
     fleet: int = 0
     processes: str | int = "1"
+    slurm: str = ""
 
     def __post_init__(self) -> None:
         check_least("engine", self, workers=0, retries=0, fleet=0)
-        parse_processes(self.processes)
+        several = any(count > 1 for _, count in parse_processes(self.processes))
+        one = "1: runs of several processes are trained one by one"
+        check(self.fleet <= 1 or not several, "engine.fleet", self.fleet, one)
 
     def execution(self, data: str = "") -> Execution:
         """Where and how its runs are trained, on the token shards of a directory."""

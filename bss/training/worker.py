@@ -1,10 +1,12 @@
-"""A worker process: it reads jobs as JSON lines from stdin and writes events as lines to stdout.
+"""A worker: it trains one job after another, in a process that an engine starts.
 
-    {"runs": [{...}, ...], "execution": {...}, "fleet": true}
-    ->  {"event": "progress", ...} ... {"event": "done", "statuses": {...}}
+A job is {"runs": {ID: {...}, ...}, "execution": {...}, "vmapped": true}: its runs are trained one
+after another, or, with "vmapped", in one program. Its result is "" or an error message; statuses
+are in the run directories. While a run is trained, its file `progress` has the tokens so far.
 
-With "fleet" the runs are trained in one program. One process takes many jobs, so that it starts
-once. It saves and exits at SIGTERM or when stdin closes, so that it never outlives its sweep.
+`python -m bss.training.worker` reads jobs as JSON lines from stdin and writes results as JSON lines
+to stdout. It saves and exits at SIGTERM, or when stdin closes, so that it ends with its sweep.
+JAX is not imported with this module, so that environment variables can be set before.
 """
 
 import argparse
@@ -15,30 +17,123 @@ import queue
 import signal
 import sys
 import threading
+import time
 import warnings
+from pathlib import Path
 from typing import Any
 
-INIT_TIMEOUT = 300  # seconds; the nodes of a run start one after another
+from bss.errors import InputError
+from bss.files import write_text
+from bss.training.hardware import memory_environment
+
+Job = dict[str, Any]
+
+PROGRESS = "progress"
 EXIT_INTERRUPTED = 143
+_PROGRESS_SECONDS = 2
+_LOCK_SECONDS = 0.5
+
+
+def train_job(job: Job, stop: threading.Event) -> str:
+    """Train the runs of a job; a run that another process trains is waited for.
+
+    Returns:
+        "", or the message of the error for which the runs are not trained.
+
+    Raises:
+        Interrupted: After saving, if `stop` is set.
+    """
+    os.environ.update(memory_environment())
+    from bss.training.distributed import gather_text
+    from bss.training.execution import Execution, use_compilation_cache
+    from bss.training.loop import Interrupted, train, train_vmapped
+    from bss.training.run_config import RunConfig
+    from bss.training.run_directory import is_being_written, run_path
+    from bss.values import from_dict
+
+    try:
+        runs = [from_dict(RunConfig, run) for run in job["runs"].values()]
+        execution = from_dict(Execution, job["execution"])
+    except InputError as error:
+        return str(error)
+    use_compilation_cache(execution)
+    report = _Progress(execution.runs)
+    while not stop.is_set():
+        try:
+            if job["vmapped"]:
+                train_vmapped(runs, execution, report=report, stop=stop)
+            else:
+                for run in runs:
+                    train(run, execution, report=report, stop=stop)
+            return ""
+        except (InputError, OSError) as error:
+            locked = any(is_being_written(run_path(execution.runs, run)) for run in runs)
+            if not any(gather_text("locked" if locked else "")):
+                return str(error)
+        stop.wait(_LOCK_SECONDS)
+    raise Interrupted("stopped while another process writes a run")
+
+
+class _Progress:
+    """Writes the tokens of runs to their directories, every few seconds."""
+
+    def __init__(self, runs: str):
+        self._runs, self._written = Path(runs), dict[str, float]()
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if now - self._written.get(row["run"], 0.0) > _PROGRESS_SECONDS:
+            self._written[row["run"]] = now
+            with contextlib.suppress(OSError):
+                write_text(self._runs / row["run"] / PROGRESS, str(row["tokens"]))
+
+
+def pin(core: int | None) -> None:
+    """Pin this thread, and the threads that it starts, to one of the cores it may use."""
+    if core is not None:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+class ActorWorker:
+    """A worker as an actor of Ray, whose calls come in threads."""
+
+    def __init__(self, directory: str, log: str, core: int | None, environment: dict[str, str]):
+        os.chdir(directory)
+        os.environ.update(environment)
+        with open(log, "a") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        warnings.simplefilter("always", RuntimeWarning)
+        self._core, self._stop = core, threading.Event()
+
+    def train(self, job: Job) -> str | None:
+        """Return the result of a job; None if it was interrupted."""
+        from bss.training.distributed import Interrupted
+
+        pin(self._core)
+        try:
+            return train_job(job, self._stop)
+        except Interrupted:
+            return None
+
+    def stop(self) -> None:
+        """Save the runs and stop training."""
+        self._stop.set()
 
 
 def main() -> int:
     """Serve jobs until stdin closes; return 143 if a run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m bss.training.worker")
     parser.add_argument("--core", type=int, help="index of the core to pin to, of those it may use")
-    parser.add_argument("--processes", type=int, default=1, help="processes that train each run")
-    parser.add_argument("--coordinator", default="", help="HOST:PORT of process 0")
-    parser.add_argument("--process", type=int, help="index of this process")
-    options = parser.parse_args()
-    if options.core is not None:
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[options.core % len(cores)]})
+    pin(parser.parse_args().core)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print goes to the log
     warnings.simplefilter("always", RuntimeWarning)
 
     stop = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     jobs: queue.Queue[str | None] = queue.Queue()
 
     def read() -> None:
@@ -48,17 +143,12 @@ def main() -> int:
         jobs.put(None)
 
     threading.Thread(target=read, daemon=True).start()
-    if not options.coordinator:
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        return _serve_all(jobs, answers, stop)
-    from bss.training.distributed import DistributedConfig, initialized
-
-    place = options.processes, options.coordinator, options.process
-    with initialized(DistributedConfig(*place, init_timeout=INIT_TIMEOUT)):
-        return _serve_all(jobs, answers, stop)
+    return _serve(jobs, answers, stop)
 
 
-def _serve_all(jobs: "queue.Queue[str | None]", answers: Any, stop: threading.Event) -> int:
+def _serve(jobs: "queue.Queue[str | None]", answers: Any, stop: threading.Event) -> int:
+    from bss.training.distributed import Interrupted
+
     while not stop.is_set():
         try:
             line = jobs.get(timeout=0.2)
@@ -66,42 +156,13 @@ def _serve_all(jobs: "queue.Queue[str | None]", answers: Any, stop: threading.Ev
             continue
         if line is None:
             break
-        if not _serve(json.loads(line), answers, stop):
+        try:
+            result = train_job(json.loads(line), stop)
+        except Interrupted:
             return EXIT_INTERRUPTED
+        with contextlib.suppress(BrokenPipeError):  # the engine has ended
+            answers.write(json.dumps(result) + "\n")
     return 0
-
-
-def _serve(job: dict[str, Any], answers: Any, stop: threading.Event) -> bool:
-    """Train the runs of a job; return False if they were interrupted."""
-    from bss.errors import InputError
-    from bss.training.execution import Execution, use_compilation_cache
-    from bss.training.loop import Interrupted, train, train_vmapped
-    from bss.training.run_config import RunConfig
-    from bss.values import from_dict, to_dict
-
-    def answer(event: str, **details: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the engine is gone: save before leaving
-            answers.write(json.dumps({"event": event, **details}) + "\n")
-
-    def report(progress: dict[str, Any]) -> None:
-        answer("progress", **progress)
-
-    try:
-        runs = [from_dict(RunConfig, run) for run in job["runs"]]
-        execution = from_dict(Execution, job["execution"])
-        use_compilation_cache(execution)
-        if job["fleet"]:
-            statuses = train_vmapped(runs, execution, report=report, stop=stop)
-        else:
-            statuses = {run.id: train(run, execution, report=report, stop=stop) for run in runs}
-    except Interrupted:
-        answer("interrupted")
-        return False
-    except (InputError, OSError) as error:
-        answer("failed", message=str(error))
-        return True
-    answer("done", statuses={run: to_dict(status) for run, status in statuses.items()})
-    return True
 
 
 if __name__ == "__main__":

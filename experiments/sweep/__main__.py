@@ -7,7 +7,7 @@ It is `bss sweep` with the configs of this repository. Interrupt it when you lik
 continues.
 """
 
-from bss.sweeps.answers import run_sweep
+from bss.cli.answers import run_sweep
 from bss.sweeps.price import price
 from bss.sweeps.sweep import SweepConfig, planned
 from bss.training.distributed import log_primary as say

@@ -1,6 +1,6 @@
-"""Stands for a worker: it sleeps for a run's tokens, and tells when and on which devices it did.
+"""A fake worker: it sleeps for a run's tokens, and writes when and on which devices it did.
 
-Seed 99 kills it, once.
+Seed 99 ends it, once.
 """
 
 import json
@@ -15,23 +15,26 @@ SECONDS_PER_TOKEN = 5e-5
 def main():
     for line in sys.stdin:
         job = json.loads(line)
-        (run,) = job["runs"]
-        killed = Path(job["execution"]["runs"]) / "killed"
-        if run["seed"] == 99 and not killed.exists():
-            killed.touch()
+        ((name, run),) = job["runs"].items()
+        runs = Path(job["execution"]["runs"])
+        if run["seed"] == 99 and not (runs / "killed").exists():
+            (runs / "killed").touch()
             sys.exit(1)
         began = time.monotonic()
         start = run["parent"]["tokens"] if run["parent"] else 0
         time.sleep((run["schedule"]["tokens"] - start) * SECONDS_PER_TOKEN)
-        told = {
+        record = {
             "seed": run["seed"],
             "tokens": run["schedule"]["tokens"],
-            "branch": run["parent"] is not None,
             "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
             "began": began,
             "ended": time.monotonic(),
         }
-        print(json.dumps({"event": "done", **told}), flush=True)
+        with open(runs / "records.jsonl", "a") as file:
+            file.write(json.dumps(record) + "\n")
+        (runs / name).mkdir()
+        (runs / name / "status.json").write_text('{"status": "finished"}')
+        print('""', flush=True)
 
 
 if __name__ == "__main__":

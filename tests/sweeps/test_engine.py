@@ -3,20 +3,22 @@
 import dataclasses
 import os
 import signal
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from bss.sweeps.engines import VMAPPED_RUNS, LocalEngine
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine, WorkerProcess
+from bss.sweeps.packing import VMAPPED_RUNS
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import lineage_curve, list_runs, run_table
-from bss.sweeps.workers import WorkerProcess
 from bss.tables import check_runs
 from bss.training.run_config import Parent
-from bss.training.run_directory import RunStatus, read_curve, read_status
+from bss.training.run_directory import read_curve, read_executions, read_status
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +85,8 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        (signal.SIGKILL, RunStatus("failed", message="worker 0 was ended by SIGKILL (a guess: ")),
-        pytest.param(signal.SIGTERM, RunStatus("interrupted"), marks=pytest.mark.slow),
+        (signal.SIGKILL, "worker 0 was ended by SIGKILL (a guess: "),
+        pytest.param(signal.SIGTERM, "worker 0 ended with status 143", marks=pytest.mark.slow),
     ],
 )
 def test_a_worker_that_leaves_is_replaced(
@@ -97,8 +99,8 @@ def test_a_worker_that_leaves_is_replaced(
     sender = signal_worker_once_running(engine, long, tiny_execution, number)
     statuses = engine.train([long, *others], tiny_execution)
     sender.join()
-    assert statuses[long.id].status == told.status
-    assert told.message in statuses[long.id].message
+    assert statuses[long.id].status == "failed"
+    assert told in statuses[long.id].message
     assert [statuses[run.id].status for run in others] == ["finished", "finished"]
 
 
@@ -137,16 +139,60 @@ def test_an_interrupt_saves_every_run(engine, tiny_run, tiny_execution):
         assert (path / "checkpoints" / str(status.tokens)).is_dir()
 
 
-def test_small_models_share_a_program_on_accelerators(tiny_run, tiny_execution, monkeypatch):
+def test_small_models_share_a_program_on_accelerators(tiny_run, monkeypatch):
     wide = overlay(tiny_run, {"model": {"name": "mini", "vocab_size": tiny_run.model.vocab_size}})
-    runs = [tiny_run, wide]
 
     def shared(**config):
         with LocalEngine(EngineConfig(workers=1, **config)) as engine:
-            return [*engine.fleets(runs, runs, tiny_execution).values()]
+            return [engine._runs_per_program(run) for run in (tiny_run, wide)]
 
     assert shared() == [1, 1]
-    monkeypatch.setattr("bss.sweeps.engines.has_accelerators", lambda: True)
+    assert shared(fleet=8) == [8, 8]
+    monkeypatch.setattr("bss.sweeps.local.has_accelerators", lambda: True)
     assert shared() == [VMAPPED_RUNS, 1]
     assert shared(fleet=8) == [8, 8]
-    assert shared(processes="2") == [1, 1]
+    assert shared(fsdp=2) == [1, 1]
+
+
+HANGS = """
+import sys, time
+from bss.training import distributed, worker
+guard = distributed.HangGuard(0.2)
+def hang(job, stop):
+    guard.watch()
+    time.sleep(60)
+worker.train_job = hang
+sys.exit(worker.main())
+"""
+
+
+def test_a_step_that_hangs_ends_its_worker_and_is_tried_again(
+    tiny_run, tiny_execution, monkeypatch
+):
+    monkeypatch.setattr("bss.sweeps.local.COMMAND", (sys.executable, "-c", HANGS))
+    with (
+        LocalEngine(EngineConfig(workers=1, retries=1, pin=False)) as engine,
+        pytest.warns(RuntimeWarning, match=r"worker 0 ended with status 1.*again \(1 of 1\)"),
+    ):
+        statuses = engine.train([tiny_run], tiny_execution)
+    assert statuses[tiny_run.id].status == "failed"
+    assert "Timeout" in (Path(tiny_execution.runs) / "logs/worker-0.log").read_text()
+
+
+def test_two_sweeps_in_one_directory_train_each_run_once(tiny_run, tiny_execution):
+    execution = dataclasses.replace(tiny_execution, forks=(1024,))
+    trunk = overlay(tiny_run, {"schedule.tokens": 1024})
+    branch = overlay(tiny_run, {"schedule.tokens": 2048, "schedule.decay": 1024})
+    branch = dataclasses.replace(branch, parent=Parent(trunk.id, 1024))
+    other = overlay(trunk, {"seed": 1})
+
+    def sweep(runs):
+        with LocalEngine(EngineConfig(workers=1, retries=0)) as engine:
+            return engine.train(runs, execution)
+
+    with ThreadPoolExecutor() as pool:
+        both = [*pool.map(sweep, ([trunk, branch, other], [other, branch, trunk]))]
+    for statuses in both:
+        assert {status.status for status in statuses.values()} == {"finished"}, statuses
+    for run in (trunk, branch, other):
+        assert len(read_executions(Path(execution.runs) / run.id)) == 1

@@ -1,51 +1,32 @@
 """Slots filled: each worker its own devices, all of them used, the longest runs first."""
 
 import dataclasses
+import json
 import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from bss.sweeps import workers
-from bss.sweeps.engines import LocalEngine
+from bss.sweeps import local
 from bss.sweeps.grid import overlay
-from bss.sweeps.queue import lengths, waves
+from bss.sweeps.local import LocalEngine
+from bss.sweeps.queue import lengths
 from bss.sweeps.setup import EngineConfig
-from bss.training.run_config import Parent, RunConfig
-from bss.values import from_dict
-
-
-class Sleeper(workers.WorkerProcess):
-    """A fake worker: all that its process tells is kept."""
-
-    def __init__(self, told, *arguments):
-        super().__init__(*arguments)
-        self.told = told
-
-    def train(self, job):
-        for event in super().train(job):
-            self.told.append(event)
-            (run,) = job["runs"]
-            yield {
-                "event": "done",
-                "statuses": {from_dict(RunConfig, run).id: {"status": "finished"}},
-            }
+from bss.training.run_config import Parent
 
 
 @pytest.fixture
 def sweep(monkeypatch, tiny_execution):
-    """Runs "trained" by fake workers in the slots of a config: what each told, by its beginning."""
+    """Runs "trained" by fake workers in the slots of a config: their records, and the statuses."""
     fake = str(Path(__file__).with_name("fake_worker.py"))
-    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-S", fake))
+    monkeypatch.setattr(local, "COMMAND", (sys.executable, "-S", fake))
 
     def train(runs, **config):
-        told = []
         with LocalEngine(EngineConfig(**config)) as engine:
-            monkeypatch.setattr(engine, "start", lambda slot, log, _: Sleeper(told, slot, log))
             statuses = engine.train(runs, tiny_execution)
-        told.sort(key=lambda event: event["began"])
-        return told, statuses
+        lines = (Path(tiny_execution.runs) / "records.jsonl").read_text().splitlines()
+        return sorted(map(json.loads, lines), key=lambda record: record["began"]), statuses
 
     return train
 
@@ -88,20 +69,6 @@ def test_the_longest_chains_go_first_and_parents_before_branches(sweep, tiny_run
     assert [event["tokens"] for event in told] == [2048, 3072, 4096, 1024]
     far = lengths(runs)
     assert far[trunk.id] == far[branch.id] + lengths([trunk])[trunk.id]
-    assert waves(runs) == [[short, middle, trunk], [branch]]
-
-
-def test_a_run_of_two_processes_has_two_slots_and_those_behind_it_wait(sweep, tiny_transformer):
-    large = overlay(tiny_transformer, {"model.num_layers": 3, "schedule.tokens": 3072, "seed": 7})
-    runs = [large, *of_lengths(tiny_transformer, 4096, 512, 512)]
-    processes = f"0:1 {large.model.counts().non_embedding}:2"
-    told, statuses = sweep(runs, workers=2, processes=processes)
-    assert len(statuses) == 4
-    wide = [event for event in told if event["seed"] == 7]
-    assert len(wide) == 2
-    for event in told:
-        if event not in wide:
-            assert all(event["began"] >= w["ended"] or event["ended"] <= w["began"] for w in wide)
 
 
 def test_a_run_whose_worker_dies_is_tried_again(sweep, tiny_run):

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
 from bss.sweeps.price import evaluation
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import run_table

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.engines import LocalEngine
 from bss.sweeps.grid import overlay
+from bss.sweeps.local import LocalEngine
 from bss.sweeps.setup import EngineConfig
 from bss.training.loop import Interrupted, train, train_vmapped
 from bss.training.run_config import Parent

@@ -1,121 +1,154 @@
-"""A worker by its lines: what it answers to jobs, and how it leaves. Nothing is trained."""
+"""A worker: its results for jobs, and how it exits. Nothing is trained."""
 
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
-import warnings
+from pathlib import Path
 
 import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training import loop, worker
-from bss.training.run_directory import RunStatus
+from bss.training.run_directory import open_run
 from bss.values import to_dict
 
 
-def train(run, execution, *, report, stop):
-    """Trains nothing: a run's seed tells what becomes of it."""
-    assert not stop.is_set()
-    report({"run": run.id, "tokens": 64})
-    if run.seed == 1:
-        raise InputError("no such data")
-    if run.seed == 2:
-        raise OSError("disk is full")
-    if run.seed == 3:
-        raise loop.Interrupted("saved")
-    return RunStatus("running", 64 + run.seed)
-
-
-def train_vmapped(runs, execution, *, report, stop):
-    """The same of runs side by side."""
-    report({"run": runs[0].id, "tokens": 32})
-    return {run.id: RunStatus("interrupted", len(runs)) for run in runs}
-
-
-class Lines:
-    """A standard input that closes when so many jobs are answered."""
-
-    def __init__(self, lines, file, count):
-        self.lines, self.file, self.count = lines, file, count
-
-    def __iter__(self):
-        yield from self.lines
-        end = time.monotonic() + 20
-        while self.answered() < self.count and time.monotonic() < end:
-            time.sleep(0.01)
-
-    def answered(self):
-        """How many jobs are."""
-        return sum('"progress"' not in line for line in self.file.read_text().splitlines())
-
-
 @pytest.fixture
-def answered(tiny_run, tmp_path, monkeypatch):
-    """Serves jobs of runs by their seeds; the answers, the exit status and the core."""
+def job(tiny_run, tiny_execution):
+    """A job of runs with these seeds."""
 
-    def serve(*jobs, core=7):
-        file, cores, files, open_ = tmp_path / "answers", [], [], os.fdopen
-        file.touch()
-        lines = [
-            json.dumps({"runs": [to_dict(overlay(tiny_run, {"seed": s})) for s in seeds]} | rest)
-            for seeds, rest in jobs
-        ]
-        monkeypatch.setattr(loop, "train", train)
-        monkeypatch.setattr(loop, "train_vmapped", train_vmapped)
-        monkeypatch.setattr(sys, "argv", ["worker", *([f"--core={core}"] if core else [])])
-        monkeypatch.setattr(sys, "stdin", Lines(lines, file, len(jobs)))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "dup", lambda fd: os.open(file, os.O_WRONLY) if fd == 1 else -1)
-            patch.setattr(
-                os, "fdopen", lambda *how, **more: files.append(open_(*how, **more)) or files[0]
-            )
-            patch.setattr(os, "dup2", lambda *fds: cores.append(fds))
-            patch.setattr(os, "sched_getaffinity", lambda process: {9, 4, 6 + process})
-            patch.setattr(os, "sched_setaffinity", lambda *given: cores.append(given))
-            before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
-            try:
-                with warnings.catch_warnings(record=True) as said:
-                    status = worker.main()
-                    for _ in range(2):
-                        warnings.warn("each time", RuntimeWarning, stacklevel=1)
-                assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN and len(said) == 2
-            finally:
-                for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
-                    signal.signal(number, handler)
-        files[0].close()
-        answers = [json.loads(line) for line in file.read_text().splitlines()]
-        return answers, status, cores
+    def make(*seeds, vmapped=False, **execution):
+        runs = [overlay(tiny_run, {"seed": seed}) for seed in seeds]
+        execution = {"runs": tiny_execution.runs, "buckets": [2], **execution}
+        entries = {run.id: to_dict(run) for run in runs}
+        return {"runs": entries, "execution": execution, "vmapped": vmapped}
 
-    return serve
+    return make
 
 
-ALONE = {"execution": {"buckets": [2]}, "fleet": False}
-FLEET = ALONE | {"fleet": True}
-WRONG = {"execution": {"bucket": [2]}, "fleet": False}
+def test_the_result_of_a_job_is_an_error_message_or_empty(job, monkeypatch):
+    trained = []
+
+    def train(run, execution, *, report, stop):
+        if run.seed == 1:
+            raise InputError("no such data")
+        if run.seed == 2:
+            raise OSError("disk is full")
+        trained.append(run.seed)
+
+    def train_vmapped(runs, execution, *, report, stop):
+        trained.append([run.seed for run in runs])
+
+    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(loop, "train_vmapped", train_vmapped)
+    stop = threading.Event()
+    assert worker.train_job(job(0, 4), stop) == ""
+    assert worker.train_job(job(0, 4, vmapped=True), stop) == ""
+    assert trained == [0, 4, [0, 4]]
+    assert worker.train_job(job(1), stop) == "no such data"
+    assert worker.train_job(job(2), stop) == "disk is full"
+    assert "bucket" in worker.train_job(job(0, bucket=[2]), stop)
 
 
-def test_jobs_are_answered_until_standard_input_closes(answered):
-    answers, status, cores = answered(
-        ([0, 4], ALONE), ([1], ALONE), ([2], ALONE), ([0, 4], FLEET), ([0], WRONG)
+def test_a_run_that_another_process_trains_is_waited_for(job, tiny_execution):
+    waiting = job(0)
+    (name,), stop = waiting["runs"], threading.Event()
+    with open_run(Path(tiny_execution.runs) / name):
+        thread = threading.Timer(0.3, stop.set)
+        thread.start()
+        with pytest.raises(loop.Interrupted):
+            worker.train_job(waiting, stop)
+        assert stop.is_set()
+    assert not (Path(tiny_execution.runs) / name / "status.json").exists()
+
+
+def test_progress_is_in_the_run_directory(job, tiny_execution, monkeypatch):
+    def train(run, execution, *, report, stop):
+        (Path(execution.runs) / run.id).mkdir(parents=True)
+        report({"run": run.id, "tokens": 64})
+        report({"run": run.id, "tokens": 65})  # too soon to be written
+
+    monkeypatch.setattr(loop, "train", train)
+    one = job(0)
+    worker.train_job(one, threading.Event())
+    (name,) = one["runs"]
+    assert (Path(tiny_execution.runs) / name / worker.PROGRESS).read_text() == "64"
+
+
+def start(tmp_path, program):
+    (tmp_path / "program.py").write_text(program)
+    return subprocess.Popen(
+        [sys.executable, str(tmp_path / "program.py"), "--core=7"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    assert status == 0
-    assert cores == [(0, {6}), (2, 1)]  # the seventh of three cores from 0; prints go to the log
-    first, second, done, third, data, fourth, disk, fifth, fleet, wrong = answers
-    tokens = [one["tokens"] for one in (first, second, third, fourth, fifth)]
-    assert tokens == [64, 64, 64, 64, 32]
-    assert first["event"] == "progress" and done["event"] == "done"
-    assert [*done["statuses"]] == [first["run"], second["run"]]
-    assert [one["tokens"] for one in done["statuses"].values()] == [64, 68]
-    assert data == {"event": "failed", "message": "no such data"}
-    assert disk == {"event": "failed", "message": "disk is full"}
-    assert [one["tokens"] for one in fleet["statuses"].values()] == [2, 2]
-    assert wrong["event"] == "failed" and "bucket" in wrong["message"]
 
 
-def test_an_interrupted_run_ends_the_worker(answered):
-    answers, status, cores = answered(([3], ALONE), core=None)
-    assert [answer["event"] for answer in answers] == ["progress", "interrupted"]
-    assert status == 143 and cores == [(2, 1)]
+PROGRAM = """
+import os, sys
+from bss.training import worker
+from bss.training.distributed import Interrupted
+
+def train_job(job, stop):
+    print("of a library")
+    if job == "wait":
+        print("waits", file=sys.stderr)
+        stop.wait(60)
+        raise Interrupted("saved")
+    return f"{job}: {len(os.sched_getaffinity(0))} core"
+
+worker.train_job = train_job
+sys.exit(worker.main())
+"""
+
+
+def test_jobs_have_results_until_stdin_closes(tmp_path):
+    process = start(tmp_path, PROGRAM)
+    assert process.stdin and process.stdout
+    process.stdin.write('"a"\n"b"\n')
+    process.stdin.flush()
+    results = [json.loads(process.stdout.readline()) for _ in range(2)]
+    assert results == ["a: 1 core", "b: 1 core"]
+    assert process.communicate(timeout=60) == ("", None)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["signal", "stdin"])
+def test_a_worker_that_is_stopped_saves_and_exits(tmp_path, how):
+    process = start(tmp_path, PROGRAM)
+    assert process.stdin and process.stdout
+    process.stdin.write('"a"\n"wait"\n')
+    process.stdin.flush()
+    assert process.stdout.readline()
+    time.sleep(0.5)
+    if how == "signal":
+        os.kill(process.pid, signal.SIGINT)  # ignored
+        process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == worker.EXIT_INTERRUPTED
+
+
+def test_an_actor_trains_pinned_until_it_is_stopped(tmp_path):
+    program = (
+        "import sys, threading\n"
+        "from bss.training import worker\n"
+        "from bss.training.distributed import Interrupted\n"
+        "def train_job(job, stop):\n"
+        "    if stop.is_set(): raise Interrupted('saved')\n"
+        "    import os; print(os.environ['KIND'], len(os.sched_getaffinity(0)), flush=True)\n"
+        "    return ''\n"
+        "worker.train_job = train_job\n"
+        f"actor = worker.ActorWorker({str(tmp_path)!r}, 'log', 1, {{'KIND': 'cpu'}})\n"
+        "assert actor.train({}) == ''\n"
+        "actor.stop()\n"
+        "assert actor.train({}) is None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "log").read_text().split() == ["cpu", "1"]

@@ -1,4 +1,4 @@
-"""What a sweep is asked for, trained, measured, fitted and written: tables, E(S), a report."""
+"""Train a sweep, measure its runs, fit E(S) and write the tables and the report."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,10 +21,14 @@ from bss.training.distributed import is_primary, on_all_hosts
 
 
 class Answers(NamedTuple):
-    """What was measured: two tables, the fits of E(S) by condition, and where all of it is.
+    """The results of a sweep.
 
-    The only condition is "". `remarks` is what must be said of the points, or why there is no fit;
-    `failed` the number of runs that are in no table because they failed or were interrupted.
+    Attributes:
+        swept: the tables.
+        fits: of E(S), by condition; "" if there is only one condition.
+        remarks: warnings about the points, or why there is no fit.
+        report: path of the report.
+        failed: number of runs that are in no table because they failed or were interrupted.
     """
 
     swept: Sweep
@@ -35,18 +39,18 @@ class Answers(NamedTuple):
 
 
 def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers | None:
-    """Trains a sweep and writes its results directory; called again it trains what is left.
+    """Train a sweep and write its results directory; called again, train what is left.
 
     Args:
-        config: what is asked for.
-        option: of the command line that names the directory.
+        config: the sweep.
+        option: name of the option that names the directory, for errors.
 
     Returns:
-        What was found; None in a process that leaves the writing to the first.
+        The results; None in a process that leaves the writing to process 0.
 
     Raises:
-        InputError: a mistake, or a directory that holds another sweep, before anything is trained;
-            no run finished.
+        InputError: If the config is wrong or the directory has another sweep, before anything is
+            trained; or if no run finished.
     """
     axes = config.every_axis()
     results = on_all_hosts(lambda: Results(config, option=option))
@@ -76,7 +80,7 @@ def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Answers
 def _fitted(
     runs: pd.DataFrame, config: SweepConfig
 ) -> tuple[dict[str, Any], dict[str, EsFit], list[str]]:
-    """Return points and laws E(S) as files, a fit for each condition, and what was said of them.
+    """Return the points and fits as files, a fit per condition, and the remarks.
 
     A condition without enough runs for a fit has a remark.
     """

@@ -1,0 +1,106 @@
+"""The local engine: one worker process per device group of this machine.
+
+Two one-core workers, each pinned to its core, train small models faster than one on two cores.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bss.errors import check
+from bss.sweeps.engine import WorkerLost
+from bss.sweeps.setup import EngineConfig
+from bss.sweeps.slots import SlotEngine
+from bss.training.hardware import Slot, has_accelerators, local_slots
+from bss.training.worker import Job
+
+COMMAND = (sys.executable, "-m", "bss.training.worker")
+
+_ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+_GRACE_SECONDS = 60
+
+
+class LocalEngine(SlotEngine):
+    """Trains runs on this machine, by a worker process in each slot."""
+
+    def __init__(self, config: EngineConfig):
+        """Find the slots; raise InputError if the machine has too few devices."""
+        super().__init__(config)
+        check_one_process(config, "local")
+        self.accelerators = has_accelerators()
+        self._slots = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
+
+    def slots(self) -> Sequence[Slot]:
+        """Return the slots of this machine."""
+        return self._slots
+
+    def start(self, slot: Slot, log: Path) -> "WorkerProcess":
+        """Start a worker process."""
+        return WorkerProcess(slot, log)
+
+
+def check_one_process(config: EngineConfig, engine: str) -> None:
+    """Raise InputError if runs are to be trained by several processes."""
+    one = f"1: engine {engine} trains a run in one process, on all devices of a slot"
+    check(str(config.processes) == "1", "setup.engine.processes", config.processes, one)
+
+
+class WorkerProcess:
+    """A worker process on this machine; see `bss.training.worker`."""
+
+    def __init__(self, slot: Slot, log: Path):
+        """Start it; what it and its libraries print goes to the log."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        pin = [] if slot.core is None else [f"--core={slot.core}"]
+        with open(log, "a") as stderr:
+            self._process = subprocess.Popen(
+                [*COMMAND, *pin],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env={**_ENVIRONMENT, **os.environ, **slot.environment},
+                start_new_session=True,  # an interrupt reaches the engine, which passes it on
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def train(self, job: Job) -> str:
+        """Return the result of a job; raise WorkerLost if the process ends before."""
+        assert self._process.stdin
+        assert self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+            if line := self._process.stdout.readline():
+                return json.loads(line)
+        self.close()
+        raise WorkerLost(_exit(self._process.returncode))
+
+    def stop(self) -> None:
+        """Request that it saves and ends."""
+        self._process.terminate()
+
+    def close(self) -> None:
+        """Let it save and end, and wait for it."""
+        try:
+            self._process.communicate(timeout=_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+
+def _exit(status: int) -> str:
+    """Describe how a process with this exit status ended, e.g. "was ended by SIGKILL"."""
+    if status >= 0:
+        return f"ended with status {status}"
+    guess = " (a guess: the machine ran out of memory)" if status == -signal.SIGKILL else ""
+    return f"was ended by {signal.Signals(-status).name}{guess}"

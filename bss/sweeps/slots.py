@@ -1,0 +1,96 @@
+"""Engines whose workers are in slots: the device groups of one or more machines."""
+
+import threading
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from bss.sweeps.engine import QueueEngine, WorkerLost
+from bss.sweeps.setup import EngineConfig
+from bss.training.hardware import Slot
+from bss.training.worker import Job
+
+
+class Worker(Protocol):
+    """A worker in a slot."""
+
+    def train(self, job: Job) -> str:
+        """Return the result of a job; raise WorkerLost if the worker ends before."""
+        ...
+
+    def stop(self) -> None:
+        """Request that it saves and ends."""
+        ...
+
+    def close(self) -> None:
+        """Let it save and end, and wait for it."""
+        ...
+
+
+class SlotEngine(QueueEngine):
+    """Trains runs by workers in slots, which are kept from job to job.
+
+    Attributes:
+        workers: the workers that were started, by slot.
+    """
+
+    def __init__(self, config: EngineConfig):
+        super().__init__(config)
+        self.workers: dict[Slot, Worker] = {}
+        self._busy: set[Slot] = set()
+        self._lock, self._stopping = threading.Lock(), False
+        self._pool = ThreadPoolExecutor(1000)
+
+    @abstractmethod
+    def slots(self) -> Sequence[Slot]:
+        """Return the slots that exist at this moment."""
+
+    @abstractmethod
+    def start(self, slot: Slot, log: Path) -> Worker:
+        """Start a worker in a slot; raise WorkerLost if that fails."""
+
+    def free(self) -> int:
+        """Return the number of slots without a job."""
+        return len(self._idle())
+
+    def submit(self, jobs: Sequence[Job]) -> list["Future[str]"]:
+        """Give each job to the worker of a free slot."""
+        slots = self._idle()[: len(jobs)]
+        self._busy.update(slots)
+        return [self._pool.submit(self._train, *one) for one in zip(slots, jobs, strict=True)]
+
+    def stop(self) -> None:
+        """Stop all workers; they have saved when this returns."""
+        with self._lock:
+            self._stopping = True
+            for worker in self.workers.values():
+                worker.stop()
+        self._pool.shutdown()
+        self._pool, self._stopping = ThreadPoolExecutor(1000), False
+
+    def close(self) -> None:
+        """End the workers."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda worker: worker.close(), self.workers.values()))
+        self.workers.clear()
+        self._pool.shutdown()
+
+    def _idle(self) -> list[Slot]:
+        return [slot for slot in self.slots() if slot not in self._busy]
+
+    def _train(self, slot: Slot, job: Job) -> str:
+        log = Path(job["execution"]["runs"]).absolute() / "logs" / f"worker-{slot.name}.log"
+        try:
+            worker = self.workers.get(slot) or self.start(slot, log)
+            with self._lock:
+                self.workers[slot] = worker
+                if self._stopping:
+                    worker.stop()
+            return worker.train(job)
+        except WorkerLost as lost:
+            self.workers.pop(slot, None)
+            raise WorkerLost(f"worker {slot.name} {lost}; see {log}") from None
+        finally:
+            self._busy.discard(slot)
