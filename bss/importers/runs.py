@@ -99,7 +99,8 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
         except InputError as error:
             refused.append(error)
         else:
-            losses = hash((len(table), table["loss"].to_numpy(np.float32).tobytes()))
+            with np.errstate(over="ignore"):
+                losses = hash((len(table), table["loss"].to_numpy(np.float32).tobytes()))
             if (same := known.setdefault(losses, run)) != run and len(table) > 1:
                 note = f"has every loss of run {same}; leave one out if they are one run"
                 report = replace(report, notes=(*report.notes, note), repeats=same)

@@ -122,7 +122,7 @@ class LineFormat(Importer):
                 else:
                     seen.alike.other(line, text)
                 continue
-            if again and again.search(text, match.end()):
+            if again and (again.search(text[: match.start()]) or again.search(text, match.end())):
                 lines.torn(line, "holds two rows")
                 continue
             try:
