@@ -1,261 +1,303 @@
-"""The files engine: what it writes is what trains, by Slurm or by a loop."""
+"""The Slurm engine on a fake cluster: arrays, limits, lost nodes and tasks, refusals."""
 
+import contextlib
 import dataclasses
+import json
 import os
+import random
+import signal
 import subprocess
+import sys
+import threading
+import time
+from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import submitit
+from submitit.slurm.slurm import SlurmInfoWatcher
 
-from bss.cli.train import read_job
 from bss.errors import InputError
+from bss.sweeps import engine, slurm
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.slurm import FilesEngine, Written
+from bss.sweeps.slurm import SlurmEngine
 from bss.training.run_config import Parent
-from bss.training.run_directory import RunStatus, open_run
-
-SBATCH = """#!/bin/bash
-echo "$@" >> "$SUBMITTED"
-echo 10$(wc -l < "$SUBMITTED")
-"""
-
-
-@pytest.fixture
-def family(tiny_run):
-    """A trunk with a branch, and a shorter run."""
-    trunk = overlay(tiny_run, {"schedule.tokens": 2048})
-    branch = overlay(tiny_run, {"schedule.tokens": 3072, "schedule.decay": 1024})
-    branch = dataclasses.replace(branch, parent=Parent(trunk.id, 2048))
-    return trunk, branch, overlay(tiny_run, {"schedule.tokens": 1024, "seed": 1})
-
-
-def test_the_arrays_are_submitted_behind_their_parents(family, tiny_execution, tmp_path):
-    trunk, branch, short = family
-    with pytest.raises(Written, match="3 runs to train, 0 done; submit them: bash ") as written:
-        FilesEngine(EngineConfig()).train([branch, short, trunk], tiny_execution)
-    submit = str(written.value).split("bash ")[1].split(";")[0]
-    (tmp_path / "sbatch").write_text(SBATCH)
-    (tmp_path / "sbatch").chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SUBMITTED": str(tmp_path / "submitted")}
-    done = subprocess.run(
-        ["bash", submit, "--time=60"], env=os.environ | path, capture_output=True, text=True
-    )
-    assert done.stdout == "submitted 101\nsubmitted 102\n", done.stderr
-    first, second = (tmp_path / "submitted").read_text().splitlines()
-    jobs = Path(submit).parent
-    assert first == f"--parsable --time=60 --array=0-1 {jobs}/wave-0.sh 0"
-    behind = "--parsable --dependency=afterany:101 --time=60 --array=0-0"
-    assert second == f"{behind} {jobs}/wave-1.sh 0"
-    array = (jobs / "wave-0.sh").read_text()
-    assert f"runs=({trunk.id} {short.id})\n" in array  # the longest chain first
-    assert read_job(jobs / f"{branch.id}.json") == (branch, tiny_execution)
-
-
-def test_its_script_trains_and_what_is_done_is_read(family, tiny_execution):
-    trunk, branch, _ = family
-    execution = dataclasses.replace(tiny_execution, forks=(2048,))
-    with pytest.raises(Written):
-        FilesEngine(EngineConfig()).train([trunk, branch], execution)
-    script = Path(execution.runs) / "jobs/wave-0.sh"
-    index = {"SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "7"}
-    done = subprocess.run(["bash", script], env=os.environ | index, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"run {trunk.id}" in done.stdout
-    assert FilesEngine(EngineConfig()).train([trunk], execution)[trunk.id].finished
-    with pytest.raises(Written, match="1 runs to train, 1 done"):
-        FilesEngine(EngineConfig()).train([trunk, branch], execution)
-    assert f"runs=({branch.id})\n" in script.read_text()
-
-
-def test_branches_of_what_diverged_are_skipped(family, tiny_execution):
-    trunk, branch, _ = family
-    with open_run(Path(tiny_execution.runs) / trunk.id) as directory:
-        directory.write_status(RunStatus("diverged", 512))
-    statuses = FilesEngine(EngineConfig()).train([branch, trunk], tiny_execution)
-    assert [statuses[run.id].status for run in (trunk, branch)] == ["diverged", "skipped"]
-
-
-def test_it_trains_no_fleets():
-    with pytest.raises(InputError, match="fleet: 8 given; write 1: engine files trains a run"):
-        FilesEngine(EngineConfig(fleet=8))
+from bss.training.run_directory import CURVE, RunStatus, open_run, read_status
+from bss.training.worker import Job
+from tests.sweeps.fake_slurm import Cluster
 
 
 def test_engines_by_name():
-    assert ENGINES["files"] is FilesEngine
+    assert ENGINES["slurm"] is SlurmEngine
     with pytest.raises(InputError, match="engine: 'rai' is unknown; did you mean 'ray'"):
         ENGINES["rai"]
 
 
-def command(folder, name, text):
-    """A program of a fake cluster."""
-    (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-    (folder / name).chmod(0o755)
+def test_a_machine_without_slurm_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="srun"):
+        SlurmEngine(EngineConfig())
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """A folder of programs that stand for Slurm's; each call of sbatch and requeue is noted."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    command(folder, "sbatch", f'echo "$@" >> {tmp_path}/asked; echo 10$(wc -l < {tmp_path}/asked)')
-    command(
-        folder,
-        "scontrol",
-        f"""case $1 in
-        show) [ $2 = config ] && echo "MaxArraySize            = 2" || echo node1 ;;
-        requeue) echo "$2" >> {tmp_path}/requeued ;;
-        esac""",
-    )
-    return folder
-
-
-def shell(cluster, *command, **variables):
-    """What a command makes of a cluster."""
-    path = {"PATH": f"{cluster}:{os.environ['PATH']}"}
-    return subprocess.run(
-        ["bash", *map(str, command)],
-        env=os.environ | path | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def written(runs, execution, **config):
-    """Writes runs; the folder of their jobs."""
-    with pytest.raises(Written):
-        FilesEngine(EngineConfig(**config)).train(runs, execution)
-    return Path(execution.runs).absolute() / "jobs"
-
-
-def test_arrays_are_no_larger_than_the_cluster_takes_and_a_branch_waits_for_all(
-    family, tiny_run, tiny_execution, cluster, tmp_path
-):
-    trunk, branch, short = family
-    more = [overlay(tiny_run, {"schedule.tokens": 512, "seed": seed}) for seed in (2, 3, 4)]
-    jobs = written([trunk, branch, short, *more], tiny_execution)
-    done = shell(cluster, jobs / "submit.sh")
-    assert done.returncode == 0, done.stderr
-    wave, behind = jobs / "wave-0.sh", jobs / "wave-1.sh"
-    assert (tmp_path / "asked").read_text().splitlines() == [
-        f"--parsable --array=0-1 {wave} 0",
-        f"--parsable --array=0-1 {wave} 2",
-        f"--parsable --array=0-0 {wave} 4",
-        f"--parsable --dependency=afterany:101:102:103 --array=0-0 {behind} 0",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("option", "refusal"),
-    [
-        ("--partition=nowhere", "sbatch: error: invalid partition specified: nowhere"),
-        ("--nodes=99", "sbatch: error: Requested node configuration is not available"),
-    ],
-)
-def test_what_sbatch_refuses_is_one_line_and_a_status(
-    family, tiny_execution, cluster, option, refusal
-):
-    jobs = written(family, tiny_execution)
-    command(cluster, "sbatch", f'echo "{refusal}" >&2; echo "sbatch: error: failed" >&2; exit 1')
-    command(cluster, "sinfo", "echo gpu; echo cpu")
-    done = shell(cluster, jobs / "submit.sh", option, "--wait")
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"sbatch refused {jobs}/wave-0.sh {option}: {refusal} sbatch: error: failed; "
-        "partitions: gpu cpu; submitted before it: none\n"
-    )
-
-
-def test_with_wait_it_returns_when_all_have_left_the_queue(
-    family, tiny_execution, cluster, tmp_path
-):
-    jobs = written(family, tiny_execution)
-    command(
-        cluster,
-        "squeue",
-        f"""echo >> {tmp_path}/looks; looks=$(wc -l < {tmp_path}/looks)
-        [ $looks = 2 ] && exit 1  # the controller does not answer
-        [ $looks -lt 4 ] && echo 102 || echo 999""",
-    )
-    done = shell(cluster, jobs / "submit.sh", "--wait", BSS_LOOK_SECONDS="0.01")
-    assert done.returncode == 0, done.stderr
-    assert len((tmp_path / "looks").read_text().splitlines()) == 4
-    assert "--wait" not in (tmp_path / "asked").read_text()
-
-
-TRAINS = """
-name=$(basename "$4" .json)
-saves() { mkdir -p RUNS/$name/checkpoints/$RANDOM; exit 143; }
-trap 'HOW' TERM
-kill -TERM $PPID  # the time is up
-for i in {1..100}; do sleep .1; done
-"""
-
-
-@pytest.mark.parametrize(
-    ("how", "requeued", "failed", "status"),
-    [("saves", 1, 0, 0), ("exit 143", 0, 1, 143), ("kill -9 $$", 0, 1, 137), ("exit 0", 0, 0, 0)],
-)
-def test_at_its_limit_a_run_that_has_advanced_is_queued_again(
-    tiny_run, tiny_execution, cluster, tmp_path, monkeypatch, how, requeued, failed, status
-):
-    text = TRAINS.replace("RUNS", tiny_execution.runs).replace("HOW", how)
-    command(cluster, "python", text)
-    monkeypatch.setattr("sys.executable", str(cluster / "python"))
-    jobs = written([tiny_run], tiny_execution)
-    done = shell(cluster, jobs / "wave-0.sh", 0, SLURM_ARRAY_TASK_ID="0", SLURM_JOB_ID="7")
-    assert done.returncode == status, done.stderr
-    assert (tmp_path / "requeued").exists() == bool(requeued)
-    assert (jobs / f"{tiny_run.id}.failed").exists() == bool(failed)
-
-
-def test_a_run_whose_jobs_fail_is_given_up_so_that_a_loop_ends(family, tiny_execution):
-    trunk, branch, _ = family
-    jobs = written([trunk, branch], tiny_execution, retries=1)
-    file = jobs / f"{trunk.id}.failed"
-    file.write_text("status 2 in job 7\n")
-    written([trunk, branch], tiny_execution, retries=1)
-    file.write_text("status 2 in job 7\nstatus 137 in job 8\n")
-    statuses = FilesEngine(EngineConfig(retries=1)).train([trunk, branch], tiny_execution)
-    assert [statuses[run.id].status for run in (trunk, branch)] == ["failed", "skipped"]
-    told = f"failed 2 times, last with status 137 in job 8; rm {file} to try again"
-    assert statuses[trunk.id].message == told
-
-
-def test_a_run_of_two_nodes_is_a_step_of_two_tasks(
-    tiny_transformer, tiny_execution, cluster, tmp_path
-):
-    large = overlay(tiny_transformer, {"model.num_layers": 3})
-    size = large.model.counts().non_embedding
-    assert tiny_transformer.model.counts().non_embedding < size
-    jobs = written([tiny_transformer, large], tiny_execution, processes=f"0:1 {size}:2")
-    array = jobs / "wave-0-of-2.sh"
-    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n" in array.read_text()
-    assert "--nodes" not in (jobs / "wave-0.sh").read_text()
-    tasks = 'for i in 0 1; do SLURM_PROCID=$i "${@:2}"; done'
-    command(cluster, "srun", f'echo "$1" >> {tmp_path}/steps; {tasks}')
-    script = array.read_text().replace("exec ", "exec echo ")
-    array.write_text(script)
-    variables = {"SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[1-2]"}
-    done = shell(cluster, array, 0, **variables)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "steps").read_text() == "--kill-on-bad-exit=1\n"
-    told = [line.split("bss train ")[1] for line in done.stdout.splitlines()]
-    job = f"{jobs}/{large.id}.json --processes=2 --coordinator=node1:40007"
-    assert told == [f"{job} --process={i}" for i in (0, 1)]
-
-
-@pytest.mark.parametrize(
-    "processes", ["", "0", "two", "1:2", "0:1 0:2", "0:1 5M:0", "0:1 9M:2 5M:4"]
-)
-def test_processes_that_cannot_be(processes):
-    with pytest.raises(InputError, match=r"setup\.engine\.processes: .*write a number, or by the"):
-        EngineConfig(processes=processes)
+def test_options_of_sbatch_are_options(monkeypatch):
+    with pytest.raises(InputError, match=r"setup\.engine\.slurm"):
+        SlurmEngine(EngineConfig(slurm="partition=gpu"))
 
 
 def test_a_bucket_of_a_cloud_is_no_place_for_runs():
     for runs in ("gs://bucket/runs", "s3:/bucket/runs"):
         with pytest.raises(InputError, match=f"runs is {runs}, which is no directory; mount a vol"):
             EngineConfig(runs=runs).execution()
+
+
+def train_job(job: Job, stop: threading.Event) -> str:
+    """Train nothing: wait for the signal in the first turn, finish in the second."""
+    from bss.training.distributed import Interrupted
+
+    for name, run in job["runs"].items():
+        directory = Path(job["execution"]["runs"]) / name
+        checkpoints = directory / "checkpoints"
+        if run["seed"] == 1 and not checkpoints.exists():
+            checkpoints.mkdir(parents=True)
+            stop.wait(60)
+            (checkpoints / "64").mkdir()
+            raise Interrupted("saved")
+        if run["seed"] == 2:
+            stop.wait(60)
+            raise Interrupted("nothing to save")
+        if run["seed"] == 3:
+            return "no such data"
+        if run["seed"] == 4 and not directory.exists():
+            directory.mkdir(parents=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if run["seed"] == 5 and not (directory / "first").exists():
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "first").touch()
+            stop.wait(60)
+        with open_run(directory) as opened:
+            opened.write_status(RunStatus("finished", 64))
+    return ""
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, tiny_execution):
+    """A fake cluster, whose jobs train nothing; their time begins when they do."""
+
+    def turns(job) -> int:
+        file = Path(tiny_execution.runs) / f"turns-{job['id']}"
+        return 1 + (file.stat().st_size if file.exists() else 0)
+
+    with Cluster(tmp_path / "slurm", nodes=2, second=0.05, begun=turns) as made:
+        monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        monkeypatch.setattr(engine, "_POLL_SECONDS", 0.1)
+        monkeypatch.setattr(submitit.SlurmJob, "watcher", SlurmInfoWatcher(delay_s=5))
+        monkeypatch.setattr(slurm, "train_job", train_job)
+        monkeypatch.setattr(slurm, "TrainOnSlurm", FakeTraining)
+        yield made
+
+
+class FakeTraining(slurm.TrainOnSlurm):
+    """A job that trains nothing, in its process."""
+
+    def __call__(self, job: Job) -> str:
+        slurm.train_job = train_job
+        with open(Path(job["execution"]["runs"]) / f"turns-{os.environ['SLURM_JOB_ID']}", "a") as f:
+            f.write(".")
+        return super().__call__(job)
+
+    def checkpoint(self, job: Job):
+        """Queue a job of this class again."""
+        again = super().checkpoint(job)
+        return again and slurm.DelayedSubmission(FakeTraining(), job)
+
+
+LIMIT = "--time=2:30"
+
+
+def trained(runs, execution, **config):
+    with SlurmEngine(EngineConfig(slurm=LIMIT, **config)) as made:
+        statuses = made.train(runs, execution)
+    return [statuses[run.id] for run in runs]
+
+
+def seeded(run, *seeds):
+    return [overlay(run, {"seed": seed}) for seed in seeds]
+
+
+@pytest.mark.slow
+def test_a_branch_is_submitted_when_its_parent_has_finished(tiny_run, tiny_execution, cluster):
+    trunk = overlay(tiny_run, {"schedule.tokens": 2048})
+    branch = overlay(tiny_run, {"schedule.tokens": 3072, "schedule.decay": 1024})
+    branch = dataclasses.replace(branch, parent=Parent(trunk.id, 2048))
+    other = overlay(tiny_run, {"seed": 3})
+    statuses = trained([branch, other, trunk], tiny_execution)
+    assert [one.status for one in statuses] == ["finished", "failed", "finished"]
+    assert statuses[1].message == "no such data"
+    started = cluster.jobs("start")
+    assert [job["array"] is None for job in started] == [False, False, True]
+
+
+def test_a_job_that_has_advanced_is_queued_again_at_its_limit(tiny_run, tiny_execution, cluster):
+    (status,) = trained(seeded(tiny_run, 1), tiny_execution, retries=0)
+    assert status.status == "finished"
+    assert [event for event, _ in cluster.events][:4] == ["start", "limit", "requeue", "start"]
+
+
+@pytest.mark.slow
+def test_a_job_that_has_not_advanced_fails(tiny_run, tiny_execution, cluster):
+    (status,) = trained(seeded(tiny_run, 2), tiny_execution, retries=0)
+    assert status.status == "failed"
+    assert "Slurm job" in status.message
+    assert not cluster.jobs("requeue")
+
+
+def test_a_killed_task_is_submitted_again(tiny_run, tiny_execution, cluster):
+    with pytest.warns(RuntimeWarning, match=r"Slurm job .* ended \(FAILED\).*again \(1 of 1\)"):
+        (status,) = trained(seeded(tiny_run, 4), tiny_execution, retries=1)
+    assert status.status == "finished"
+
+
+@pytest.mark.slow
+def test_a_job_on_a_lost_node_is_queued_again(tiny_run, tiny_execution, cluster):
+    def lose():
+        while not (started := cluster.jobs("start")):
+            time.sleep(0.05)
+        (run,) = seeded(tiny_run, 5)
+        while not (Path(tiny_execution.runs) / run.id / "first").exists():
+            time.sleep(0.05)
+        cluster.dead.update(started[0]["on"])
+
+    losing = threading.Thread(target=lose)
+    losing.start()
+    (status,) = trained(seeded(tiny_run, 5), tiny_execution, retries=0)
+    losing.join()
+    assert status.status == "finished"
+    assert len({job["on"][0] for job in cluster.jobs("start")}) == 2
+
+
+def test_a_refused_job_is_one_line_in_the_clusters_words(tiny_run, tiny_execution, cluster, capfd):
+    options = f"{LIMIT} --partition=nowhere"
+    with (
+        SlurmEngine(EngineConfig(slurm=options)) as made,
+        pytest.raises(InputError) as refused,
+    ):
+        made.train([tiny_run], tiny_execution)
+    assert "invalid partition specified: nowhere" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_called_again_continues_with_its_jobs(
+    tiny_run, tiny_execution, cluster, monkeypatch
+):
+    runs = seeded(tiny_run, 1, 0)
+
+    def interrupt(*_):
+        if cluster.jobs("start"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SlurmEngine, "poll", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            trained(runs, tiny_execution)
+    assert [one.status for one in trained(runs, tiny_execution)] == ["finished"] * 2
+    assert len({job["id"] for job in cluster.jobs("start")}) == 2
+
+
+SETUP = {
+    "model": "pico",
+    "text": {"corpus": "files:texts/*.txt", "seq_len": 64},
+    "schedule": {"rate": "wsd", "warmup": "2K", "tokens": 14_000},
+    "evaluation": {"tokens": "1024", "per_efold": 2, "first": "4K"},
+    "engine": {"processes": "0:1 20K:2", "devices": 1, "slurm": "--time=4:00", "retries": 4},
+}
+AXES = [
+    *({"schedule.batch": b, "seed": seed} for b in (2, 4, 8, 16) for seed in (0, 1)),
+    *({"schedule.batch": b, "model.num_layers": 2} for b in (2, 4, 8, 16)),
+]
+
+
+@pytest.fixture
+def unattended(tmp_path):
+    """Start a sweep of these axes on a cluster; return its process."""
+    started = []
+
+    def start(cluster, axes):
+        config = {"title": "Unattended", "engine": "slurm", "setup": SETUP, "axes": axes}
+        config |= {"resamples": 10, "targets": 2}
+        (tmp_path / "sweep.json").write_text(json.dumps(config))
+        draw = random.Random(0)
+        (tmp_path / "texts").mkdir()
+        for i in range(300):
+            words = " ".join("".join(draw.choices("abcdefgh", k=4)) for _ in range(300))
+            (tmp_path / f"texts/{i}.txt").write_text(words)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bss", "sweep", "sweep.json", "--out", "out"],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": f"{cluster.path}:{os.environ['PATH']}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def run_of(folder: Path, job) -> str:
+    """Return the run of a fake cluster's job."""
+    name = str(job["id"]) if job["array"] is None else f"{job['array']}_{job['task']}"
+    for record in (folder / "out/runs/jobs").glob("*.json"):
+        if json.loads(record.read_text())["job"] == name:
+            return record.stem
+    return ""
+
+
+def finals_of(process, folder: Path, cluster, runs: int, seconds: float) -> pd.DataFrame:
+    """Return the final numbers of a sweep that has ended, with a report and whole curves."""
+    output, _ = process.communicate(timeout=seconds)
+    logs = "\n".join(path.read_text()[-2000:] for path in (folder / "out/runs/jobs").glob("*.err"))
+    assert process.returncode == 0, f"{output}\n{logs}\n{[e for e, _ in cluster.events]}"
+    assert (folder / "out/report.html").is_file(), output
+    finals = pd.read_csv(folder / "out/finals.csv")
+    assert len(finals) == runs
+    table = pd.read_parquet(folder / "out/runs.parquet")
+    for run, rows in table.groupby("run"):
+        assert read_status(folder / f"out/runs/{run}").finished
+        assert rows["step"].is_monotonic_increasing and rows["step"].is_unique
+    return finals
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", [[AXES[0], AXES[-1]], AXES], ids=["two", "twelve"])
+def test_a_sweep_with_limits_and_a_killed_node_ends_with_all_curves(unattended, tmp_path, axes):
+    """Four of twelve runs, and one of two, are trained on two nodes each."""
+
+    def rows(job) -> int:
+        """Return 1 plus the bytes of a run's curve: the time of a start does not count."""
+        curve = tmp_path / "out/runs" / run_of(tmp_path, job) / CURVE
+        return 1 + (curve.stat().st_size if curve.is_file() else 0)
+
+    with Cluster(tmp_path / "slurm", nodes=5, second=0.1, begun=rows) as cluster:
+        sweep = unattended(cluster, axes)
+        while not (wide := [job for job in cluster.jobs("limit") if job["nodes"] == 2]):
+            assert sweep.poll() is None, sweep.communicate()
+            time.sleep(0.1)
+        cluster.dead.add(wide[0]["on"][1])
+        finals = finals_of(sweep, tmp_path, cluster, len(axes), 1500)
+    cuts = Counter(job["id"] for job in cluster.jobs("limit"))
+    widths = {job["id"]: job["nodes"] for job in cluster.jobs("start")}
+    assert Counter(widths.values())[2] == sum("model.num_layers" in one for one in axes)
+    assert cluster.jobs("requeue") and cuts
+    assert len(finals) == len(axes)
