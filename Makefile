@@ -11,10 +11,11 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
 
-test: setup  ## lint, types, tests
+test: setup  ## lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --level error
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: setup  ## the tests that take minutes

@@ -23,6 +23,17 @@ def test_training_imports_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_a_sweep_in_python_loads_no_law():
+    fitting = ("bss.laws", "bss.points", "bss.plots", "bss.report", "scipy.optimize")
+    program = (
+        "import sys, bss; bss.sweep, bss.train; "
+        f"print([m for m in sys.modules if m.startswith({fitting!r})], "
+        "'bss.sweeps.engines' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[] True", done.stdout + done.stderr
+
+
 GLOBAL_STATE = """
 import logging, os, pkgutil, signal, sys, warnings
 import absl.logging, flax, grain, jax, optax, orbax.checkpoint, pandas, matplotlib, scipy.optimize
