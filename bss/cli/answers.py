@@ -1,23 +1,67 @@
 """Train a sweep, measure its runs, fit E(S) and write the tables and the report."""
 
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check_least
 from bss.files import locked
 from bss.laws import EsFit, fit_es
 from bss.laws.base import Options
 from bss.points.measuring import by_condition, measure_points
 from bss.report.page import write_report
+from bss.sweeps.axes import read_axes
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import Axis
 from bss.sweeps.results import Results
-from bss.sweeps.sweep import Sweep, SweepConfig, planned, tables, trained
+from bss.sweeps.setup import Setup
+from bss.sweeps.sweep import Sweep, planned, tables, trained
 from bss.training.distributed import is_primary, on_all_hosts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """A sweep as a config file has it.
+
+    Attributes:
+        setup: the run that the axes overlay, and what trains.
+        axes: {"schedule.batch": [4, 8]}, a list of overlays, or "module:AXIS"; none for one run.
+        axis: more axes as a command line has them, "schedule.batch=4,8".
+        title: of the report.
+        engine: what trains; see `bss.sweeps.engines`.
+        targets: number of target losses.
+        resamples: number of bootstrap refits of each interval.
+        results: directory of the tables and the report.
+        dry_run: print the cost and train nothing.
+
+    Raises:
+        InputError: If a field is out of range.
+    """
+
+    setup: Setup = field(default_factory=Setup)
+    axes: Any = field(default_factory=dict)
+    axis: tuple[str, ...] = ()
+    title: str = "A sweep"
+    engine: str = "local"
+    targets: int = 5
+    resamples: int = 500
+    results: str = ""
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        check_least("config", self, targets=1, resamples=10)
+        ENGINES[self.engine]
+        if callable(self.axes):
+            raise InputError('axes is a function; a config names it: write "module:AXIS"')
+        if not (self.results or self.dry_run):
+            raise InputError("results is empty; name a directory for the tables and the report")
+
+    def every_axis(self) -> list[Axis]:
+        """Return the axes of `axes`, then those of `axis`."""
+        return read_axes(self.axes, self.axis)
 
 
 class Answers(NamedTuple):

@@ -16,8 +16,7 @@ from bss.cli.output import Output, Show
 from bss.errors import InputError
 
 if TYPE_CHECKING:
-    from bss.cli.answers import Answers
-    from bss.sweeps.sweep import SweepConfig
+    from bss.cli.answers import Answers, SweepConfig
 
 SHOWN = 12  # runs that a dry run lists
 DEFAULT_RUNS = "runs"
@@ -70,8 +69,8 @@ def _config(
     config: str, changes: Sequence[str], axes: Sequence[str], out: Path | None, dry_run: bool
 ) -> "SweepConfig":
     """The config of the file, changed by the options."""
+    from bss.cli.answers import SweepConfig
     from bss.sweeps.reading import read_config
-    from bss.sweeps.sweep import SweepConfig
     from bss.values import from_dict
 
     entry = {"results": "", **read_config(config, "config")}

@@ -15,7 +15,6 @@ from typing import Any
 from bss import install
 from bss.errors import InputError
 from bss.sweeps.engine import WorkerLost
-from bss.sweeps.local import check_one_process
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slots import SlotEngine
 from bss.training.hardware import Slot, uses_cpu
@@ -35,14 +34,12 @@ class RayEngine(SlotEngine):
                 devices.
         """
         super().__init__(config)
-        check_one_process(config, "ray")
         self._ray = _connected(config.address)
         kinds = () if uses_cpu() else ("GPU", "TPU")
         self._kind = next((k for k in kinds if any(self._counts(k))), "CPU")
         self.accelerators = self._kind != "CPU"
         self._devices = config.devices or config.fsdp if self.accelerators else 1
-        if not any(count >= self._devices for count in self._counts(self._kind)):
-            most = max(self._counts(self._kind), default=0)
+        if (most := max(self._counts(self._kind), default=0)) < self._devices:
             self.close()
             raise InputError(
                 f"setup.engine.devices is {self._devices}; no node of the Ray cluster has more "
@@ -70,10 +67,6 @@ class RayEngine(SlotEngine):
         arguments = str(Path.cwd()), str(log), slot.core, dict(slot.environment)
         actor = self._ray.remote(ActorWorker).options(**self._placed(slot)).remote(*arguments)
         return _RayWorker(self._ray, actor)
-
-    def stuck(self) -> str:
-        """Return why no job can start."""
-        return "engine ray: no node is left"
 
     def close(self) -> None:
         """End the workers, and leave the cluster."""
@@ -153,11 +146,9 @@ def _check_reachable(address: str) -> None:
     """Raise InputError early: Ray itself waits for long, and prints many lines."""
     host, _, port = address.rpartition(":")
     expected = "write HOST:PORT, which `ray start --head` prints"
-    if not host or not port.isdigit():
-        raise InputError(f"setup.engine.address is {address!r}; {expected}")
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"setup.engine.address: no Ray cluster answers at {address} ({error}); {expected}"
+            f"setup.engine.address: no Ray cluster answers at {address!r} ({error}); {expected}"
         ) from None

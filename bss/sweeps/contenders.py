@@ -1,8 +1,7 @@
-"""Who competes: constants, growing schedules and late switches, tuned alike.
+"""Compared runs: constant batch sizes, schedules and late switches, tuned alike.
 
-Every contender is tried at the rates of the batch in the grid that is nearest its mean batch, or
-nearest its first batch where its rate follows the batch (LR × sqrt) or where it branches from that
-batch's trunk. So none has more trials than another, and constants are no straw men.
+A schedule is trained at the learning rates of the batch size in the grid that is nearest its mean
+batch size, so that none has more trials than another.
 """
 
 import math
@@ -12,8 +11,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from bss.held_out import EVAL, TEST, HeldOutColumn
-from bss.schedules.batch import BatchSchedule
-from bss.sweeps.branching import decay_branch, late_switch
+from bss.sweeps.branching import decay_branch
 from bss.sweeps.grid import overlay, seeded
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
@@ -60,54 +58,11 @@ def constants(
         yield overlay(base, {**changes, "schedule.batch": str(batch)})
 
 
-def constant_contenders(
-    base: RunConfig, rates: Rates, seeds: Sequence[int], schedules: Sequence[BatchSchedule]
-) -> Iterator[Contender]:
-    """Every constant of the grid, and the one with the mean batch of each schedule.
-
-    The mean batch, rounded to whole sequences, takes about as many steps as its schedule.
-    """
-    horizon = base.schedule.tokens
-    averages = {max(1, round(schedule.mean_batch(horizon))) for schedule in schedules}
-    for batch in sorted({*rates, *averages}):
-        role = "constant" if batch in rates else "average"
-        for run in constants(base, batch, rates_near(rates, batch), seeds):
-            yield Contender(f"constant {batch}", role, "constant", run)
-
-
-def growing_contenders(
-    base: RunConfig,
-    rates: Rates,
-    seeds: Sequence[int],
-    name: str,
-    schedule: BatchSchedule,
-    couplings: Sequence[str] = ("none",),
-) -> Iterator[Contender]:
-    """A schedule trained from the start, with its rate kept or following the batch."""
-    first, average = schedule.batches[0], schedule.mean_batch(base.schedule.tokens)
-    for coupling in couplings:
-        changes = {"schedule.batch": str(schedule), "schedule.lr_coupling": coupling}
-        tried = rates_near(rates, first if coupling == "sqrt" else average)
-        for run in constants(base, first, tried, seeds):
-            yield Contender(_coupled(name, coupling), "schedule", "constant", overlay(run, changes))
-
-
-def late_contenders(
-    base: RunConfig,
-    rates: Rates,
-    seeds: Sequence[int],
-    schedule: BatchSchedule,
-    couplings: Sequence[str] = ("none",),
-    name: str = "late",
-) -> Iterator[Contender]:
-    """A switch from one batch to another, branched from the trunk of the first."""
-    (first, last), at = schedule.batches, schedule.starts[1]
-    for coupling in couplings:
-        label = _coupled(f"{name} {first} → {last}", coupling)
-        changes = {"schedule.lr_coupling": coupling}
-        for trunk in constants(base, first, rates_near(rates, first), seeds):
-            run = overlay(late_switch(trunk, at, last), changes)
-            yield Contender(label, "late", "constant", run)
+def constant_contenders(base: RunConfig, rates: Rates, seeds: Sequence[int]) -> Iterator[Contender]:
+    """Return every constant batch size of the grid, at its learning rates, for each seed."""
+    for batch in sorted(rates):
+        for run in constants(base, batch, rates[batch], seeds):
+            yield Contender(f"constant {batch}", "constant", "constant", run)
 
 
 def decaying(contender: Contender, decay: float) -> Contender:
@@ -149,7 +104,3 @@ def contender_table(
             for ending, half_life in half_lives.items()
         ]
     return pd.DataFrame(rows)
-
-
-def _coupled(name: str, coupling: str) -> str:
-    return f"{name}, LR × sqrt" if coupling == "sqrt" else name

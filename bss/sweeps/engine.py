@@ -86,10 +86,6 @@ class QueueEngine(Engine):
     def poll(self) -> None:
         """Complete the futures of jobs that have ended."""
 
-    def stuck(self) -> str:
-        """Return why no job can start, if none is running."""
-        return "no worker is left"
-
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
     ) -> Statuses:
@@ -105,7 +101,7 @@ class QueueEngine(Engine):
                     training |= zip(self.submit(jobs) if jobs else [], groups, strict=True)
                     if queue.waiting and not training:
                         left = f"{len(queue.waiting)} runs are left, the same command continues"
-                        raise InputError(f"{self.stuck()}; {left}")
+                        raise InputError(f"no worker is left; {left}")
                     for future in wait(training, _POLL_SECONDS, FIRST_COMPLETED).done:
                         self._end(queue, training.pop(future), future, execution)
                     self.poll()
@@ -125,7 +121,7 @@ class QueueEngine(Engine):
         try:
             message = future.result()
         except WorkerLost as lost:
-            queue.lose(group, RunStatus("failed", message=str(lost)), self.config.retries)
+            queue.lose(group, str(lost), self.config.retries)
             return
         except Exception as error:  # of the engine itself; other runs may wait for these
             message = f"{type(error).__name__}: {error}"

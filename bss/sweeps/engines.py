@@ -57,22 +57,21 @@ def train_each(
 @contextlib.contextmanager
 def _stopping() -> Iterator[Event]:
     """Give an event that SIGINT and SIGTERM set; they take effect once the runs are saved."""
-    stop, terminated = Event(), Event()
+    stop, signals = Event(), list[int]()
 
-    def ask(number: int, _: object) -> None:
+    def request_stop(number: int, _: object) -> None:
+        signals.append(number)
         stop.set()
-        if number == signal.SIGTERM:
-            terminated.set()
 
     # Of several processes, SIGTERM is the preemption signal, which JAX sends to all of them.
     numbers = (signal.SIGINT,) if is_multihost() else (signal.SIGINT, signal.SIGTERM)
-    before = {n: signal.signal(n, ask) for n in numbers}
+    before = {n: signal.signal(n, request_stop) for n in numbers}
     try:
         yield stop
     except Interrupted:
-        if terminated.is_set() or not stop.is_set():
-            sys.exit(EXIT_TERMINATED)
-        raise KeyboardInterrupt from None
+        if {*signals} == {signal.SIGINT}:
+            raise KeyboardInterrupt from None
+        sys.exit(EXIT_TERMINATED)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bss.errors import check
 from bss.sweeps.engine import WorkerLost
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slots import SlotEngine
@@ -22,7 +21,6 @@ from bss.training.worker import Job
 COMMAND = (sys.executable, "-m", "bss.training.worker")
 
 _ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-_GRACE_SECONDS = 60
 
 
 class LocalEngine(SlotEngine):
@@ -31,7 +29,6 @@ class LocalEngine(SlotEngine):
     def __init__(self, config: EngineConfig):
         """Find the slots; raise InputError if the machine has too few devices."""
         super().__init__(config)
-        check_one_process(config, "local")
         self.accelerators = has_accelerators()
         self._slots = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
 
@@ -42,12 +39,6 @@ class LocalEngine(SlotEngine):
     def start(self, slot: Slot, log: Path) -> "WorkerProcess":
         """Start a worker process."""
         return WorkerProcess(slot, log)
-
-
-def check_one_process(config: EngineConfig, engine: str) -> None:
-    """Raise InputError if runs are to be trained by several processes."""
-    one = f"1: engine {engine} trains a run in one process, on all devices of a slot"
-    check(str(config.processes) == "1", "setup.engine.processes", config.processes, one)
 
 
 class WorkerProcess:
@@ -91,11 +82,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Let it save and end, and wait for it."""
-        try:
-            self._process.communicate(timeout=_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        self._process.communicate()
 
 
 def _exit(status: int) -> str:

@@ -21,13 +21,13 @@ def runs_per_program(run: RunConfig, config: "EngineConfig", *, accelerators: bo
     """Return how many runs like this one are trained in one program.
 
     It is `config.fleet` if that is set. Else small models share a program on accelerators; on CPUs
-    each core trains one run.
+    each core trains one run. A run of several processes is trained alone.
     """
-    if config.fleet:
-        return config.fleet
-    split = config.fsdp > 1 or config.devices > 1 or processes_per_run(config.processes, run) > 1
+    if processes_per_run(config.processes, run) > 1:
+        return 1
+    one_device = config.fsdp == 1 and config.devices < 2
     small = run.model.counts().total < SMALL_MODEL
-    return VMAPPED_RUNS if accelerators and small and not split else 1
+    return config.fleet or (VMAPPED_RUNS if accelerators and small and one_device else 1)
 
 
 @cache

@@ -1,7 +1,5 @@
 """What runs cost before they start: tokens trained and evaluated, FLOPs, hours of a device."""
 
-import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,10 +30,6 @@ class Price:
             f"{format_tokens(self.evaluated)} evaluated, {self.flops:.2g} FLOPs"
         )
 
-    def times(self, number: float) -> "Price":
-        """Of so many times as much work; runs and tokens stay those of one."""
-        return dataclasses.replace(self, flops=number * self.flops)
-
 
 def price(runs: Sequence[RunConfig]) -> Price:
     """What a list of runs costs; no data are read."""
@@ -47,22 +41,6 @@ def price(runs: Sequence[RunConfig]) -> Price:
         flops += tokens * run.model.training_flops_per_token(run.data.seq_len)
         flops += held_out * run.model.forward_flops_per_token(run.data.seq_len)
     return Price(len(runs), trained, evaluated, flops)
-
-
-ERROR = 0.01
-"""Nats that a held-out loss is to be known to; what runs share cancels where they are compared."""
-
-
-def evaluation(run: RunConfig, error: float) -> str:
-    """What a run's held-out losses cost and are worth, given their standard error, for people."""
-    tokens, seq_len = run.evaluation.tokens, run.data.seq_len
-    spent = _held_out(run) * run.model.forward_flops_per_token(seq_len)
-    spent /= price([run]).flops or 1.0  # of a model without matrices
-    needed = math.ceil(tokens * (error / ERROR) ** 2 / seq_len) * seq_len
-    return (
-        f"{format_tokens(tokens)} held-out tokens tell a loss to {error:.2g} nats and take "
-        f"{spent:.0%} of the FLOPs; {format_tokens(needed)} tell it to {ERROR}"
-    )
 
 
 def _held_out(run: RunConfig) -> int:

@@ -84,17 +84,16 @@ class Queue:
         """Return True if a group is trained in one program."""
         return self._keys.get(group[0].id) is not None
 
-    def lose(self, group: Sequence[RunConfig], status: RunStatus, retries: int) -> None:
+    def lose(self, group: Sequence[RunConfig], message: str, retries: int) -> None:
         """Queue the runs of a lost worker again, except those that were lost `retries` times."""
         for run in group:
             self._lost[run.id] += 1
             if self._lost[run.id] > retries:
-                self.finish(run, status)
+                self.finish(run, RunStatus("failed", message=message))
                 continue
             self.waiting = self._sorted([*self.waiting, run])
-            message = f"{status.message or status.status}; trying again"
-            count = f"{self._lost[run.id]} of {retries}"
-            warnings.warn(f"run {run.id}: {message} ({count})", RuntimeWarning, stacklevel=2)
+            again = f"trying again ({self._lost[run.id]} of {retries})"
+            warnings.warn(f"run {run.id}: {message}; {again}", RuntimeWarning, stacklevel=2)
 
     def _skip(self) -> None:
         """End the waiting runs whose parents did not finish."""

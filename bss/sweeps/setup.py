@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from bss.errors import check, check_least
+from bss.errors import check_least
 from bss.models.sizes import SIZES, ModelSpec, group_of, model_of
 from bss.schedules.config import ScheduleConfig
 from bss.sweeps.packing import parse_processes
@@ -46,8 +46,8 @@ class EngineConfig(SharedExecution):
         retries: how often a run is tried again whose worker, or its machine, was lost.
         address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
             this machine, or a new one.
-        fleet: number of runs of one shape that are trained in one program; 0: 64 on accelerators if
-            the model has less than 1M parameters, else 1.
+        fleet: number of runs of one shape that are trained in one program, by one process; 0: 64 on
+            accelerators if the model has less than 1M parameters, else 1.
         processes: number of processes that train a run together, each on its own node of a Slurm
             job: a number, or by non-embedding parameters, "0:1 500M:2".
         slurm: options of `sbatch` for the jobs of engine "slurm", e.g. "--partition=gpu --gpus=1
@@ -64,9 +64,7 @@ class EngineConfig(SharedExecution):
 
     def __post_init__(self) -> None:
         check_least("engine", self, workers=0, retries=0, fleet=0)
-        several = any(count > 1 for _, count in parse_processes(self.processes))
-        one = "1: runs of several processes are trained one by one"
-        check(self.fleet <= 1 or not several, "engine.fleet", self.fleet, one)
+        parse_processes(self.processes)
 
     def execution(self, data: str = "") -> Execution:
         """Where and how its runs are trained, on the token shards of a directory."""

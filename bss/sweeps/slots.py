@@ -5,32 +5,20 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
+from bss.errors import check
 from bss.sweeps.engine import QueueEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
 from bss.training.hardware import Slot
 from bss.training.worker import Job
 
 
-class Worker(Protocol):
-    """A worker in a slot."""
-
-    def train(self, job: Job) -> str:
-        """Return the result of a job; raise WorkerLost if the worker ends before."""
-        ...
-
-    def stop(self) -> None:
-        """Request that it saves and ends."""
-        ...
-
-    def close(self) -> None:
-        """Let it save and end, and wait for it."""
-        ...
-
-
 class SlotEngine(QueueEngine):
     """Trains runs by workers in slots, which are kept from job to job.
+
+    A worker has `train`, which returns the result of a job or raises WorkerLost; `stop`, which
+    requests that it saves and ends; and `close`, which waits until it has ended.
 
     Attributes:
         workers: the workers that were started, by slot.
@@ -38,7 +26,9 @@ class SlotEngine(QueueEngine):
 
     def __init__(self, config: EngineConfig):
         super().__init__(config)
-        self.workers: dict[Slot, Worker] = {}
+        one = "1: only engine slurm trains a run in several processes"
+        check(str(config.processes) == "1", "setup.engine.processes", config.processes, one)
+        self.workers: dict[Slot, Any] = {}
         self._busy: set[Slot] = set()
         self._lock, self._stopping = threading.Lock(), False
         self._pool = ThreadPoolExecutor(1000)
@@ -48,7 +38,7 @@ class SlotEngine(QueueEngine):
         """Return the slots that exist at this moment."""
 
     @abstractmethod
-    def start(self, slot: Slot, log: Path) -> Worker:
+    def start(self, slot: Slot, log: Path) -> Any:
         """Start a worker in a slot; raise WorkerLost if that fails."""
 
     def free(self) -> int:
@@ -62,13 +52,12 @@ class SlotEngine(QueueEngine):
         return [self._pool.submit(self._train, *one) for one in zip(slots, jobs, strict=True)]
 
     def stop(self) -> None:
-        """Stop all workers; they have saved when this returns."""
+        """Stop all workers for good; they have saved when this returns."""
         with self._lock:
             self._stopping = True
             for worker in self.workers.values():
                 worker.stop()
         self._pool.shutdown()
-        self._pool, self._stopping = ThreadPoolExecutor(1000), False
 
     def close(self) -> None:
         """End the workers."""

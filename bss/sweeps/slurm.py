@@ -5,11 +5,11 @@ a lost node is queued again by Slurm; a job that fails is submitted again. An in
 jobs in the queue, and the same command continues with them.
 """
 
-import contextlib
+import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -109,7 +109,8 @@ class SlurmEngine(QueueEngine):
             additional_parameters={"requeue": True, **self._options},
         )
         try:
-            array = executor.map_array(TrainOnSlurm(), jobs)
+            with redirect_stderr(io.StringIO()):  # the error has it too
+                array = executor.map_array(TrainOnSlurm(), jobs)
         except FailedJobError as error:
             reason = " ".join(str(error).split())
             raise InputError(f"setup.engine.slurm {self.config.slurm!r}: {reason}") from None
@@ -153,26 +154,17 @@ class TrainOnSlurm:
 
 def _train(job: Job, stop: Event) -> str:
     """Train a job in all processes of it."""
-    with _connected():
+    here, place = submitit.JobEnvironment(), DistributedConfig()
+    if here.num_tasks > 1:
+        first = f"{here.hostnames[0]}:{int(here.raw_job_id) % 20000 + 40000}"
+        place = DistributedConfig(here.num_tasks, first, here.global_rank, _INIT_SECONDS)
+    with initialized(place):
         try:
             return train_job(job, stop)
         except Interrupted:
             if is_primary():
                 raise
             return ""  # the first process queues the job again
-
-
-@contextlib.contextmanager
-def _connected() -> Iterator[None]:
-    """Connect the processes of a job."""
-    here = submitit.JobEnvironment()
-    port = int(here.raw_job_id) % 20000 + 40000
-    place = DistributedConfig()
-    if here.num_tasks > 1:
-        first = f"{here.hostnames[0]}:{port}"
-        place = DistributedConfig(here.num_tasks, first, here.global_rank, _INIT_SECONDS)
-    with initialized(place):
-        yield
 
 
 def _checkpoints(job: Job) -> list[list[str]]:

@@ -1,14 +1,13 @@
-"""A sweep as a value, and its training: one set-up, axes over it, two tables."""
+"""A sweep: one setup and axes over it; it is trained, and its runs are collected in two tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from bss.data.prepare import prepare
-from bss.errors import InputError, check_least
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES, JointEngine
@@ -24,50 +23,8 @@ from bss.training.run_config import RunConfig
 from bss.values import from_dict
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepConfig:
-    """What a sweep is asked for.
-
-    Attributes:
-        setup: the run that the axes overlay, and what trains.
-        axes: {"schedule.batch": [4, 8]}, a list of overlays, or "module:AXIS"; none for one run.
-        axis: more of them as a command line writes them, "schedule.batch=4,8".
-        title: of the report.
-        engine: what trains: see `bss.sweeps.engines`; how, the setup says.
-        targets: how many target losses are chosen.
-        resamples: bootstrap refits behind each interval.
-        results: directory of the tables and the report.
-        dry_run: say what it costs, and stop.
-
-    Raises:
-        InputError: on construction, if something is out of range: before anything is trained.
-    """
-
-    setup: Setup = field(default_factory=Setup)
-    axes: Any = field(default_factory=dict)
-    axis: tuple[str, ...] = ()
-    title: str = "A sweep"
-    engine: str = "local"
-    targets: int = 5
-    resamples: int = 500
-    results: str = ""
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        check_least("config", self, targets=1, resamples=10)
-        ENGINES[self.engine]
-        if callable(self.axes):
-            raise InputError('axes is a function; a config names it: write "module:AXIS"')
-        if not (self.results or self.dry_run):
-            raise InputError("results is empty; name a directory for the tables and the report")
-
-    def every_axis(self) -> list[Axis]:
-        """Those of `axes`, then those of `axis`, read."""
-        return read_axes(self.axes, self.axis)
-
-
 class Sweep(NamedTuple):
-    """What a sweep measured: a row an evaluation of every run, and a row a finished run."""
+    """The results of a sweep: `runs` has a row per evaluation, `finals` a row per finished run."""
 
     runs: pd.DataFrame
     finals: pd.DataFrame
@@ -81,43 +38,43 @@ def sweep(
     engine: str = "local",
     title: str = "sweep",
 ) -> Sweep:
-    """Trains a sweep; called again it trains what is left.
+    """Train a sweep; called again, train what is left.
 
     Args:
         base: the run that the axes overlay, as a Setup or as nested dicts of one.
-        axes: {"schedule.batch": [4, 8]}, a list of overlays, a function from a run to the runs it
-            stands for, or "module:AXIS"; none for one run.
+        axes: {"schedule.batch": [4, 8]}, a list of overlays, a function from a run to the runs that
+            replace it, or "module:AXIS"; none for one run.
         runs: directory of run directories.
-        engine: what trains: "local", "ray", or "module:ENGINE".
+        engine: what trains: "local", "ray", "slurm", or "module:ENGINE".
         title: of the progress.
 
     Returns:
-        The run table and the final numbers, of the runs that finished.
+        The run table and the final numbers of the runs that finished.
 
     Raises:
-        InputError: a mistake, before anything is trained; or no run finished.
+        InputError: If the sweep is wrong, before anything is trained; or if no run finished.
     """
     setup = _setup(base, runs)
     return tables(*trained(setup, read_axes(axes), ENGINES[engine], title))
 
 
 def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.DataFrame:
-    """Trains one run in this process; returns its curve, as a run table.
+    """Train one run in this process; return its curve, as a run table.
 
     Args:
         base, runs: as in `sweep`.
 
     Raises:
-        InputError: a mistake, before anything is trained; or the run diverged.
+        InputError: If the run is wrong, before it is trained; or if it diverged.
     """
     return tables(*trained(_setup(base, runs), [], JointEngine, "run")).runs
 
 
 def planned(setup: Setup, axes: Sequence[Axis] = ()) -> list[RunConfig]:
-    """The runs of a sweep without their data, enough to price them.
+    """Return the runs of a sweep without their data, enough to price them.
 
     Raises:
-        InputError: one that cannot be trained; an axis that names no field.
+        InputError: If one cannot be trained, or an axis names no field.
     """
     runs = expand(planned_run(setup), *axes)
     execution = setup.engine.execution()
@@ -128,7 +85,7 @@ def planned(setup: Setup, axes: Sequence[Axis] = ()) -> list[RunConfig]:
 
 
 def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
-    """The run that axes overlay and how it is executed, on shards prepared first where missing."""
+    """Return the run that axes overlay and its execution; missing shards are prepared first."""
     text = setup.text
     if text.corpus == SYNTHETIC:
         return planned_run(setup, content=SYNTHETIC), setup.engine.execution()
@@ -145,9 +102,9 @@ def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
 def trained(
     setup: Setup, axes: Sequence[Axis], kind: type[Engine], title: str
 ) -> tuple[list[RunConfig], Trainer]:
-    """The runs that finished, and what trained them; its engine is closed.
+    """Return the runs that finished, and what trained them; its engine is closed.
 
-    Of several processes that were joined, all train every run together, whatever the engine.
+    Several processes that are connected train every run together, whatever the engine.
     """
     planned(setup, axes)  # before a corpus is prepared
     with (JointEngine if is_multihost() else kind)(setup.engine) as engine:
@@ -158,7 +115,7 @@ def trained(
 
 
 def tables(runs: Sequence[RunConfig], trainer: Trainer) -> Sweep:
-    """The run table and the final numbers of runs that finished; InputError where none did."""
+    """Return the run table and the final numbers of finished runs; raise InputError if none did."""
     measured = run_table(trainer.runs, runs)
     ended = finals(runs, trainer.statuses)
     ended = ended.merge(origins(trainer.runs, [run.id for run in runs]), on="run")

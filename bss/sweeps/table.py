@@ -205,7 +205,8 @@ def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
         status = read_status(path)
         row = {"run": run, "status": status.status, "tokens": status.tokens, **_origin(runs, path)}
         rows.append(row | dict(status.losses))
-    return pd.DataFrame(rows).reindex(columns=[*OUTCOME, *_losses(rows)])
+    table = pd.DataFrame(rows)
+    return table.reindex(columns=[*OUTCOME, *(n for n in table if n not in (*OUTCOME, *ORIGIN))])
 
 
 def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
@@ -225,12 +226,6 @@ def _origin(runs: Path, path: Path) -> dict[str, str]:
         "started": own[0].get("started", "") if own else "",
         "registration": _once([record.get("registration") or "none" for record in own]),
     }
-
-
-def _losses(rows: list[dict]) -> list[str]:
-    return list(
-        dict.fromkeys(name for row in rows for name in row if name not in (*OUTCOME, *ORIGIN))
-    )
 
 
 def _lineage(runs: Path, path: Path) -> Iterator[Path]:

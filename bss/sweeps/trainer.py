@@ -8,12 +8,12 @@ from typing import Any, Protocol, TypeVar
 from bss.schedules.second_moment import short_second_moments
 from bss.sweeps.engine import Engine
 from bss.sweeps.grid import distinct
-from bss.sweeps.price import evaluation, price
+from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.distributed import is_primary, log_primary
 from bss.training.evaluation import check_runs
 from bss.training.execution import Execution
-from bss.training.run_config import EvaluationConfig, RunConfig
+from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
 
 
@@ -44,7 +44,7 @@ class Trainer:
         self.engine = engine
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}
-        self._warned, self._told = set[str](), set[EvaluationConfig]()
+        self._warned = set[str]()
 
     def __enter__(self) -> "Trainer":
         return self
@@ -89,16 +89,7 @@ class Trainer:
             else:
                 why = status.message or f"at {status.tokens:,} tokens"
                 log_primary(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {why}")
-        self._tell_evaluation([run for run in new if statuses[run.id].finished])
         return [run for run in runs if statuses[run.id].finished]
-
-    def _tell_evaluation(self, runs: Sequence[RunConfig]) -> None:
-        """Says once of each set-up of the evaluation what it costs and what it is worth."""
-        for run in runs:
-            error = self.statuses[run.id].losses.get("eval_loss_se")
-            if error and run.evaluation not in self._told:
-                self._told.add(run.evaluation)
-                log_primary(evaluation(run, error))
 
     def _warn(self, runs: Sequence[RunConfig]) -> None:
         """Says of each rule of beta2, once, that it keeps second moments for too few steps."""

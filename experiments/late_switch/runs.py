@@ -131,7 +131,7 @@ def is_whole(study: Study, contender: Contender) -> bool:
 def say_price(study: Study) -> None:
     """Prints what each part costs, the law's schedules as if from the start; no data are read."""
     base = planned_run(study.setup)
-    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    constants = list(constant_contenders(base, study.rates, study.seeds))
     switched = switching(study, base, constants)
     stable = [*constants, *switched]
     stages = BatchSchedule.stages([study.small, study.large], study.tokens)
@@ -180,7 +180,7 @@ class TrainedRuns:
 def train(study: Study, base: RunConfig, trainer: Trainer) -> TrainedRuns:
     """Trains all parts, and fits the law on the way."""
     forks = study.fork_tokens
-    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    constants = list(constant_contenders(base, study.rates, study.seeds))
     constants = trainer.contend(constants, "1/5 constants", forks)
     switched = switching(study, base, constants)
     stable = [*constants, *trainer.contend(switched, "2/5 switches", forks)]

@@ -7,9 +7,9 @@ It is `bss sweep` with the configs of this repository. Interrupt it when you lik
 continues.
 """
 
-from bss.cli.answers import run_sweep
+from bss.cli.answers import SweepConfig, run_sweep
 from bss.sweeps.price import price
-from bss.sweeps.sweep import SweepConfig, planned
+from bss.sweeps.sweep import planned
 from bss.training.distributed import log_primary as say
 from experiments.main import run_experiment
 

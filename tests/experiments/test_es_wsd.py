@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.schedules.batch import BatchSchedule
-from bss.sweeps.contenders import constant_contenders, growing_contenders, late_contenders
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs import es_wsd as config
@@ -128,17 +126,3 @@ def test_efficiency_counts_tokens_steps_and_seconds():
     assert row["log_tokens"] == pytest.approx(-np.log(2), abs=0.02)
     assert row["log_seconds"] == pytest.approx(-np.log(2), abs=0.02)  # all at batch 4
     assert row["log_cost_1"] == pytest.approx(row["log_tokens"])
-
-
-def test_constants_late_switches_and_growing_schedules_have_equal_trials():
-    base = planned_run(study("a1").setup)
-    common, late = (base, RATES, (0, 1)), BatchSchedule.late_switch(4, 32, 700_000)
-    growing = BatchSchedule.parse("0:1 200K:2 400K:8")
-    found = [
-        *constant_contenders(*common, [growing]),
-        *growing_contenders(*common, "growing", growing, ("none", "sqrt")),
-        *late_contenders(*common, late, ("none", "sqrt")),
-    ]
-    assert set(pd.Series([c.name for c in found]).value_counts()) == {4}
-    parents = [c.run.parent for c in found if c.role == "late"]
-    assert all(700_000 <= parent.tokens < 700_000 + 4 * 16 for parent in parents)

@@ -14,8 +14,8 @@ from bss.laws.functional.forecast import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import cosine, wsd
 from bss.stats import Comparison
-from bss.sweeps.branching import branched, decay_branch
-from bss.sweeps.contenders import Contender, constant_contenders, late_contenders
+from bss.sweeps.branching import branched
+from bss.sweeps.contenders import Contender, constant_contenders
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
@@ -44,7 +44,7 @@ VALUES = json.loads(get_config("cpu").to_json())
 VALUES["schedules"] = [e for e in VALUES["schedules"] if e["name"] not in ES_NAMES]
 STUDY = from_dict(Study, VALUES)
 BASE = planned_run(STUDY.setup)
-CONSTANTS = list(constant_contenders(BASE, STUDY.rates, STUDY.seeds, []))
+CONSTANTS = list(constant_contenders(BASE, STUDY.rates, STUDY.seeds))
 SWITCHED = switching(STUDY, BASE, CONSTANTS)
 
 
@@ -54,16 +54,6 @@ def named(contenders: list[Contender], name: str, lr: float = 2e-3, seed: int = 
         c for c in contenders if (c.name, c.run.optimizer.lr, c.run.seed) == (name, lr, seed)
     )
     return found
-
-
-def test_a_switch_is_the_branch_that_another_study_would_make_of_it():
-    schedule = BatchSchedule.late_switch(4, 32, 700_000)
-    theirs = list(late_contenders(BASE, STUDY.rates, STUDY.seeds, schedule))
-    ours = [c for c in SWITCHED if c.name == "late"]
-    assert {c.run.id for c in ours} == {c.run.id for c in theirs}
-    found = decaying(STUDY, ours, [*CONSTANTS, *SWITCHED])
-    decays = {decay_branch(c.run, STUDY.decay).id for c in theirs}
-    assert {c.run.id for c in found} == decays
 
 
 def test_schedules_branch_from_the_last_checkpoint_that_they_share():

@@ -5,7 +5,7 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
-from bss.sweeps.packing import processes_per_run
+from bss.sweeps.packing import processes_per_run, runs_per_program
 from bss.sweeps.setup import EngineConfig
 
 
@@ -24,9 +24,9 @@ def test_processes_that_cannot_be(processes):
         EngineConfig(processes=processes)
 
 
-def test_a_program_of_several_runs_has_one_process():
-    with pytest.raises(InputError, match=r"engine\.fleet: 8 given"):
-        EngineConfig(fleet=8, processes="0:1 5M:2")
+def test_runs_of_several_processes_share_no_program(tiny_transformer):
+    config = EngineConfig(fleet=8, processes=2)
+    assert runs_per_program(tiny_transformer, config, accelerators=True) == 1
 
 
 def test_runs_of_several_processes_need_a_cluster():

@@ -31,4 +31,3 @@ def test_equal_runs_are_priced_once_and_a_branch_from_its_fork(tiny_run):
 
 def test_hours_of_a_device_at_a_part_of_its_peak():
     assert hours(Price(1, 1, 1, 3.6e18), 1e15, 0.5) == pytest.approx(2.0)
-    assert hours(Price(1, 1, 1, 3.6e18).times(3), 1e15, 0.5) == pytest.approx(6.0)
