@@ -2,7 +2,6 @@
 # One sweep on all nodes of an allocation: a Ray cluster in it, which ends with it. Not run here.
 #   sbatch --nodes=4 --gpus-per-node=8 docs/ray_slurm.sh es_wsd configs/es_wsd.py:gpu
 # Further options are the experiment's: --config.setup.engine.devices=8
-# --config.setup.engine.processes="0:1 500M:2" trains runs from 500M on on two nodes of eight each.
 #SBATCH --job-name=bss
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
