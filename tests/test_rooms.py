@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 750,
     "bss/advice": 250,
-    "bss/cli": 2_290,
+    "bss/cli": 2_360,
     "bss/data": 1_160,
     "bss/exports": 520,
     "bss/importers": 2_160,
@@ -24,10 +24,10 @@ ROOMS = {
     "bss/report": 570,
     "bss/rules": 360,
     "bss/schedules": 930,
-    "bss/sweeps": 1_800,
+    "bss/sweeps": 1_450,
     "bss/tables": 480,
     "bss/theory": 860,
-    "bss/training": 3_040,
+    "bss/training": 3_075,
 }
 FOLDERS = {"experiments": 5_600, "benchmarks": 2_660, "tests": 22_000}
 

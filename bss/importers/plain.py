@@ -23,7 +23,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.corrections import completed
-from bss.importers.lines import Cells, epochs, misspelt, number
+from bss.importers.lines import misspelt, number
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.table import Table, first_rows, names_in, table_of
@@ -101,9 +101,11 @@ class PlainTable(Importer):
         more = [name for name in (length, "epoch") if name in names]
         labels = [names[name] for name in (by, split) if name]
         cells = table.read([names[name] for name in [*chosen.values(), *more]], labels)
-        notes += (*table.notes, *_epochs(cells, names))
+        notes += table.notes
         notes += misspelt(cells.sizes, [names[name] for name in chosen.values()])
         rows = {ours: cells.column(names[name], file) for ours, name in chosen.items()}
+        if "epoch" in names:
+            rows["epoch"] = cells.numbers.get(names["epoch"], np.zeros(len(cells.lines)))
         rows = _held_out(_logged(rows), cells.labels(names[split])) if split else _logged(rows)
         nothing = np.full(len(cells.lines), np.nan)
         lengths = cells.column(names[length], file) if length else nothing
@@ -156,11 +158,6 @@ def _counts_from_0(rows: Rows) -> bool:
     steps = np.unique(rows["step"][np.isfinite(rows.get("loss", rows["step"] * np.nan))])
     apart = min(np.diff(steps), default=0)
     return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())
-
-
-def _epochs(cells: Cells, names: Mapping[str, str]) -> tuple[str, ...]:
-    read = cells.numbers.get(names.get("epoch", ""), np.zeros(0))
-    return epochs(read[np.isfinite(read)])
 
 
 def _settings(file: Path, run: str, rows: Rows, lengths: np.ndarray) -> dict[str, int]:

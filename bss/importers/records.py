@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from bss.importers.corrections import CORRECTIONS
-from bss.importers.lines import Alike, Cells, Lines, columns_of, epochs, misspelt
+from bss.importers.lines import Alike, Cells, Lines, columns_of, misspelt
 from bss.importers.log import Importer, Log
 from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.table import flat, json_of
@@ -57,9 +57,8 @@ def named_log(
     notes += misspelt(sizes, chosen.values())
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
     settings, more = trainer.settings(config or {})
-    for name in ("epoch", "train/epoch"):
-        read = cells.numbers.get(name, np.zeros(0))
-        more += epochs(read[np.isfinite(read)])
+    for name in {"epoch", "train/epoch"} & cells.numbers.keys():
+        rows["epoch"] = cells.numbers[name]
     return log_of(file, trainer.corrected(rows), settings, (*notes, *more), cut)
 
 

@@ -94,8 +94,6 @@ class LineFormat(Importer):
         rows, notes = self.finish(_losses(cells.numbers)), (*seen.notes, *seen.alike.notes)
         without = int(np.all([np.isnan(rows[c]) for c in LOSSES if c in rows], axis=0).sum())
         notes += (f"{without} rows have no loss",) if without else ()
-        read = cells.numbers.get("epoch", np.zeros(0))
-        notes += epochs(read[np.isfinite(read)])
         yield log_of(file, rows, seen.settings, notes, lines.cut)
 
     def _numbered(self, lines: Lines, seen: "_Seen") -> Iterator[tuple[int, dict[str, float]]]:
@@ -201,7 +199,7 @@ def log_of(
 
     Args:
         file: Path of the log.
-        rows: Columns, some of COLUMNS; others are left out.
+        rows: Columns, some of COLUMNS, and `epoch` for a note; others are left out.
         settings: Its seq_len, vocabulary, and a batch or batch_tokens if no row has one.
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
@@ -218,7 +216,8 @@ def log_of(
             columns[name] = np.full(count, float(settings[name]))
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
     source = str(file)
-    return Log(run_name(file), columns, source, source, length, tuple(notes), cut, vocabulary)
+    notes = (*notes, *epochs(rows.get("epoch", ())))
+    return Log(run_name(file), columns, source, source, length, notes, cut, vocabulary)
 
 
 def _line_format(declaration: Mapping[str, Any]) -> LineFormat:

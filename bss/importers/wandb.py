@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.lines import epochs, misspelt
+from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows, named_by_directory, some
 from bss.importers.names import MetricNames, choose, fitting
 from bss.importers.table import Table, names_in, table_of
@@ -76,10 +76,9 @@ def _histories(
         chosen["step"] = "_step"
     epoch = [name for name in EPOCHS if name in names][:1]
     cells = table.read([*chosen.values(), *epoch], [by] if by else [])
-    for name in epoch:
-        read = cells.column(name, file)
-        notes += epochs(read[np.isfinite(read)])
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
+    for name in epoch:
+        rows["epoch"] = cells.column(name, file)
     settings, more = trainer.settings({} if by else _config(file))
     notes = (*table.notes, *notes, *more, *_uncounted(rows))
     notes += misspelt(cells.sizes, chosen.values())

@@ -111,29 +111,6 @@ def test_es_curve_asked_again_writes_the_same(es_curve, tmp_path):
     assert tables[1].equals(tables[0])
 
 
-SBATCH = """#!/bin/bash
-script="${@: -2:1}" first="${@: -1}"
-for i in $(seq 0 $(sed 's/.*--array=0-//; s/ .*//' <<< "$*")); do
-    SLURM_ARRAY_TASK_ID=$i bash "$script" "$first" >&2 || exit 1
-done
-echo $$
-"""
-
-
-@pytest.mark.slow
-def test_es_curve_by_files_goes_on_where_each_array_ends(run, tmp_path):
-    (tmp_path / "sbatch").write_text(SBATCH)
-    (tmp_path / "sbatch").chmod(0o755)
-    path = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    asked = "es_curve", "--config.resamples=20", "--config.engine=files"
-    phases = 0
-    while (done := run(*asked)).returncode == 75:
-        assert (phases := phases + 1) <= 3, done.stderr
-        subprocess.run(["bash", tmp_path / "runs/jobs/submit.sh"], env=path, check=True)
-    assert (done.returncode, phases) == (0, 3), done.stderr
-    assert len(pd.read_csv(tmp_path / "results/contenders.csv")) > 8
-
-
 @pytest.mark.slow
 def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
     done = run("es_wsd")
@@ -194,15 +171,6 @@ def test_bad_input_is_one_line(es_curve, argument, told):
     status, _, said = es_curve(argument)
     assert status == 2
     assert told in said and one_line(said)
-
-
-@loading
-def test_runs_are_written_for_another_machine(es_curve, tmp_path):
-    arguments = "--config.engine=files", "--config.setup.text.corpus=synthetic"
-    status, _, told = es_curve(*arguments)
-    assert status == 75
-    assert f"4 runs to train, 0 done; submit them: bash {tmp_path}/runs/jobs/submit.sh" in told
-    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.slow
