@@ -1,7 +1,6 @@
 """Experiments end to end at their smoke size, as a person runs them."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
