@@ -29,7 +29,7 @@ class SlotEngine(QueueEngine):
         one = "1: only engine slurm trains a run in several processes"
         check(str(config.processes) == "1", "setup.engine.processes", config.processes, one)
         self.workers: dict[Slot, Any] = {}
-        self._busy: set[Slot] = set()
+        self._busy, self._idle = set[Slot](), list[Slot]()
         self._lock, self._stopping = threading.Lock(), False
         self._pool = ThreadPoolExecutor(1000)
 
@@ -43,11 +43,12 @@ class SlotEngine(QueueEngine):
 
     def free(self) -> int:
         """Return the number of slots without a job."""
-        return len(self._idle())
+        self._idle = [slot for slot in self.slots() if slot not in self._busy]
+        return len(self._idle)
 
     def submit(self, jobs: Sequence[Job]) -> list["Future[str]"]:
         """Give each job to the worker of a free slot."""
-        slots = self._idle()[: len(jobs)]
+        slots = self._idle[: len(jobs)]
         self._busy.update(slots)
         return [self._pool.submit(self._train, *one) for one in zip(slots, jobs, strict=True)]
 
@@ -65,9 +66,6 @@ class SlotEngine(QueueEngine):
             list(pool.map(lambda worker: worker.close(), self.workers.values()))
         self.workers.clear()
         self._pool.shutdown()
-
-    def _idle(self) -> list[Slot]:
-        return [slot for slot in self.slots() if slot not in self._busy]
 
     def _train(self, slot: Slot, job: Job) -> str:
         log = Path(job["execution"]["runs"]).absolute() / "logs" / f"worker-{slot.name}.log"

@@ -58,7 +58,8 @@ class SlurmEngine(QueueEngine):
     def submit(self, jobs: Sequence[Job]) -> list["Future[str]"]:
         """Submit jobs in arrays, except those that are in the cluster's queue already."""
         folder = Path(jobs[0]["execution"]["runs"]).absolute() / "jobs"
-        started = {i: found for i, job in enumerate(jobs) if (found := self._queued(folder, job))}
+        recorded = [_recorded(folder, job) for job in jobs]
+        started = {i: job for i, job in enumerate(recorded) if job and _is_queued(job)}
         by_width: dict[int, list[int]] = {}
         for i, job in enumerate(jobs):
             if i not in started:
@@ -120,18 +121,20 @@ class SlurmEngine(QueueEngine):
                 write_json(folder / f"{run}.json", record)
         return array
 
-    def _queued(self, folder: Path, job: Job) -> "submitit.Job[str] | None":
-        """Return the job of an earlier call that trains the same runs and has not ended."""
-        try:
-            records = [read_json(folder / f"{run}.json", "") for run in job["runs"]]
-        except InputError:
-            return None
-        if any(record != records[0] for record in records):
-            return None
-        name, tasks = records[0]["job"], range(records[0]["processes"])
-        found = submitit.SlurmJob[str](folder, name, tasks)
-        state = found.watcher.get_state(name, mode="force")
-        return found if state in _RUNNING and not found.done() else None
+
+def _recorded(folder: Path, job: Job) -> "submitit.Job[str] | None":
+    """Return the job of an earlier call that trains the same runs."""
+    try:
+        records = [read_json(folder / f"{run}.json", "") for run in job["runs"]]
+    except InputError:
+        return None
+    if any(record != records[0] for record in records):
+        return None
+    return submitit.SlurmJob[str](folder, records[0]["job"], range(records[0]["processes"]))
+
+
+def _is_queued(job: "submitit.Job[str]") -> bool:
+    return job.watcher.get_state(job.job_id) in _RUNNING and not job.done()
 
 
 class TrainOnSlurm:
