@@ -121,7 +121,8 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the decayed test loss of each batch size above the best one, per token budget."""
     tables = []
     decays = finals.loc[finals["ending"] == "decay"]
-    for _, some in decays.groupby(decays["tokens"].round(-5)):
+    share = (decays["tokens"] / decays["tokens"].max()).round(3)  # whole steps end a run earlier
+    for _, some in decays.groupby(share):
         wide = some.pivot_table(index="seed", columns="batch", values="test_loss")
         best = some.groupby("batch")["eval_loss"].mean().idxmin()
         apart = wide.sub(wide[best], axis=0)
