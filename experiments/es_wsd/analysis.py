@@ -121,7 +121,7 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the decayed test loss of each batch size above the best one, per token budget."""
     tables = []
     decays = finals.loc[finals["ending"] == "decay"]
-    share = (decays["tokens"] / decays["tokens"].max()).round(3)  # whole steps end a run earlier
+    share = (decays["tokens"] / decays["tokens"].max()).round(2)  # whole steps end a run earlier
     for _, some in decays.groupby(share):
         wide = some.pivot_table(index="seed", columns="batch", values="test_loss")
         best = some.groupby("batch")["eval_loss"].mean().idxmin()
