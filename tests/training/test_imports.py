@@ -37,7 +37,7 @@ def test_a_sweep_in_python_loads_no_law():
 GLOBAL_STATE = """
 import logging, os, pkgutil, signal, sys, warnings
 import absl.logging, flax, grain, jax, optax, orbax.checkpoint, pandas, matplotlib, scipy.optimize
-import jax._src.monitoring as monitoring, tensorstore
+import jax._src.monitoring as monitoring, submitit, tensorstore
 
 def state():
     loggers = {
