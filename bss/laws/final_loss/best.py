@@ -26,14 +26,12 @@ from bss.laws.final_loss.points import VARIED
 from bss.laws.minimum import FEWEST, measured_minimum, parabola_vertex
 from bss.laws.power import unidentified
 
-TOLERANCES = (0.003, 0.005)  # nats: a repeated run differs by as much
-TYPICAL = 0.003  # nats, standard deviation of a final loss if no seeds measure it
+TOLERANCES = (0.003, 0.005)  # nats: repeated runs differ by as much, if no seeds measure it
 UNMODELLED = 0.06  # standard deviation of log optima by what no form has, of planted other laws
 MOST_SAVED = 200  # draws of a power law, which keep a fit's JSON small
 MOSTLY = 0.6  # share of best batches inside their (N, D), above which the others have values
 SURE = 2.6  # ratio of the ends of an interval, up to which they have
-MINIMA = 5  # best batches from which they have a power law
-RESAMPLED = 4  # cells from which they are drawn with replacement
+MINIMA = 5  # best batches from which they have a power law, and are drawn with replacement
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ def _measured(law: LossLaw, rows: np.ndarray, level: float) -> BestBatch:
     batch, at = np.unique(points.batch[rows], return_inverse=True)
     loss = np.full(len(batch), np.inf)
     np.minimum.at(loss, at, points.loss[rows])
-    noise = points.noise if np.isfinite(points.noise) else TYPICAL
+    noise = points.noise if np.isfinite(points.noise) else TOLERANCES[0]
     least = float(points.seq_len or 1.0)
     how = {"typical": noise, "unit": "tokens", "least": least, "level": level}
     return measured_minimum(batch, loss, **how).batch
@@ -248,7 +246,7 @@ def regressions(cell: np.ndarray, x: np.ndarray, logs: np.ndarray, seed: int) ->
     generator, found = np.random.default_rng(seed), []
     for i, values in enumerate(logs.T):
         times = np.ones(count)
-        if i and count >= RESAMPLED:
+        if i and count >= MINIMA:
             times = generator.multinomial(count, np.full(count, 1 / count))
         root = np.sqrt(times[cell] / variance)
         found.append(np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0])

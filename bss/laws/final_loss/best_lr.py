@@ -8,11 +8,11 @@ import numpy as np
 from bss.laws.base import SPANS, Estimate, interval, too_wide
 from bss.laws.final_loss.best import drawn_minimum, regressions, separable
 from bss.laws.final_loss.law import LossLaw
+from bss.laws.final_loss.points import VARIED
 from bss.laws.minimum import parabola_vertex
 
 SYMBOLS = {"params": "N", "tokens": "D", "batch": "B"}
 NEAR_BEST = 0.03  # nats above the best batch, up to which batches count: runs are near it
-CLOSE = 1.5  # ratio of batches up to which learning rates tried at one bracket that of the other
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _optimum(grid: np.ndarray, losses: np.ndarray, seed: int, level: float, what
 def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> Estimate:
     """Without a value if no lower and higher one was tried at a batch near by of the (N, D)."""
     ratio = np.exp(np.abs(np.log(law.points.batch[rows] / batch)))
-    tried = law.points.lr[rows[ratio <= ratio.min() * CLOSE]]
+    tried = law.points.lr[rows[ratio <= ratio.min() * VARIED]]
     if best.value is None or tried.min() < best.value < tried.max():
         return best
     note = f"unidentified: {best.value:.3g} is outside the learning rates tried at such a batch"

@@ -51,16 +51,14 @@ def fit_table(
         table: as `bss.laws.final_loss.table.check_losses` returns it.
         hold_out: also cross-validated: params, tokens, batch, cell or run one at a time, or a
             condition, e.g. tokens>=80B.
-        forms: that are averaged, by registered name or `package.module:ATTRIBUTE`; None for all
-            that apply to the table.
+        forms: that are averaged, by name or `package.module:ATTRIBUTE`; None for all that apply.
         constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1", in every form with them.
         drop: rows that are left out of everything, e.g. "params=2e8,tokens=6e10,batch=256".
         options: number and seed of the draws, level of the intervals.
         progress: called with each step of the fit.
 
     Raises:
-        InputError: If there are fewer than three batches or too few points, a form is unknown or
-            for another kind of table, or a hold_out, constraint or drop is wrong.
+        InputError: If batches or points are too few, or an argument is wrong.
     """
     how, fixed = options or Options(), Constraints.parse(constraints)
     points, warnings = loss_points(without(table, drop))
@@ -72,8 +70,7 @@ def fit_table(
     folds = folds_of(points)
     progress("weighing the forms by left-out cells")
     own = {text: requested(points, text) for text in hold_out}
-    draws = {"resamples": how.resamples, "seed": how.seed}
-    law, unseen = fit_law(points, chosen, fits, [*folds, *chain(*own.values())], fixed, **draws)
+    law, unseen = fit_law(points, chosen, fits, [*folds, *chain(*own.values())], fixed, how)
     progress("best batches")
     return TableFit(
         law=law,
