@@ -159,5 +159,5 @@ def _widened(
     near = points.excess <= NEAR
     each = [x[near[fold.out]] for fold, x in zip(folds, times, strict=True) if fold.kind in kinds]
     far = np.concatenate(each) if each else np.zeros(0)
-    times = float(np.quantile(far, 0.9)) / NormalDist().inv_cdf(0.95) if len(far) else 1.0
-    return max(times, NARROWEST)
+    factor = float(np.quantile(far, 0.9)) / NormalDist().inv_cdf(0.95) if len(far) else 1.0
+    return max(factor, NARROWEST)
