@@ -6,6 +6,7 @@ A mean of forms weighted by left-out cells, with the residuals that the rows nea
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, compress
 from typing import Any
 
@@ -30,6 +31,7 @@ from bss.laws.solver import Solution
 from bss.points.measuring import equal_steps
 from bss.tables.reading import without
 
+FEWEST_DRAWS = 200  # of which 10 lie beyond each end of a 90% interval; they need no refits
 FEWEST = 4  # rows, one more than a parabola in log B has parameters
 OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billion by chance
 MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
@@ -54,13 +56,14 @@ def fit_table(
         forms: that are averaged, by name or `package.module:ATTRIBUTE`; None for all that apply.
         constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1", in every form with them.
         drop: rows that are left out of everything, e.g. "params=2e8,tokens=6e10,batch=256".
-        options: number and seed of the draws, level of the intervals.
+        options: number (200 at least) and seed of the draws, level of the intervals.
         progress: called with each step of the fit.
 
     Raises:
         InputError: If batches or points are too few, or an argument is wrong.
     """
-    how, fixed = options or Options(), Constraints.parse(constraints)
+    fixed, how = Constraints.parse(constraints), options or Options(FEWEST_DRAWS)
+    how = replace(how, resamples=max(how.resamples, FEWEST_DRAWS))
     points, warnings = loss_points(without(table, drop))
     traps = _equal_steps(points)
     chosen = _applicable(points, forms, drop, traps)
