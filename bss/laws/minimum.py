@@ -80,7 +80,8 @@ def measured_minimum(
     """
     known = np.ones(len(batch), bool) if censored is None else ~censored
     own = np.ones(len(batch)) if relative is None else relative
-    sizes, at = np.unique(np.log(batch[known]), return_inverse=True)
+    batches, at = np.unique(batch[known], return_inverse=True)
+    sizes = np.log(batches)
     none = BestBatch(None, level=level, method="measured")
     if len(sizes) < FEWEST:
         return Minimum(none.unknown("too_few_batches", f"{len(sizes)} batches measured"))
@@ -106,6 +107,12 @@ def measured_minimum(
     high = np.exp(higher[higher > centre].min(initial=np.inf))
     draws, inside, found = np.clip(draws, low, high), found, float(np.clip(found, low, high))
     least_of, most_of = np.quantile(draws, tails(level)).tolist()
+    # Beyond the end a parabola is no measurement: if the batch at an end has the least value and
+    # the next one surely needs more, the end itself is the bound.
+    if centre == sizes[0] and high == np.exp(sizes[1]):
+        most_of = found = float(batches[0])
+    if centre == sizes[-1] and low == np.exp(sizes[-2]):
+        least_of = found = float(batches[-1])
     best = BestBatch(found, min(least_of, found), max(most_of, found), level, method="measured")
     if not 0 < low < inside:  # no smaller batch surely needs more, or the bowl says otherwise
         draws[::2] = 0.0
