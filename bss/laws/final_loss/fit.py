@@ -2,7 +2,7 @@
 
 A mean of forms weighted by left-out cells, with the residuals that the rows near by predict
 (bss.laws.final_loss.fitting); best batches and learning rates are where its draws are least
-(bss.laws.final_loss.best, bss.laws.final_loss.best_lr).
+(bss.laws.final_loss.best).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,25 +14,22 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import SPANS, Estimate, Options, too_wide
+from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, too_wide
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.final_loss.best import best_batches, exponents
-from bss.laws.final_loss.best_lr import best_lrs
+from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import best_fit, fit_law, residuals_over_error
 from bss.laws.final_loss.folds import Fold, folds_of, requested
 from bss.laws.final_loss.forms import FORMS, Form
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.table import loss_points
-from bss.laws.final_loss.values import SIZES, OutlierRow, TableFit, TestedRange
-from bss.laws.held_out import HeldOut
-from bss.laws.resampling import rms, robust_scale
+from bss.laws.final_loss.values import SIZES, TableFit, TestedRange
+from bss.laws.minimum import FEWEST
+from bss.laws.resampling import HeldOut, rms, robust_scale
 from bss.laws.solver import Solution
 from bss.points.measuring import equal_steps
 from bss.tables.reading import without
 
-FEWEST_DRAWS = 200  # of which 10 lie beyond each end of a 90% interval; they need no refits
-FEWEST = 4  # rows, one more than a parabola in log B has parameters
 OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billion by chance
 MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
 
@@ -62,8 +59,8 @@ def fit_table(
     Raises:
         InputError: If batches or points are too few, or an argument is wrong.
     """
-    fixed, how = Constraints.parse(constraints), options or Options(FEWEST_DRAWS)
-    how = replace(how, resamples=max(how.resamples, FEWEST_DRAWS))
+    fixed, how = Constraints.parse(constraints), options or Options(DRAWS)
+    how = replace(how, resamples=max(how.resamples, DRAWS))
     points, warnings = loss_points(without(table, drop))
     traps = _equal_steps(points)
     chosen = _applicable(points, forms, drop, traps)
@@ -102,16 +99,16 @@ def _applicable(
     """
     batches, count = len(np.unique(points.batch)), len(points.loss)
     left = ", with what --drop leaves" if drop else ""
-    if batches < FEWEST - 1:
+    if batches < FEWEST:
         raise InputError(f"batch: {batches} different ones{left}; the law needs 3 or more")
     forms = {FORMS.name_of(form): form for form in map(FORMS.__getitem__, names or FORMS)}
     able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
     for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
         kind = "whose rates vary" if FORMS[name].rates else "of one rate for each batch"
         raise InputError(f"form: {name} is for tables {kind}, not this one; leave --form out")
-    enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST - 1) < count}
+    enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST) < count}
     if not enough or (names and len(enough) < len(able)):
-        needed = min(max(form.free(points), FEWEST - 1) for form in able.values())
+        needed = min(max(form.free(points), FEWEST) for form in able.values())
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
             + "; ".join(["add runs", *traps])
@@ -121,7 +118,7 @@ def _applicable(
 
 def _without_outliers(
     points: LossPoints, forms: Mapping[str, Form], fixed: Constraints
-) -> tuple[LossPoints, dict[str, Solution], tuple[OutlierRow, ...]]:
+) -> tuple[LossPoints, dict[str, Solution], tuple[Outlier, ...]]:
     """Rows without outliers, fits of the forms to them, and outliers, the farthest first."""
     fits = {name: best_fit(form, points, fixed) for name, form in forms.items()}
     off = residuals_over_error(points, forms, fits)
@@ -134,13 +131,14 @@ def _without_outliers(
     return points, fits, tuple(sorted(found, key=lambda one: -one.times))
 
 
-def _outlier(points: LossPoints, i: int, off: float) -> OutlierRow:
-    at = float(points.params[i]), float(points.tokens[i]), float(points.batch[i])
-    lr = float(points.lr[i]) if points.with_lr else None
+def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
+    names = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
+    names |= {"lr": points.lr} if points.with_lr else {}
     others = (points.cell == points.cell[i]) & (np.arange(len(points.loss)) != i)
     near = others if others.any() else np.ones(len(others), bool)
     above = float(points.loss[i] - np.median(points.loss[near]))
-    return OutlierRow(*at, lr, abs(above) * float(np.sign(off)), abs(off))
+    at = {name: float(column[i]) for name, column in names.items()}
+    return Outlier(at, "", abs(above) * float(np.sign(off)), abs(off), "nats")
 
 
 def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
