@@ -127,7 +127,7 @@ def _without_outliers(
         return points, fits, ()
     found = [_outlier(points, int(i), float(off[i])) for i in np.flatnonzero(far)]
     points = points.at(~far)
-    fits = {name: best_fit(form, points, fixed) for name, form in forms.items()}
+    fits = {n: best_fit(form, points, fixed, fits[n].parameters) for n, form in forms.items()}
     return points, fits, tuple(sorted(found, key=lambda one: -one.times))
 
 

@@ -44,9 +44,14 @@ def solved(
     return solve_in_rounds(form.residual, starts, box, data, changed, rounds=rounds)
 
 
-def best_fit(form: Form, points: LossPoints, constraints: Constraints = FREE) -> Solution:
-    """Return the best of all starts, on all rows."""
-    starts = form.starts(points, points.weight)
+def best_fit(
+    form: Form,
+    points: LossPoints,
+    constraints: Constraints = FREE,
+    starts: np.ndarray | None = None,
+) -> Solution:
+    """Return the best of all starts [Q, P], by default those of the form, on all rows."""
+    starts = form.starts(points, points.weight) if starts is None else starts
     each = np.repeat(points.weight[None], len(starts), axis=0)
     return solved(form, points, starts, each, constraints, ROUNDS).best()
 
