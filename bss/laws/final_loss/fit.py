@@ -137,7 +137,7 @@ def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
     others = (points.cell == points.cell[i]) & (np.arange(len(points.loss)) != i)
     near = others if others.any() else np.ones(len(others), bool)
     above = float(points.loss[i] - np.median(points.loss[near]))
-    at = {name: float(column[i]) for name, column in names.items()}
+    at: dict[str, float | str] = {name: float(column[i]) for name, column in names.items()}
     return Outlier(at, "", abs(above) * float(np.sign(off)), abs(off), "nats")
 
 
