@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from bss.laws.es import LAWS
-from bss.laws.es.laws import HyperbolaParameters as Hyperbola
-from bss.laws.es.laws import StageParameters as Piecewise
-from bss.laws.es.laws import SurfaceParameters as Surface
+from bss.laws.es.law import HyperbolaParameters as Hyperbola
+from bss.laws.es.law import StageParameters as Piecewise
+from bss.laws.es.law import SurfaceParameters as Surface
 
 SEQ_LEN = 128
 BATCHES = (2, 4, 8, 16, 32, 64, 128)

@@ -15,7 +15,7 @@ from bss.rules import Setting
 
 PUBLISHED = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
 """The fit of a published table: 170 final losses of arXiv 2503.04715, 17 (N, D). Made by `bss fit
-table results/published/steplaw_dense_best.csv --resamples 100 --json`; a test makes it again."""
+table results/published/steplaw_dense_best.csv --json`; a test makes it again."""
 FACTORS = 2.0 ** np.linspace(-4, 4, 65)
 """Multiples of the optimum: as far as a tolerance of 0.003 nats reaches, 8 per doubling."""
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bss.laws import TableFit
-from bss.laws.final_loss.best_lr import BestLR
+from bss.laws.final_loss.best import BestLR
 from bss.laws.minimum import parabola_vertex
 from bss.plots import style
 from bss.units import rounded_tokens

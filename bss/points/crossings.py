@@ -198,26 +198,6 @@ class TargetOptimum:
         return None if bound in open_below else low, None if bound in open_above else high
 
 
-@dataclass(frozen=True)
-class Rise:
-    """How far B_opt rises from the highest target to the lowest.
-
-    Attributes:
-        doublings: of each seed.
-        bound: what they are where an optimum at either end is only a bound, or known between two
-            ends.
-    """
-
-    doublings: tuple[float, ...]
-    bound: Bound
-
-    @property
-    def mean(self) -> Mean:
-        """Over seeds; without an error where it bounds nothing."""
-        every = mean(self.doublings)
-        return replace(every, error=None) if self.bound == "unknown" else every
-
-
 def mean(values: Sequence[float]) -> Mean:
     """The mean over seeds with 2 standard errors."""
     count = len(values)
@@ -284,23 +264,6 @@ def optima(points: pd.DataFrame) -> list[TargetOptimum]:
         interior = batches[0] < best < batches[-1]
         rows.append(TargetOptimum(target, best, interior, _log2_batch(lowest), lowest.bound, *over))
     return rows
-
-
-def growth(points: pd.DataFrame) -> Rise:
-    """Doublings of B_opt from the highest target to the lowest of `optima`, within each seed.
-
-    Where both ends of a rise are known but apart, it is the end nearer to none; "unknown" where
-    none is between them.
-    """
-    tables = list(_telling(points).values())
-    first, last = best_batches(tables[0]), best_batches(tables[-1])
-    rise = Between(last.value - first.value, last.low - first.high, last.high - first.low)
-    bound = rise.bound
-    if not bound and rise.reach:
-        falls: Bound = "at most" if rise.high.mean() < 0 else "unknown"
-        bound = "at least" if rise.low.mean() > 0 else falls
-    doublings = {"at least": rise.low, "at most": rise.high}.get(bound, rise.value)
-    return Rise(tuple(doublings.tolist()), bound)
 
 
 def _log2_batch(lowest: Between) -> Mean:

@@ -144,7 +144,7 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
         consumed the most tokens, with `reached` False.
 
     Raises:
-        InputError: a point without a rate, or one rate twice in a group.
+        InputError: a point without a rate.
     """
     rates = points["peak_lr"].to_numpy(float)
     if not (np.isfinite(rates) & (rates > 0)).all():
@@ -154,8 +154,6 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
     for at in points.groupby(_KEYS, dropna=False).indices.values():
         paired[at] = paired_seeds(rates[at], seeds[at])
     for _, group in points.groupby([*_KEYS, paired], sort=False, dropna=False):
-        records = group.to_dict("records")
-        _refuse_repeats(records)
         own: Any = group.groupby("peak_lr")
         tried = {rate: some.to_dict("records") for rate, some in own}
         best = min(tried, key=lambda rate: _standing(tried[rate]))
@@ -208,18 +206,6 @@ def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
     missed = float(np.mean([not run["reached"] for run in runs]))
     log = float(np.mean([np.log(run["tokens_to_target"]) for run in runs]))
     return missed, log if missed < 1 else -log
-
-
-def _refuse_repeats(records: Sequence[dict[str, Any]]) -> None:
-    """Refuses one rate twice, but for runs that have names of their own."""
-    keys = ("peak_lr", "run", *_SEEDS)
-    names = [str([record.get(key) for key in keys]) for record in records]
-    if len(set(names)) < len(names):
-        batch, target = records[0]["batch"], records[0]["target_loss"]
-        raise InputError(
-            f"points: batch {batch:g} at target {target:g} has one rate twice; "
-            "keep one run for each rate and seed"
-        )
 
 
 def paired_seeds(group: np.ndarray, seed: np.ndarray) -> np.ndarray:

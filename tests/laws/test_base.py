@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit, Options, interval, too_wide
+from bss.laws.base import BestBatch, Estimate, Fit, Options, Outlier, interval, too_wide
 
 
 @dataclass(frozen=True)
@@ -90,3 +90,15 @@ def test_an_interval_is_of_the_draws_nearest_to_its_tails_and_holds_the_estimate
     assert interval(97, np.append(draws, np.nan)) == Estimate(97.0, 5.0, 97.0, 0.9)
     assert interval(2, np.array([1.0, 2.0, np.inf])) == Estimate(2.0, 1.0, None, 0.9)
     assert interval(2, np.array([-np.inf, 2.0, 3.0])) == Estimate(2.0, None, 3.0, 0.9)
+
+
+def test_an_outlier_is_named_as_drop_takes_it():
+    at = {"run": "b8s1", "batch": 8.0}
+    one = Outlier(at, "run=b8s1", -0.1234, 9.6, "log tokens", {"B_opt": 40.0})
+    assert str(one) == (
+        "run=b8s1,batch=8: 0.12 log tokens below the others, 10 times what is expected; "
+        "without it B_opt is 40 (--drop 'run=b8s1')"
+    )
+    assert str(Outlier({"params": 5e8}, "", 0.2, 7.0, "nats")).startswith(
+        "left out: params=500000000: 0.2 nats above the others"
+    )

@@ -5,7 +5,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.held_out import HeldOut, check_hold_out
+from bss.laws.resampling import HeldOut, check_hold_out
 
 NAMES = ("L_0", "a", "alpha")
 BOX = np.array([0.0, -5.0, np.log(0.1)]), np.array([2.0, 5.0, np.log(4.0)])

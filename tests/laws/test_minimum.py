@@ -41,6 +41,18 @@ def test_at_an_end_there_is_a_bound(side, end):
     assert getattr(found, end) is None
 
 
+@pytest.mark.parametrize(("rises", "most"), [((0.2, 0.3, 0.8), 16.0), ((0.001, 0.01, 0.8), 64.0)])
+def test_the_bound_at_an_end_is_the_batch_there_if_the_next_one_surely_needs_more(rises, most):
+    batch = np.repeat([16.0, 32.0, 36.0, 64.0], 5)
+    value = np.repeat([2.0, *(2 + rise for rise in rises)], 5)
+    noise = 0.01 * np.random.default_rng(4).standard_normal(20)
+    low = measured_minimum(batch, value + noise, typical=0.01).batch
+    assert (low.value, low.status) == (None, "at_boundary")
+    assert 16 <= low.high <= most
+    high = measured_minimum(1024 / batch, value + noise, typical=0.01).batch
+    assert high.low == pytest.approx(1024 / low.high, rel=0.05)
+
+
 def test_noise_alone_has_no_best_batch():
     generator = np.random.default_rng(2)
     for _ in range(20):

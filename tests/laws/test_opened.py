@@ -125,7 +125,7 @@ def test_a_point_of_steps_that_fits_no_curve_is_named(steps):
     assert not fit_critical(one, reference=64, options=QUICK).outliers
     far = one.assign(steps=one["steps"] * np.where(b == 512, 1.3, 1.0))
     (named,) = fit_critical(far, reference=64, options=QUICK).outliers
-    assert (named.batch, named.off) == (512, pytest.approx(np.log(1.3), abs=0.05))
+    assert (named.at["batch"], named.off) == (512, pytest.approx(np.log(1.3), abs=0.05))
     assert "--drop 'model=m,batch=512'" in str(named)
 
 

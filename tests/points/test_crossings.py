@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.crossings import Mean, crossing_pairs, crossings, growth, mean, optima
+from bss.points.crossings import Mean, crossing_pairs, crossings, mean, optima
 
 TARGETS = (2.2, 2.0, 1.8)
 
@@ -42,7 +42,6 @@ def test_the_minimum_of_a_parabola_is_found_between_batches():
     assert [entry.target_loss for entry in found] == list(TARGETS)
     assert [2**entry.log2_batch.value for entry in found] == pytest.approx([1.5, 3.0, 6.0])
     assert [entry.interior for entry in found] == [True, True, True]
-    assert growth(planted(rising)).mean.value == pytest.approx(2.0)
     best = found[-1]
     assert best.batch == 8
     expected = 0.1 * (math.log2(6) ** 2 - math.log2(8 / 6) ** 2)
@@ -71,7 +70,6 @@ def test_a_target_that_a_seed_missed_is_left_out():
     points = planted(rising)
     points.loc[(points["seed"] == 2) & (points["target_loss"] == 1.8), "reached"] = False
     assert [entry.target_loss for entry in optima(points)] == [2.2, 2.0]
-    assert growth(points).mean.value == pytest.approx(1.0)
     points["reached"] = False
     with pytest.raises(InputError, match="no batch reached a target in every seed"):
         optima(points)
@@ -130,16 +128,6 @@ def test_a_missed_target_bounds_the_ratio_of_a_pair():
     assert len(crossings(missed(missed(large, 1, 1.8), 8, 1.8))) == 3 * 10 - 1
 
 
-def test_a_rise_between_ends_is_at_least_the_nearer_one():
-    points = missed(planted(rising), 16, 1.8)
-    rise = growth(points)
-    assert rise.bound == "at least"
-    nearest = 2.5 - math.log2(1.5)  # from 8 half a step towards 4
-    assert rise.doublings == pytest.approx([nearest] * 3)
-    unsure = planted({2.2: 4.0, 2.0: 4.0, 1.8: 4.2}.__getitem__)
-    assert growth(missed(unsure, 8, 1.8)).bound == "unknown"
-
-
 def test_errors_are_two_standard_errors_over_seeds():
     found = mean([1.0, 2.0, 3.0])
     assert (found.value, found.seeds) == (2.0, 3)
@@ -163,18 +151,3 @@ def test_a_best_batch_at_an_edge_is_a_bound():
 def test_a_batch_that_is_the_only_one_bounds_nothing():
     alone = optima(planted(rising, batches=(4,)))[0]
     assert (alone.bound, alone.ends) == ("unknown", (None, None))
-
-
-@pytest.mark.parametrize(
-    ("optimum", "bound"),
-    [
-        ({2.2: 0.5, 2.0: 2.0, 1.8: 4.0}, "at least"),  # from at most 1
-        ({2.2: 2.0, 2.0: 4.0, 1.8: 40.0}, "at least"),  # to at least 16
-        ({2.2: 4.0, 2.0: 2.0, 1.8: 0.5}, "at most"),
-        ({2.2: 0.5, 2.0: 0.5, 1.8: 0.5}, "unknown"),
-        ({2.2: 0.5, 2.0: 4.0, 1.8: 40.0}, "at least"),
-        ({2.2: 2.0, 2.0: 3.0, 1.8: 4.0}, ""),
-    ],
-)
-def test_a_rise_from_a_bound_is_a_bound(optimum, bound):
-    assert growth(planted(optimum.__getitem__)).bound == bound

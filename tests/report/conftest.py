@@ -10,7 +10,7 @@ import pytest
 from bss.laws import EsFit
 from bss.laws.base import BestBatch, Estimate
 from bss.laws.es import LAWS
-from bss.laws.es.laws import SurfaceParameters
+from bss.laws.es.law import SurfaceParameters
 from bss.laws.es.values import TargetFit
 from bss.points.curve import points
 from bss.report.results import CONTENDERS

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.minimum import FEWEST
 from bss.tables.reading import SETTINGS
 
-LEAST_BATCHES = 3  # S = a + b/B has two parameters
+LEAST_BATCHES = FEWEST  # S = a + b/B has two parameters
 UNITS = ("sequences", "tokens")
 
 

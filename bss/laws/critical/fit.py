@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bss.laws.base import Estimate, Options, interval
+from bss.laws.base import Estimate, Options, Outlier, interval
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
 from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
@@ -23,8 +23,8 @@ from bss.laws.critical.shape import (
     log_steps_of,
     measured_critical_batch,
 )
-from bss.laws.critical.values import CriticalBatch, CriticalFit, OutlierSteps, Quantity
-from bss.laws.held_out import HeldOut, check_hold_out
+from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
+from bss.laws.resampling import HeldOut, check_hold_out
 
 REACH = 2.0  # times the batches measured: a bend further outside is a bound
 # times the width of a measured interval (in log B): outside of it the law does not fit. At 1, sizes
@@ -80,7 +80,8 @@ def fit_critical(
             f"{definition}; --reference-batch smallest serves every curve"
         )
     values = [getattr(fit, quantity).value for fit in fits]
-    draws = fitted.refits.kappa if nonlinear else _cbs_draws(fits, fitted, definition, measured)
+    by_law = fitted.by_law(definition)
+    draws = fitted.refits.kappa if nonlinear else _cbs_draws(fits, by_law, measured)
     laws, refused, notes = laws_of(curves, values, list(draws), level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     bracketed = [fit.B_crit.value is not None for fit in fits]
@@ -94,7 +95,9 @@ def fit_critical(
         law=law,
         laws=laws,
         joint_refused=refused,
-        definitions=definitions(fitted, measured, bracketed, definition, variables, level),
+        definitions=definitions(
+            fitted, (by_law, measured), bracketed, definition, variables, level
+        ),
         outliers=tuple(_outliers(fits, unseen)),
         held_out=tuple(_held_out(fits, by) for by in hold_out),
         resamples=options.resamples,
@@ -104,11 +107,10 @@ def fit_critical(
 
 
 def _cbs_draws(
-    fits: Sequence[CriticalBatch], fitted: Fitted, definition: CbsDefinition, measured: Batches
+    fits: Sequence[CriticalBatch], by_law: Batches, measured: Batches
 ) -> list[np.ndarray]:
     """Return the refits [R] of each critical batch, by its method."""
-    by_law = fitted.by_law(definition).draws
-    pairs = zip(fits, by_law, measured.draws, strict=True)
+    pairs = zip(fits, by_law.draws, measured.draws, strict=True)
     return [other if fit.method == "measured" else own for fit, own, other in pairs]
 
 
@@ -321,7 +323,7 @@ def _held_out(fits: Sequence[CriticalBatch], by: str) -> HeldOut:
 
 def _outliers(
     fits: Sequence[CriticalBatch], unseen: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> list[OutlierSteps]:
+) -> list[Outlier]:
     """Return points whose residual, over the noise of the others, is rare by Student's t.
 
     The noise of the others is that of their own fit, by the leverage of the point (derived here).
@@ -337,7 +339,9 @@ def _outliers(
         i = int(np.argmax(times))
         chance = count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES)
         if abs(missed[i]) >= ROUNDING and chance < RARE:
-            off = -float(error[i]), float(times[i]), float(kappa[i])
-            place = at.curve.model, at.curve.target_loss, float(at.curve.batch[i])
-            found.append(OutlierSteps(*place, *off))
+            curve, batch = at.curve, float(at.curve.batch[i])
+            place = {"model": curve.model, "target_loss": curve.target_loss, "batch": batch}
+            drop, off = f"model={curve.model},batch={batch:g}", -float(error[i])
+            without = {"B_crit": float(kappa[i])}
+            found.append(Outlier(place, drop, off, float(times[i]), "log steps", without))
     return found

@@ -110,7 +110,7 @@ def laws_of(
 
 def definitions(
     fitted: Fitted,
-    measured: Batches,
+    batches: tuple[Batches, Batches],
     bracketed: Sequence[bool],
     definition: CbsDefinition,
     variables: Sequence[str],
@@ -120,16 +120,19 @@ def definitions(
 
     Args:
         fitted: the curves.
-        measured: their critical batches by interpolation.
+        batches: their critical batches by the law, and by interpolation.
         bracketed: [C], whether the batches bracket the bend of a curve.
-        definition: r and B_ref of `measured`.
+        definition: r and B_ref of `batches`.
         variables: of the laws, names in "params" and "tokens".
         level: nominal coverage.
     """
     overheads = sorted({*OVERHEADS, definition.overhead})
     cases = [CbsDefinition(r, definition.reference) for r in overheads]
+    by_law, measured = batches
     kappas = Batches(fitted.shapes.kappa, list(fitted.refits.kappa))
-    entries = [(str(case), case, fitted.by_law(case)) for case in cases]
+    entries = [
+        (str(case), case, by_law if case == definition else fitted.by_law(case)) for case in cases
+    ]
     entries += [("b/a", None, kappas), (f"{definition}, interpolated", definition, measured)]
     pairs = zip(fitted.curves, fitted.shapes.kappa, strict=True)
     covered = [c.covers(float(definition.at(kappa, c.batch[0]))) for c, kappa in pairs]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, Fit, described
+from bss.laws.base import Estimate, Fit, Outlier, described
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.power import PowerFit, predict
 from bss.laws.resampling import rms
@@ -97,35 +97,6 @@ class Definition:
     law: PowerFit | None
 
 
-@dataclass(frozen=True)
-class OutlierSteps:
-    """A point far from the others of its curve.
-
-    Attributes:
-        model, target_loss: of the curve; batch in the fit's unit.
-        off: log of its steps over what the others say.
-        times: over their scatter.
-        without: B_crit by the others.
-    """
-
-    model: str
-    target_loss: float
-    batch: float
-    off: float
-    times: float
-    without: float
-
-    def __str__(self) -> str:
-        """The point by name, how far off it is, and what B_crit is without it."""
-        side = "above" if self.off > 0 else "below"
-        return (
-            f"model {self.model}, target {self.target_loss:g}, batch {self.batch:g}: "
-            f"{abs(self.off):.3f} {side} the others in log steps, {self.times:.0f} times the "
-            f"scatter; without it B_crit is {self.without:.4g} "
-            f"(--drop 'model={self.model},batch={self.batch:g}')"
-        )
-
-
 @dataclass(frozen=True, repr=False)
 class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
@@ -152,7 +123,7 @@ class CriticalFit(Fit):
     laws: dict[str, PowerFit]
     joint_refused: str
     definitions: tuple[Definition, ...]
-    outliers: tuple[OutlierSteps, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"

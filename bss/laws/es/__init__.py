@@ -3,8 +3,7 @@
 A law is a value (`bss.laws.es.law.Law`), registered here or imported by a user.
 """
 
-from bss.laws.es.law import Law
-from bss.laws.es.laws import AsymmetricMinimum, Hyperbola, Piecewise, Surface
+from bss.laws.es.law import AsymmetricMinimum, Hyperbola, Law, Piecewise, Surface
 from bss.registry import Registry
 
 INTERPOLATOR = AsymmetricMinimum("lopsided valley")

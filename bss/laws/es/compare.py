@@ -17,8 +17,7 @@ from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.data import EsData, es_data
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import Comparison
-from bss.laws.held_out import HeldOut, check_hold_out
-from bss.laws.resampling import rms
+from bss.laws.resampling import HeldOut, check_hold_out, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, solve
 
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there

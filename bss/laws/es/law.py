@@ -4,11 +4,14 @@ Data are counted in sequences, E = B·S, so that the batch size B of a run is E/
 for E at the batch size of a run, which is exact: E and S share their noise, so E is never regressed
 on S. The parameters of a law are a NamedTuple of scalars or arrays, traced or not, in steps and
 sequences.
+
+The laws of the package are three per target, and a joint loss model L(S, B) of all targets.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from itertools import product
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.laws.constraints import Constraints
 from bss.laws.es.data import EsData
+from bss.laws.minimum import asymmetric_bowl
 from bss.laws.solver import Residual
 
 Number = Any
@@ -248,3 +252,323 @@ class LogError:
         log_E = jnp.log(self.law.sequences(self.law.shape(theta, data), data["batch"]))
         error = jnp.where(jnp.isfinite(log_E), log_E, NEVER_REACHED) - data["observed"]
         return residuals(error, data)
+
+
+EDGE = 1e-3  # distance of shares from 0 and 1, at which the three-stage law degenerates
+
+
+class HyperbolaParameters(NamedTuple):
+    """E_min in sequences, S_min in steps."""
+
+    E_min: Number
+    S_min: Number
+
+
+@dataclass(frozen=True)
+class Hyperbola(PerTarget):
+    """(E/E_min − 1)(S/S_min − 1) = 1 of McCandlish et al. (arXiv 1812.06162).
+
+    E rises with B, so that no batch size is best; the critical batch size is B_crit = E_min/S_min.
+    """
+
+    formula = "(E/E_min - 1)(S/S_min - 1) = 1"
+    parameters = HyperbolaParameters
+    units = ((1, 0), (1, -1))
+    batches = ("B_crit",)
+    least = 3
+    starts = ((-0.5, -6.0), (-0.5, -3.0), (-0.5, -1.0))
+    lower = (-12.0, -12.0)
+    upper = (3.0, 5.0)
+
+    def sequences(self, p: HyperbolaParameters, batch: Number, target: Number = None) -> Number:
+        """Return E = E_min + S_min·B at a batch size, from S = E/B."""
+        return p.E_min + p.S_min * batch
+
+    def quantities(self, p: HyperbolaParameters, target: Number = None) -> dict[str, np.ndarray]:
+        """Return S_min, E_min in the limit of small batch sizes, and B_crit."""
+        E_min, S_min = (np.asarray(value) for value in p)
+        return {"S_min": S_min, "E_min": E_min, "B_crit": E_min / S_min}
+
+
+class MinimumParameters(NamedTuple):
+    """E_min in sequences at B_opt in sequences; h, and the powers u above it and v below."""
+
+    E_min: Number
+    B_opt: Number
+    h: Number
+    u: Number
+    v: Number
+
+
+@dataclass(frozen=True)
+class AsymmetricMinimum(PerTarget):
+    """E = E_min·(1 + h·φ(log B/B_opt)), φ(x) = (v·e^(ux) + u·e^(−vx))/(u + v) − 1 (derived here).
+
+    It has a minimum and a slope on each side of it, but no stages.
+    """
+
+    formula = "E = E_min·(1 + h·φ(log B/B_opt)), φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1"
+    parameters = MinimumParameters
+    units = ((1, 0), (0, 1), *[(0, 0)] * 3)
+    batches = ("B_opt",)
+    least = 5
+    starts = tuple((0.0, b, *rest) for b, *rest in product((-1.5, 0, 1.5), (-1, 1), (0,), (-1, 0)))
+    lower = (-5.0, -7.0, -12.0, np.log(0.05), np.log(0.05))
+    upper = (5.0, 7.0, 8.0, 0.0, np.log(4.0))
+
+    def sequences(self, p: MinimumParameters, batch: Number, target: Number = None) -> Number:
+        """Return E at a batch size."""
+        return p.E_min * (1 + p.h * asymmetric_bowl(jnp.log(batch / p.B_opt), p.u, p.v, jnp))
+
+    def quantities(self, p: MinimumParameters, target: Number = None) -> dict[str, np.ndarray]:
+        """Return E_min, S_opt and B_opt."""
+        E_min, B_opt = np.asarray(p.E_min), np.asarray(p.B_opt)
+        return {"E_min": E_min, "S_opt": E_min / B_opt, "B_opt": B_opt}
+
+
+class StageParameters(NamedTuple):
+    """S_min < S_1 < S_opt < S_2 in steps, E_min in sequences, C in sequences per step²."""
+
+    S_min: Number
+    S_1: Number
+    S_opt: Number
+    S_2: Number
+    C: Number
+    E_min: Number
+
+
+@dataclass(frozen=True)
+class Piecewise(PerTarget):
+    """The three-stage law of Zhou et al. (arXiv 2601.05034) [secondary], six free parameters.
+
+    The stages, B_min = A_1 and B_opt = E_min/S_opt are from the paper [secondary]; the C¹ joints
+    and what follows from them are derived here.
+
+    E(S) = B_m1/(S − S_min) + B_0        S_min < S < S_1   inverse-linear stage
+           C·(S − S_opt)² + E_min        S_1 ≤ S ≤ S_2     transition stage
+           A_1·S + A_0                   S > S_2           linear stage
+    """
+
+    formula = "E = B_m1/(S - S_min) + B_0, then C·(S - S_opt)² + E_min, then A_1·S + A_0"
+    parameters = StageParameters
+    units = (*[(1, -1)] * 4, (-1, 2), (1, 0))
+    batches = ("B_min", "B_opt")
+    least = 8
+    starts = tuple(
+        product((0.0,), (-0.7, 0.0, 0.7), (0.3, 0.8), (0.3, 0.8), (0.3, 0.9), (0.15, 0.6))
+    )
+    lower = (-5.0, -5.0, *[EDGE] * 4)
+    upper = (5.0, 5.0, *[1 - EDGE] * 4)
+
+    def shape(self, theta: Any, data: Mapping[str, Any]) -> StageParameters:
+        """Return parameters from a box in which every point is admissible (derived here).
+
+        theta = (log E_min, log B_opt, u, v, g, w), the last four in (0, 1): u = S_1/S_opt,
+        v = S_min/S_1, g = B_min over the smaller of B_opt and the smallest batch that reached the
+        target, w = how far S_2 lies on the way from S_opt to the point where A_0 vanishes. With
+        β = B_min/B_opt: S_2/S_opt = 1 + 2w(1/β − 1), C·S_opt²/E_min = β²/(4w(1 − β)) and
+        A_0/E_min = (1 − β)(1 − w) > 0.
+        """
+        log_E, log_B, u, v, g, w = theta
+        met = (data["reached"] > 0) & (data["weight"] > 0)
+        smallest = jnp.where(met, data["batch"], jnp.inf).min()
+        E_min, B_opt = jnp.exp(log_E), jnp.exp(log_B)
+        beta = g * jnp.minimum(1.0, smallest / B_opt)
+        S_opt = E_min / B_opt
+        S_2 = S_opt * (1 + 2 * w * (1 / beta - 1))
+        C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))
+        return StageParameters(S_opt * u * v, S_opt * u, S_opt, S_2, C, E_min)
+
+    def sequences(self, p: StageParameters, batch: Number, target: Number = None) -> Number:
+        """Return E at a batch size in closed form (derived here); infinite up to B_min.
+
+        A_0 > 0 makes E/S strictly decreasing, so that each batch size above B_min = A_1 meets the
+        law once: on a quadratic in the first two stages, on a line in the last.
+        """
+        B_m1, B_0, A_1, A_0 = outer_stages(p)
+        batch_1 = (p.C * (p.S_1 - p.S_opt) ** 2 + p.E_min) / p.S_1
+        batch_2 = (p.C * (p.S_2 - p.S_opt) ** 2 + p.E_min) / p.S_2
+        sum_1 = p.S_min + B_0 / batch
+        product_1 = (B_0 * p.S_min - B_m1) / batch
+        first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, 1e-300)))
+        sum_2 = p.S_opt + 0.5 * batch / p.C
+        product_2 = p.S_opt**2 + p.E_min / p.C
+        middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, 1e-300)))
+        met = batch > A_1
+        last = A_0 / jnp.where(met, batch - A_1, 1.0)
+        steps = jnp.where(batch > batch_1, first, jnp.where(batch < batch_2, last, middle))
+        return jnp.where(met, batch * steps, jnp.inf)
+
+    def quantities(self, p: StageParameters, target: Number = None) -> dict[str, np.ndarray]:
+        """Return S_min, E_min, S_opt, B_min and B_opt."""
+        S_min, _, S_opt, S_2, C, E_min = (np.asarray(value) for value in p)
+        steps = {"S_min": S_min, "E_min": E_min, "S_opt": S_opt}
+        return steps | {"B_min": 2 * C * (S_2 - S_opt), "B_opt": E_min / S_opt}
+
+    def stages(self, p: StageParameters, target: float) -> dict[str, float]:
+        """Return S_min, the knots S_1 and S_2, and S_opt."""
+        names = ("S_min", "S_1", "S_opt", "S_2")
+        return {name: float(getattr(p, name)) for name in names}
+
+
+def outer_stages(p: StageParameters) -> tuple[Number, Number, Number, Number]:
+    """Return B_m1, B_0, A_1 and A_0 of the outer stages from the C¹ joints (derived here)."""
+    left, right = p.S_opt - p.S_1, p.S_2 - p.S_opt
+    reach = p.S_1 - p.S_min
+    B_m1 = 2 * p.C * left * reach**2
+    B_0 = p.E_min + p.C * left**2 - 2 * p.C * left * reach
+    return B_m1, B_0, 2 * p.C * right, p.E_min - p.C * (p.S_2**2 - p.S_opt**2)
+
+
+class SurfaceParameters(NamedTuple):
+    """L_0 in nats, a with S in steps, b in nats·sequences^m, B_phi in sequences."""
+
+    L_0: Number
+    a: Number
+    alpha: Number
+    b: Number
+    m: Number
+    B_phi: Number
+
+
+@dataclass(frozen=True)
+class Surface(Law):
+    """The joint loss model L(S, B) = L_0 + a·[S / sqrt(1 + B_phi/B)]^−α + b/B^m (derived here).
+
+    The functional scaling law of SGD at constant LR and batch size has m = 1 and B_phi = 0, with α
+    its source exponent and b proportional to the LR. With B_phi > 0 a step makes less progress if
+    gradient noise dominates, as in Adam. The residual is the loss at the observed (S, B) over the
+    target, minus 1; it is one-sided if the target was not reached.
+
+    Attributes:
+        m: batch exponent; None fits it.
+        B_phi: scale of the intrinsic time of Adam in sequences; None fits it, 0 turns it off.
+    """
+
+    m: float | None = 1.0
+    B_phi: float | None = 0.0
+
+    formula = "L = L_0 + a·S^-alpha + b/B^m"
+    parameters = SurfaceParameters
+    batches = ("B_min", "B_opt")
+    least = 1
+    joint = True
+
+    @property
+    def free(self) -> int:
+        """Number of fitted parameters."""
+        return 4 + (self.m is None) + (self.B_phi is None)
+
+    @property
+    def least_cross_validated(self) -> int:
+        """The number of parameters."""
+        return self.free
+
+    @property
+    def family(self) -> "Surface":
+        """The surface with m and B_phi among the parameters of a fit."""
+        return Surface("surface")
+
+    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+        """Return one problem over all targets."""
+        if len(data.targets) < 2:
+            raise InputError(
+                "points: one target is reached; the surface needs at least 2, and 3 to fix L_0, "
+                "so give more targets or choose the hyperbola"
+            )
+        S_unit = float(np.exp(np.log(data.steps[data.reached]).mean()))
+        B_unit = float(np.exp(np.log(data.batch).mean()))
+        steps, batch = data.steps / S_unit, data.batch / B_unit
+        m_box = (0.2, 3.0) if self.m is None else (self.m, self.m)
+        phi_box = (0.0, 300.0) if self.B_phi is None else (self.B_phi / B_unit,) * 2
+        bottom = data.targets[-1]
+        arrays = {"steps": steps, "batch": batch, "observed": data.target}
+        arrays |= {"reached": data.reached.astype(float), "weight": 1 / data.target}
+        return Problem(
+            loss_error,
+            np.array([self._starts(data, steps, batch, phi_box)]),
+            np.array([[0.0, -12.0, np.log(0.02), -15.0, m_box[0], phi_box[0]]]),
+            np.array([[bottom * (1 - 1e-4), 12.0, np.log(5.0), 8.0, m_box[1], phi_box[1]]]),
+            {key: value[None] for key, value in arrays.items()},
+            np.arange(len(batch))[None],
+            np.array([[S_unit, B_unit]]),
+        )
+
+    def _starts(
+        self, data: EsData, steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
+    ) -> list[list[float]]:
+        """Return grids of L_0, α and B_phi, with a and b by linear least squares."""
+        top, bottom = data.targets[0], data.targets[-1]
+        power = 1.0 if self.m is None else self.m
+        phis = (0.0, 1.0) if self.B_phi is None else phi_box[:1]
+        starts = []
+        for share, alpha, phi in product((0.0, 0.5, 0.8, 0.95), (0.2, 0.5, 1.2), phis):
+            floor = share * bottom
+            progress = steps / np.sqrt(1 + phi / batch)
+            terms = np.stack([progress**-alpha, batch**-power], axis=1)[data.reached]
+            scale = np.linalg.lstsq(terms, data.target[data.reached] - floor, rcond=None)[0]
+            a, b = np.log(np.maximum(scale, 1e-2 * (top - floor)))
+            starts.append([floor, a, np.log(alpha), b, power, phi])
+        return starts
+
+    def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> SurfaceParameters:
+        """Return parameters in steps and sequences, from fitted numbers [..., 6]."""
+        S_unit, B_unit = problem.units[index]
+        L_0, log_a, log_alpha, log_b, m, phi = np.moveaxis(theta, -1, 0)
+        alpha = np.exp(log_alpha)
+        a = np.exp(log_a) * S_unit**alpha
+        b = np.exp(log_b) * B_unit**m
+        return SurfaceParameters(L_0, a, alpha, b, m, phi * B_unit)
+
+    def loss(self, p: SurfaceParameters, steps: Number, batch: Number) -> Number:
+        """Return the loss in nats after `steps` at a constant batch size."""
+        progress = steps * self.intrinsic_time(p, batch)
+        return p.L_0 + p.a * progress**-p.alpha + p.b * batch**-p.m
+
+    def intrinsic_time(self, p: SurfaceParameters, batch: Number) -> Number:
+        """Return the progress of one step at a batch size: 1 if gradient noise is small."""
+        return (1 + p.B_phi / batch) ** -0.5
+
+    def sequences(self, p: SurfaceParameters, batch: Number, target: Number = None) -> Number:
+        """Return E in sequences at a loss; infinite if the surface never reaches it."""
+        excess = target - p.L_0 - p.b * batch**-p.m
+        met = excess > 0
+        progress = (p.a / jnp.where(met, excess, 1.0)) ** (1 / p.alpha)
+        return jnp.where(met, batch * progress / self.intrinsic_time(p, batch), jnp.inf)
+
+    def quantities(self, p: SurfaceParameters, target: Number = None) -> dict[str, np.ndarray]:
+        """Return asymptotes and minimum of E(S), for target losses above L_0 (derived here).
+
+        With Δ = L − L_0: S_min = (a/Δ)^{1/α}, B_min = (b/Δ)^{1/m}. For B_phi = 0 the minimum is at
+        B_opt = (1 + m/α)^{1/m}·B_min; otherwise it is the root of a monotone function of log B,
+        bisected. Arguments broadcast as NumPy arrays.
+        """
+        p = SurfaceParameters(*(np.asarray(value, np.float64) for value in p))
+        excess = np.asarray(target, np.float64) - p.L_0
+        B_min = (p.b / excess) ** (1 / p.m)
+        ratio = p.m / p.alpha
+        low, high = np.zeros_like(B_min), np.log1p(2 * ratio) / p.m + np.zeros_like(B_min)
+        for _ in range(60):
+            middle = (low + high) / 2
+            noise = np.exp(-p.m * middle)
+            half_clock = 0.5 * p.B_phi / (B_min * np.exp(middle) + p.B_phi)
+            rising = 1 - half_clock > ratio * noise / (1 - noise)
+            low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+        B_opt = B_min * np.exp((low + high) / 2)
+        progress = (p.a / (excess - p.b * B_opt**-p.m)) ** (1 / p.alpha)
+        S_opt = progress / self.intrinsic_time(p, B_opt)
+        S_min = (p.a / excess) ** (1 / p.alpha) + np.zeros_like(B_min)
+        steps = {"S_min": S_min, "E_min": B_opt * S_opt, "S_opt": S_opt}
+        return steps | {"B_min": B_min, "B_opt": B_opt}
+
+    def stages(self, p: SurfaceParameters, target: float) -> dict[str, float]:
+        """Return S_min and S_opt."""
+        quantities = self.quantities(p, target)
+        return {name: float(quantities[name]) for name in ("S_min", "S_opt")}
+
+
+def loss_error(theta: Any, data: Mapping[str, Any]) -> Any:
+    """Return residuals [M] of fitted numbers [6]; all members of the family share them."""
+    p = SurfaceParameters(theta[0], *jnp.exp(theta[1:4]), *theta[4:])
+    error = Surface("surface").loss(p, data["steps"], data["batch"]) - data["observed"]
+    return residuals(error, data)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from bss.errors import InputError, check
-from bss.laws.base import BestBatch, Estimate, Fit, described, tails
+from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described, tails
 from bss.laws.es.law import Law
 from bss.laws.resampling import RunEffects, draw_noise
 
@@ -45,35 +45,6 @@ class Comparison:
     table: tuple[dict[str, Any], ...]
     winner: str
     excluded: tuple[str, ...] = field(default=(), metadata={"key": "left_out"})
-
-
-@dataclass(frozen=True)
-class OutlierRun:
-    """A run far from the other runs of a target.
-
-    Attributes:
-        run: name of the run; batch in sequences; target_loss in nats.
-        off: log of its tokens minus the prediction of the other runs.
-        times: `off` over the noise SD.
-        moves: B_opt without it over B_opt with it; None if either is unidentified.
-    """
-
-    run: str
-    batch: float
-    target_loss: float
-    off: float
-    times: float
-    moves: float | None
-
-    def __str__(self) -> str:
-        """Return a sentence with the run, its distance, and B_opt without it."""
-        side = "above" if self.off > 0 else "below"
-        place = (
-            f"run {self.run}, batch {self.batch:g}: {abs(self.off):.3f} {side} the others in log "
-            f"tokens to {self.target_loss:g}, {self.times:.0f} times the scatter"
-        )
-        moved = "" if self.moves is None else f"; without it B_opt moves by {self.moves - 1:+.0%}"
-        return f"{place}{moved} (--drop 'run={self.run}')"
 
 
 @dataclass(frozen=True)
@@ -179,7 +150,7 @@ class EsFit(Fit):
     scatter: tuple[RunEffects, ...] = ()
     choice: Choice = REQUESTED
     comparison: Comparison | None = None
-    outliers: tuple[OutlierRun, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
     @property

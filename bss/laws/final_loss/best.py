@@ -1,8 +1,9 @@
-"""The best batch of every measured (N, D), and of any other, by the law of final losses.
+"""Best batches and learning rates of every measured (N, D), and of any other, by the fitted law.
 
 A best batch is where draws of the law's losses over batches are least: their expectation, and an
 interval of their shares. The runs of the (N, D) alone give a measured one, which is reported if
 the two intervals do not meet. Elsewhere B_opt follows a power law through the best batches.
+Best learning rates are those of the least draws too, and grow as powers of N, D and the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bss.laws.base import (
+    DRAWS,
     SPANS,
     BestBatch,
     Estimate,
@@ -23,17 +25,15 @@ from bss.laws.base import (
 )
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import VARIED
-from bss.laws.minimum import FEWEST, measured_minimum, parabola_vertex
+from bss.laws.minimum import FEWEST, FORM_SD, measured_minimum, parabola_vertex
 from bss.laws.power import unidentified
 
-TOLERANCES = (0.003, 0.005)  # nats: a repeated run differs by as much
-TYPICAL = 0.003  # nats, standard deviation of a final loss if no seeds measure it
-UNMODELLED = 0.06  # standard deviation of log optima by what no form has, of planted other laws
-MOST_SAVED = 200  # draws of a power law, which keep a fit's JSON small
+TOLERANCES = (0.003, 0.005)  # nats: repeated runs differ by as much, if no seeds measure it
 MOSTLY = 0.6  # share of best batches inside their (N, D), above which the others have values
 SURE = 2.6  # ratio of the ends of an interval, up to which they have
-MINIMA = 5  # best batches from which they have a power law
-RESAMPLED = 4  # cells from which they are drawn with replacement
+SYMBOLS = {"params": "N", "tokens": "D", "batch": "B"}
+NEAR_BEST = 0.03  # nats above the best batch, up to which batches count: runs are near it
+MINIMA = 5  # best batches from which they have a power law, and are drawn with replacement
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def drawn_optimum(
 def drawn_minimum(grid: np.ndarray, losses: np.ndarray, seed: list[int]) -> np.ndarray:
     """Return [1 + R], logs of where expected losses and draws [1 + R, G] over a grid are least."""
     found = parabola_vertex(np.log(grid), losses)
-    found[1:] += UNMODELLED * np.random.default_rng(seed).standard_normal(len(found) - 1)
+    found[1:] += FORM_SD * np.random.default_rng(seed).standard_normal(len(found) - 1)
     return found
 
 
@@ -184,7 +184,7 @@ def _measured(law: LossLaw, rows: np.ndarray, level: float) -> BestBatch:
     batch, at = np.unique(points.batch[rows], return_inverse=True)
     loss = np.full(len(batch), np.inf)
     np.minimum.at(loss, at, points.loss[rows])
-    noise = points.noise if np.isfinite(points.noise) else TYPICAL
+    noise = points.noise if np.isfinite(points.noise) else TOLERANCES[0]
     least = float(points.seq_len or 1.0)
     how = {"typical": noise, "unit": "tokens", "least": least, "level": level}
     return measured_minimum(batch, loss, **how).batch
@@ -226,7 +226,7 @@ def _power_law(minima: Sequence[tuple[float, float, np.ndarray]], seed: int) -> 
     residuals = logs[:, 0] - theta[0, 0] - x @ theta[0, 1:]
     freedom = max(len(minima) - len(theta[0]), 1)
     misfit = float(np.sqrt(np.sum(residuals**2) / freedom))
-    draws = np.round(theta[1 : 1 + MOST_SAVED], 6)
+    draws = np.round(theta[1 : 1 + DRAWS], 6)
     return BestBatchLaw(tuple(sizes), centre, theta[0], draws, misfit, len(minima))
 
 
@@ -243,12 +243,12 @@ def regressions(cell: np.ndarray, x: np.ndarray, logs: np.ndarray, seed: int) ->
 
     Draws resample cells, [n] integers from 0, with replacement. A value counts by its variance.
     """
-    variance, count = UNMODELLED**2 + logs[:, 1:].var(axis=1), int(cell.max()) + 1
+    variance, count = FORM_SD**2 + logs[:, 1:].var(axis=1), int(cell.max()) + 1
     design = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     generator, found = np.random.default_rng(seed), []
     for i, values in enumerate(logs.T):
         times = np.ones(count)
-        if i and count >= RESAMPLED:
+        if i and count >= MINIMA:
             times = generator.multinomial(count, np.full(count, 1 / count))
         root = np.sqrt(times[cell] / variance)
         found.append(np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0])
@@ -266,3 +266,123 @@ def exponents(
         none = Estimate(None, level=level, note=f"unidentified: {why}")
         found[symbol] = (power and power.exponent(name, level)) or none
     return found
+
+
+@dataclass(frozen=True)
+class BestLR:
+    """At one N and D; batches in tokens, learning rates per step.
+
+    Attributes:
+        params, tokens: N and D.
+        batch: of the least loss over batches and learning rates.
+        lr: the best one at that batch; without a value if those tried do not bracket it.
+    """
+
+    params: float
+    tokens: float
+    batch: float
+    lr: Estimate
+
+
+@dataclass(frozen=True)
+class BestLRs:
+    """Best learning rates.
+
+    Attributes:
+        optima: of each measured (N, D).
+        exponents: x, y, p of the best learning rate ∝ N^x·D^y·B^p, by "N", "D", "B"; at fixed N
+            and D it follows the batch by the last.
+    """
+
+    optima: tuple[BestLR, ...]
+    exponents: dict[str, Estimate]
+
+
+def best_lrs(law: LossLaw, batches: Sequence[float | None], level: float) -> BestLRs:
+    """Return the best learning rates of all (N, D).
+
+    Args:
+        law: with learning rates.
+        batches: per (N, D) the best batch in tokens; None for that of the law.
+        level: of intervals.
+    """
+    points, optima = law.points, []
+    for size, rows, given in zip(points.sizes, points.cells, batches, strict=True):
+        batch = given or law.curve(*size)[2]
+        best = best_lr(law, *size, batch, level)
+        optima.append(BestLR(*size, batch, _bracketed(law, rows, batch, best)))
+    return BestLRs(tuple(optima), _exponents(law, level))
+
+
+def best_lr(law: LossLaw, params: float, tokens: float, batch: float, level: float) -> Estimate:
+    """Return the best learning rate; without a value if the loss falls to the end of the grid."""
+    losses = law.draws(params, tokens, batch, law.grid[1])
+    return _optimum(law.grid[1], losses, law.seed, level, "learning rate")
+
+
+def best_batch_at(law: LossLaw, params: float, tokens: float, lr: float, level: float) -> Estimate:
+    """Return the best batch in tokens at a given learning rate."""
+    losses = law.draws(params, tokens, law.grid[0], lr)
+    return _optimum(law.grid[0], losses, law.seed, level, "batch")
+
+
+def _optimum(grid: np.ndarray, losses: np.ndarray, seed: int, level: float, what: str) -> Estimate:
+    """Where expected losses and draws [1 + R, G] over a grid are least, if inside of it."""
+    value, *draws = np.exp(drawn_minimum(grid, losses, [seed])).tolist()
+    best = interval(value, np.array(draws), level=level)
+    first, last = grid[0] * 1.001, grid[-1] / 1.001
+    low = best.low if (best.low or 0) > first else None
+    high = best.high if (best.high or np.inf) < last else None
+    kept = replace(best, low=low, high=high)
+    if not first < value < last:
+        return replace(kept, value=None, note=f"unidentified: the loss falls to the last {what}")
+    if too_wide(kept):
+        return replace(kept, value=None, note=f"unidentified: {SPANS}")
+    return kept
+
+
+def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> Estimate:
+    """Without a value if no lower and higher one was tried at a batch near by of the (N, D)."""
+    ratio = np.exp(np.abs(np.log(law.points.batch[rows] / batch)))
+    tried = law.points.lr[rows[ratio <= ratio.min() * VARIED]]
+    if best.value is None or tried.min() < best.value < tried.max():
+        return best
+    note = f"unidentified: {best.value:.3g} is outside the learning rates tried at such a batch"
+    return replace(best, value=None, note=f"{note}, {tried.min():.3g} to {tried.max():.3g}")
+
+
+def _exponents(law: LossLaw, level: float) -> dict[str, Estimate]:
+    """Powers through the best learning rates at batches near the best of their (N, D)."""
+    found = [one for i in range(len(law.points.cells)) if (one := _lrs_of_cell(law, i)) is not None]
+    note = "unidentified: the learning rates tried do not bracket the best ones"
+    estimates = dict.fromkeys("NDB", Estimate(None, level=level, note=note))
+    if not found:
+        return estimates
+    cell = np.repeat(np.arange(len(found)), [len(x) for x, _ in found])
+    columns = np.log(np.concatenate([x for x, _ in found])).T
+    sizes = separable(dict(zip(SYMBOLS, columns, strict=True)))
+    logs = np.concatenate([logs for _, logs in found])
+    theta = regressions(cell, np.stack([*sizes.values()], axis=1), logs, law.seed)
+    for name, draws in zip(sizes, theta.T[1:], strict=True):
+        estimates[SYMBOLS[name]] = interval(float(draws[0]), draws[1:], level=level)
+    return estimates
+
+
+def _lrs_of_cell(law: LossLaw, cell: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """N, D and B [m, 3] of batches, and the logs of their best learning rates [m, 1 + R].
+
+    Of batches whose best one was bracketed, near the best batch; None if they are fewer than two.
+    """
+    points, rates = law.points, np.log(law.grid[1])
+    size, rows = points.sizes[cell], points.cells[cell]
+    batches, which = np.unique(points.batch[rows], return_inverse=True)
+    tuned = law.over(*size, batches, law.grid[1])
+    best, above = parabola_vertex(rates, tuned), tuned.min(axis=1) - tuned.min()
+    tried = [np.log(points.lr[rows[which == i]]) for i in range(len(batches))]
+    inside = [x.min() < at < x.max() for x, at in zip(tried, best, strict=True)]
+    kept = batches[(above < NEAR_BEST) & inside]
+    if len(kept) < 2:
+        return None
+    draws = law.draws(*size, kept[:, None], law.grid[1]).reshape(-1, len(kept), len(rates))
+    sizes = np.stack(np.broadcast_arrays(*size, kept), axis=1)
+    return sizes, parabola_vertex(rates, draws).T

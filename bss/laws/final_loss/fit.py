@@ -2,10 +2,11 @@
 
 A mean of forms weighted by left-out cells, with the residuals that the rows near by predict
 (bss.laws.final_loss.fitting); best batches and learning rates are where its draws are least
-(bss.laws.final_loss.best, bss.laws.final_loss.best_lr).
+(bss.laws.final_loss.best).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, compress
 from typing import Any
 
@@ -13,24 +14,22 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import SPANS, Estimate, Options, too_wide
+from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, too_wide
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.final_loss.best import best_batches, exponents
-from bss.laws.final_loss.best_lr import best_lrs
+from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import best_fit, fit_law, residuals_over_error
 from bss.laws.final_loss.folds import Fold, folds_of, requested
 from bss.laws.final_loss.forms import FORMS, Form
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.table import loss_points
-from bss.laws.final_loss.values import SIZES, OutlierRow, TableFit, TestedRange
-from bss.laws.held_out import HeldOut
-from bss.laws.resampling import rms, robust_scale
+from bss.laws.final_loss.values import SIZES, TableFit, TestedRange
+from bss.laws.minimum import FEWEST
+from bss.laws.resampling import HeldOut, rms, robust_scale
 from bss.laws.solver import Solution
 from bss.points.measuring import equal_steps
 from bss.tables.reading import without
 
-FEWEST = 4  # rows, one more than a parabola in log B has parameters
 OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billion by chance
 MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
 
@@ -51,18 +50,17 @@ def fit_table(
         table: as `bss.laws.final_loss.table.check_losses` returns it.
         hold_out: also cross-validated: params, tokens, batch, cell or run one at a time, or a
             condition, e.g. tokens>=80B.
-        forms: that are averaged, by registered name or `package.module:ATTRIBUTE`; None for all
-            that apply to the table.
+        forms: that are averaged, by name or `package.module:ATTRIBUTE`; None for all that apply.
         constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1", in every form with them.
         drop: rows that are left out of everything, e.g. "params=2e8,tokens=6e10,batch=256".
-        options: number and seed of the draws, level of the intervals.
+        options: number (200 at least) and seed of the draws, level of the intervals.
         progress: called with each step of the fit.
 
     Raises:
-        InputError: If there are fewer than three batches or too few points, a form is unknown or
-            for another kind of table, or a hold_out, constraint or drop is wrong.
+        InputError: If batches or points are too few, or an argument is wrong.
     """
-    how, fixed = options or Options(), Constraints.parse(constraints)
+    fixed, how = Constraints.parse(constraints), options or Options(DRAWS)
+    how = replace(how, resamples=max(how.resamples, DRAWS))
     points, warnings = loss_points(without(table, drop))
     traps = _equal_steps(points)
     chosen = _applicable(points, forms, drop, traps)
@@ -72,8 +70,7 @@ def fit_table(
     folds = folds_of(points)
     progress("weighing the forms by left-out cells")
     own = {text: requested(points, text) for text in hold_out}
-    draws = {"resamples": how.resamples, "seed": how.seed}
-    law, unseen = fit_law(points, chosen, fits, [*folds, *chain(*own.values())], fixed, **draws)
+    law, unseen = fit_law(points, chosen, fits, [*folds, *chain(*own.values())], fixed, how)
     progress("best batches")
     return TableFit(
         law=law,
@@ -102,16 +99,16 @@ def _applicable(
     """
     batches, count = len(np.unique(points.batch)), len(points.loss)
     left = ", with what --drop leaves" if drop else ""
-    if batches < FEWEST - 1:
+    if batches < FEWEST:
         raise InputError(f"batch: {batches} different ones{left}; the law needs 3 or more")
     forms = {FORMS.name_of(form): form for form in map(FORMS.__getitem__, names or FORMS)}
     able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
     for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
         kind = "whose rates vary" if FORMS[name].rates else "of one rate for each batch"
         raise InputError(f"form: {name} is for tables {kind}, not this one; leave --form out")
-    enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST - 1) < count}
+    enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST) < count}
     if not enough or (names and len(enough) < len(able)):
-        needed = min(max(form.free(points), FEWEST - 1) for form in able.values())
+        needed = min(max(form.free(points), FEWEST) for form in able.values())
         raise InputError(
             f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
             + "; ".join(["add runs", *traps])
@@ -121,7 +118,7 @@ def _applicable(
 
 def _without_outliers(
     points: LossPoints, forms: Mapping[str, Form], fixed: Constraints
-) -> tuple[LossPoints, dict[str, Solution], tuple[OutlierRow, ...]]:
+) -> tuple[LossPoints, dict[str, Solution], tuple[Outlier, ...]]:
     """Rows without outliers, fits of the forms to them, and outliers, the farthest first."""
     fits = {name: best_fit(form, points, fixed) for name, form in forms.items()}
     off = residuals_over_error(points, forms, fits)
@@ -130,17 +127,18 @@ def _without_outliers(
         return points, fits, ()
     found = [_outlier(points, int(i), float(off[i])) for i in np.flatnonzero(far)]
     points = points.at(~far)
-    fits = {name: best_fit(form, points, fixed) for name, form in forms.items()}
+    fits = {n: best_fit(form, points, fixed, fits[n].parameters) for n, form in forms.items()}
     return points, fits, tuple(sorted(found, key=lambda one: -one.times))
 
 
-def _outlier(points: LossPoints, i: int, off: float) -> OutlierRow:
-    at = float(points.params[i]), float(points.tokens[i]), float(points.batch[i])
-    lr = float(points.lr[i]) if points.with_lr else None
+def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
+    names = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
+    names |= {"lr": points.lr} if points.with_lr else {}
     others = (points.cell == points.cell[i]) & (np.arange(len(points.loss)) != i)
     near = others if others.any() else np.ones(len(others), bool)
     above = float(points.loss[i] - np.median(points.loss[near]))
-    return OutlierRow(*at, lr, abs(above) * float(np.sign(off)), abs(off))
+    at: dict[str, float | str] = {name: float(column[i]) for name, column in names.items()}
+    return Outlier(at, "", abs(above) * float(np.sign(off)), abs(off), "nats")
 
 
 def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:

@@ -7,9 +7,11 @@ of the table, those of the largest model and budgets outside (derived here).
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 
 import numpy as np
 
+from bss.laws.base import Options
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.final_loss.folds import Fold
 from bss.laws.final_loss.forms import Form, losses
@@ -23,9 +25,7 @@ PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
 REFIT_ROUNDS = 8  # for a fit without a fold, which starts from the fit to all rows
 POWER = 4.0  # of a left-out error, by which a form weighs: twice the error is 1/16 of the weight
-LEAST = 0.05  # weight below which a form is left out, which saves its predictions
 NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near by luck
-NORMAL_90 = 1.645  # standard deviations that hold 90%
 
 
 def solved(
@@ -44,9 +44,14 @@ def solved(
     return solve_in_rounds(form.residual, starts, box, data, changed, rounds=rounds)
 
 
-def best_fit(form: Form, points: LossPoints, constraints: Constraints = FREE) -> Solution:
-    """Return the best of all starts, on all rows."""
-    starts = form.starts(points, points.weight)
+def best_fit(
+    form: Form,
+    points: LossPoints,
+    constraints: Constraints = FREE,
+    starts: np.ndarray | None = None,
+) -> Solution:
+    """Return the best of all starts [Q, P], by default those of the form, on all rows."""
+    starts = form.starts(points, points.weight) if starts is None else starts
     each = np.repeat(points.weight[None], len(starts), axis=0)
     return solved(form, points, starts, each, constraints, ROUNDS).best()
 
@@ -56,10 +61,8 @@ def fit_law(
     forms: Mapping[str, Form],
     fits: Mapping[str, Solution],
     folds: Sequence[Fold],
-    constraints: Constraints = FREE,
-    *,
-    resamples: int = 200,
-    seed: int = 0,
+    constraints: Constraints,
+    options: Options,
 ) -> tuple[LossLaw, list[np.ndarray]]:
     """Return the law, and the losses that it predicts for each fold without it.
 
@@ -69,7 +72,7 @@ def fit_law(
         fits: of each to all rows.
         folds: those of `folds_of`; others may follow.
         constraints: what is fixed.
-        resamples, seed: of draws of the law.
+        options: number and seed of the draws of the law.
     """
     gp = ResidualGP.of(points.logs, noise_sd(points.excess, points.count))
     unseen = {n: _unseen(forms[n], points, fit, folds, gp, constraints) for n, fit in fits.items()}
@@ -95,17 +98,16 @@ def fit_law(
         converged=all(bool(fit.converged[0]) for fit in fits.values()),
         points=points,
         constraints=constraints,
-        resamples=resamples,
-        seed=seed,
+        resamples=options.resamples,
+        seed=options.seed,
     )
     return law, expected
 
 
 def weighed(errors: Mapping[str, float]) -> dict[str, float]:
-    """Return weights of forms, which sum to 1, by their left-out errors; small ones are 0."""
+    """Return weights of forms, which sum to 1, by their left-out errors."""
     error = np.maximum(list(errors.values()), 1e-9)
     weight = (error / error.min()) ** -POWER
-    weight = np.where(weight / weight.sum() < LEAST, 0.0, weight)
     return dict(zip(errors, (weight / weight.sum()).tolist(), strict=True))
 
 
@@ -162,4 +164,5 @@ def _widened(
     near = points.excess <= NEAR
     each = [x[near[fold.out]] for fold, x in zip(folds, times, strict=True) if fold.kind in kinds]
     far = np.concatenate(each) if each else np.zeros(0)
-    return max(float(np.quantile(far, 0.9)) / NORMAL_90, NARROWEST) if len(far) else 1.0
+    factor = float(np.quantile(far, 0.9)) / NormalDist().inv_cdf(0.95) if len(far) else 1.0
+    return max(factor, NARROWEST)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.residual_gp import ResidualGP, covariance, noise_sd, residuals_on_grid
+from bss.laws.final_loss.residual_gp import ResidualGP, covariance, noise_sd
 from bss.laws.minimum import parabola_vertex
 
 STEP = 1e-5  # of a parameter, for central differences in float64
@@ -72,7 +72,7 @@ class LossLaw:
 
     def text(self) -> str:
         """Return the forms with their weights, the heaviest first."""
-        shown = sorted(self._shares.items(), key=lambda x: -x[1])
+        shown = sorted(self.weights.items(), key=lambda x: -x[1])
         if len(shown) == 1:
             return shown[0][0]
         return ", ".join(f"{name} {weight:.0%}" for name, weight in shown)
@@ -81,11 +81,6 @@ class LossLaw:
     def heaviest(self) -> str:
         """The form of the largest weight."""
         return max(self.weights, key=lambda name: self.weights[name])
-
-    @property
-    def _shares(self) -> dict[str, float]:
-        """The weights of the forms that have any."""
-        return {name: weight for name, weight in self.weights.items() if weight}
 
     def losses(
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
@@ -101,7 +96,7 @@ class LossLaw:
 
     def _mean_of_forms(self, logs: np.ndarray) -> np.ndarray:
         """[...] nats, without residuals, at logarithms [..., 3 or 4]."""
-        shares = self._shares.items()
+        shares = self.weights.items()
         return np.asarray(sum(w * losses(FORMS[n], self.thetas[n], logs) for n, w in shares))
 
     @cached_property
@@ -119,7 +114,7 @@ class LossLaw:
     def linearized(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """By form, its slopes at the rows [n, P] and the covariance of its parameters [P, P]."""
         found = {}
-        for name in self._shares:
+        for name in self.weights:
             form = FORMS[name]
             slopes = slopes_of(form, self.thetas[name], self.points.logs, self._free(name))
             found[name] = slopes, self.gp.spread(slopes, form.usual[1] ** -2.0)
@@ -133,9 +128,9 @@ class LossLaw:
         """Return expected losses [m] at logarithms [m, 3 or 4], and their covariance [m, m]."""
         points, gain = self.points, self.gp.gain(logs)
         spread = covariance(logs, logs) - gain @ covariance(points.logs, logs)
-        weights, means = np.array([*self._shares.values()]), []
+        weights, means = np.array([*self.weights.values()]), []
         for (name, weight), (rows, parameters) in zip(
-            self._shares.items(), self.linearized.values(), strict=True
+            self.weights.items(), self.linearized.values(), strict=True
         ):
             form, theta = FORMS[name], self.thetas[name]
             residuals = points.loss - losses(form, theta, points.logs)
@@ -202,13 +197,7 @@ class LossLaw:
 
     def over(self, params: float, tokens: float, *axes: np.ndarray) -> np.ndarray:
         """Return losses [b] of batches [b], or [b, r] of batches and learning rates [r]."""
-        centres = self.points.centres
-        size = np.log([params, tokens]) - centres[:2]
-        logs = [np.log(x) - centre for x, centre in zip(axes, centres[2:], strict=True)]
-        grid = np.meshgrid(*size[:, None], *logs, indexing="ij")
-        every = np.stack([x[0, 0] for x in grid], axis=-1)
-        rows, expected = self.points.logs, self._expected_residuals
-        return self._mean_of_forms(every) + residuals_on_grid(size, logs, rows, expected)
+        return self.losses(params, tokens, *np.meshgrid(*axes, indexing="ij"))
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Return batches [b] in tokens, losses at the best learning rates, and the best batch."""

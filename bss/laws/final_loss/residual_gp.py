@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-MODEL, SHAPE = 0.006, 0.02  # nats, standard deviations: of one model, and of the shape
+from bss.laws.final_loss.points import SAME_BUDGET
+
+MODEL, SHAPE = 0.006, 0.02  # nats: SD of one model (sizes 3% apart), and of the shape
 LENGTHS = np.array([2.0, 2.0, 1.0, 1.0])  # in log N, D, B and η: sizes change a shape slowly
-SAME_MODEL = 0.03  # length in log N of a model's own residual: sizes 2% apart are nearly one
 RUN_NOISE = 0.005  # nats, of one run near the best; published runs scatter by .003 to .006
 NOISE_GROWS = 0.06  # nats of excess loss at which the noise is 1.4 times that
 CLIFF = 0.3  # nats of excess loss from which a row has almost no weight
@@ -55,26 +56,8 @@ class ResidualGP(NamedTuple):
 def covariance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return [n, m] nats², of residuals at logarithms [n, 3 or 4] and [m, 3 or 4]."""
     lengths = LENGTHS[: one.shape[1]]
-    model = _correlation(one[:, :1] / SAME_MODEL, other[:, :1] / SAME_MODEL)
+    model = _correlation(one[:, :1] / SAME_BUDGET, other[:, :1] / SAME_BUDGET)
     return MODEL**2 * model + SHAPE**2 * _correlation(one / lengths, other / lengths)
-
-
-def residuals_on_grid(
-    size: np.ndarray, axes: list[np.ndarray], other: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Return [b] or [b, r] nats at one log N and log D [2], over a grid of log B and log η.
-
-    That is `covariance(grid, other) @ weights`, of others [n, 3 or 4] and weights [n], by parts.
-    """
-    model = _correlation(size[None, :1] / SAME_MODEL, other[:, :1] / SAME_MODEL)[0]
-    sizes = _correlation(size[None] / LENGTHS[:2], other[:, :2] / LENGTHS[:2])[0]
-    parts = [
-        _correlation(x[:, None] / length, y[:, None] / length)
-        for x, y, length in zip(axes, other[:, 2:].T, LENGTHS[2:], strict=False)
-    ]
-    left = parts[0] * (SHAPE**2 * sizes * weights)
-    shape = left @ parts[1].T if len(parts) > 1 else left.sum(axis=1)
-    return MODEL**2 * (model @ weights) + shape
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> np.ndarray:

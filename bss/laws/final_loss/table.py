@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.final_loss.points import SAME_RATE, LossPoints
+from bss.laws.final_loss.points import SAME_RATE, VARIED, LossPoints
 from bss.laws.resampling import rms
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
@@ -26,7 +26,6 @@ MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
 DIGITS = 7  # of a loss
 LONG = 4  # budgets of one run, from which they are a curve
-CONTRADICTS = 1.5  # ratio of tokens by two accounts, from which they contradict
 FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
 MIXED = 1000.0  # a gap between the rates of one (N, D), as between rates per step and per token
 ABOUT = 4.0  # the factor by which a rate may lie outside those tried otherwise
@@ -128,7 +127,7 @@ def _check_steps(steps: np.ndarray, columns: dict[str, np.ndarray], origin: Orig
     """Tokens are steps times the batch, but for a warm-up of the batch or a resumed run."""
     taken = steps * columns["batch_tokens"]
     ratio = np.abs(np.log(np.maximum(taken, 1e-9) / columns["tokens"]))
-    for i in np.flatnonzero(ratio > np.log(CONTRADICTS))[:1]:
+    for i in np.flatnonzero(ratio > np.log(VARIED))[:1]:
         said, tokens = (format_tokens(round(float(x))) for x in (taken[i], columns["tokens"][i]))
         origin.refuse(
             i, f"steps times the batch is {said} tokens, tokens {tokens}; correct one of them, or "

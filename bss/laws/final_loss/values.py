@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit, described
+from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described
 from bss.laws.final_loss.best import (
     BestBatchLaw,
+    BestLRs,
     CellOptimum,
+    best_batch_at,
+    best_lr,
     drawn_optimum,
     elsewhere,
     tolerances,
 )
-from bss.laws.final_loss.best_lr import BestLRs, best_batch_at, best_lr
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.units import rounded_tokens
@@ -31,34 +33,6 @@ METHOD = (
     "parameters, as wide as left-out rows require; best batches: draws of these losses, with "
     "(params, tokens) drawn with replacement for exponents"
 )
-
-
-@dataclass(frozen=True)
-class OutlierRow:
-    """A row that lies far from what all others predict.
-
-    Attributes:
-        params, tokens, batch_tokens, lr: of the row; no lr if the table has none.
-        above: its loss minus the median of the others of its (N, D), in nats.
-        times: its residual over its expected error.
-    """
-
-    params: float
-    tokens: float
-    batch_tokens: float
-    lr: float | None
-    above: float
-    times: float
-
-    def __str__(self) -> str:
-        """Return the row as `--drop` takes it, and how far off it is."""
-        side = "above" if self.above > 0 else "below"
-        lr = "" if self.lr is None else f",lr={self.lr:.10g}"
-        return (
-            f"left out: params={self.params:.10g},tokens={self.tokens:.10g},"
-            f"batch_tokens={self.batch_tokens:.10g}{lr}: {abs(self.above):.2g} {side} its (params, "
-            f"tokens), {self.times:.0f} times what is expected"
-        )
 
 
 @dataclass(frozen=True)
@@ -138,7 +112,7 @@ class TableFit(Fit):
     optima: tuple[CellOptimum, ...]
     best: BestBatchLaw | None = field(metadata={"key": "best_batch_law"})
     B_opt_exponents: dict[str, Estimate]
-    outliers: tuple[OutlierRow, ...]
+    outliers: tuple[Outlier, ...]
     tested: dict[str, TestedRange]
     rmse: float
     cell_error: np.ndarray

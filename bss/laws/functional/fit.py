@@ -13,15 +13,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.laws.base import SPANS, WIDE, Estimate, Options, interval, tails, too_wide
+from bss.laws.base import (
+    DRAWS,
+    SPANS,
+    WIDE,
+    Estimate,
+    Options,
+    Outlier,
+    interval,
+    rounded,
+    tails,
+    too_wide,
+)
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.law import CurveLaw, law_losses
-from bss.laws.functional.left_out import FEWEST, ROUNDS, Solved, solve, solved
-from bss.laws.functional.problem import CLOCKS, NAMES, curve_errors, curve_problem
-from bss.laws.functional.values import MAX_DRAWS, MAX_ROWS, CurveFit, FittedRun, OutlierRun
-from bss.laws.held_out import HeldOut, check_hold_out
-from bss.laws.resampling import redraw, rms, robust_scale
+from bss.laws.functional.problem import (
+    CLOCKS,
+    FEWEST,
+    NAMES,
+    ROUNDS,
+    Solved,
+    curve_errors,
+    curve_problem,
+    solve,
+    solved,
+)
+from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
+from bss.laws.resampling import HeldOut, check_hold_out, redraw, rms, robust_scale
 from bss.laws.solver import Solution, linearize
 
 OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
@@ -101,7 +120,7 @@ def _fitted(
     status = one.problem.reasons.get("c_K", "converged")
     status = status if one.solution.converged[0] else "not converged"
     known = _noise_is_known(one, refits.parameters, level)
-    rows = np.stack(law(refits.parameters), axis=-1)[:MAX_DRAWS]
+    rows = np.stack(law(refits.parameters), axis=-1)[:DRAWS]
     return CurveFit(
         clock=clock,
         law=law(one.theta),
@@ -117,7 +136,7 @@ def _fitted(
         losses=int(curves.weight.sum()),
         measured=curves.measured,
         runs=len(curves.runs),
-        draws=tuple(tuple(_digits(row, 6)) for row in rows),
+        draws=tuple(tuple(rounded(row)) for row in rows),
         outliers=tuple(_outliers(curves, one)),
         curves=fitted_runs(curves, law(one.theta)),
         level=level,
@@ -127,24 +146,20 @@ def _fitted(
     )
 
 
-def _digits(values: np.ndarray, digits: int) -> list[float]:
-    return [float(f"{value:.{digits}g}") for value in values]
-
-
 def _ranges(curves: Curves) -> dict[str, Any]:
     """Return the fields of `CurveFit` with the schedules that were measured."""
     steps, lr, batch = curves.segments
     used = steps > 0
     peaks = np.maximum.accumulate(np.where(used, lr, 0.0), axis=1)
-    spans = [_digits(x[[0, -1]], 12) for x in (np.sort(batch[used]), np.sort(lr[used & (lr > 0)]))]
+    spans = [rounded(x[[0, -1]], 12) for x in (np.sort(batch[used]), np.sort(lr[used & (lr > 0)]))]
     return {
         "batches": (spans[0][0], spans[0][1]),
         "rates": (spans[1][0], spans[1][1]),
         "tokens": int(np.nanmax(curves.tokens)),
         "min_lr_over_peak": float(np.min(np.where(used, lr, np.inf) / peaks)),
         "max_lr_over_batch": float(np.where(used, lr / batch, 0.0).max()),
-        "budgets": tuple(sorted({*_digits(curves.budgets, 3)})),
-        "peak_lrs": tuple(sorted({*_digits(curves.peak_lrs, 3)})),
+        "budgets": tuple(sorted({*rounded(curves.budgets, 3)})),
+        "peak_lrs": tuple(sorted({*rounded(curves.peak_lrs, 3)})),
     }
 
 
@@ -160,8 +175,7 @@ def fitted_runs(curves: Curves, law: CurveLaw) -> tuple[FittedRun, ...]:
     by_run = table.iloc[:: 1 + len(table) // MAX_ROWS].groupby("run", sort=False)
     names = ("tokens", "batch", "lr", "measured", "fitted")
     return tuple(
-        FittedRun(str(run), *(tuple(_digits(rows[name].to_numpy(), 7)) for name in names))
-        for run, rows in by_run
+        FittedRun(str(run), *(tuple(rounded(rows[name])) for name in names)) for run, rows in by_run
     )
 
 
@@ -212,13 +226,14 @@ def _held_out(curves: Curves, one: Solved, by: str) -> HeldOut:
     return HeldOut.of(by, "log loss", [f"run={name}" for name in curves.runs], one.ends)
 
 
-def _outliers(curves: Curves, one: Solved) -> list[OutlierRun]:
+def _outliers(curves: Curves, one: Solved) -> list[Outlier]:
     """Return runs whose end differs by far more from the other runs' law than other ends do."""
     errors, found = one.ends, []
     for i, name in enumerate(curves.runs) if len(errors) >= 2 * FEWEST else ():
         scale = max(robust_scale(np.delete(errors, i)), 1e-9)
         if abs(errors[i]) > OUTLIER * scale:
-            found.append(OutlierRun(name, float(-errors[i]), float(abs(errors[i]) / scale)))
+            off = float(-errors[i]), float(abs(errors[i]) / scale)
+            found.append(Outlier({"run": name}, f"run={name}", *off, "log loss at the end"))
     return sorted(found, key=lambda run: -run.times)
 
 

@@ -1,4 +1,4 @@
-"""The least-squares problem of the law of loss curves: parameters, box, starts, residuals.
+"""The least-squares problem of the law of loss curves, its solution and left-out errors.
 
 Residuals are errors of log loss, linear in the tails past 1e-3 as the Huber loss of Li et al.
 (arXiv 2509.19189). Parameters are chosen to be nearly independent (derived here): signal and noise
@@ -20,7 +20,8 @@ from bss.laws.constraints import FREE, Constraints
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
-from bss.laws.solver import CHUNK, float64
+from bss.laws.resampling import rms
+from bss.laws.solver import CHUNK, Solution, float64, linearize, solve_in_rounds
 
 HUBER = 1e-3  # of log loss, as in Li et al.
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
@@ -205,3 +206,58 @@ def _terms(points, data):
         return law.c_1 * signal, law.A_0 * noise
 
     return jax.lax.map(terms, points)
+
+
+FEWEST = 4  # runs from which each is left out: the rest must identify the law
+# Rounds of ten iterations: many where parameters trade off, few from the solution of all runs.
+ROUNDS = {"fit": 200, "refit": 20, "fold": 3}
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The problem of a clock, its solution, and its errors [R] at left-out ends, or none."""
+
+    problem: CurveProblem
+    solution: Solution
+    ends: np.ndarray
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The fitted parameters [P]."""
+        return self.solution.parameters[0]
+
+    @property
+    def cv_error(self) -> float | None:
+        """Root mean square error of log loss at left-out ends."""
+        return rms(self.ends) if len(self.ends) else None
+
+
+def solved(curves: Curves, problem: CurveProblem) -> Solved:
+    """Return the solution from many starts; cross-validated if there are enough runs."""
+    solution = solve(problem, curve_starts(problem), rounds=ROUNDS["fit"]).best()
+    enough = len(curves.runs) >= FEWEST
+    return Solved(problem, solution, left_out(problem, solution) if enough else np.array([]))
+
+
+def solve(problem: CurveProblem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
+    """Solve from starts [K, P]; `changed` has data of each start by name."""
+    box, data = (problem.lower, problem.upper), problem.data
+    return solve_in_rounds(
+        curve_residual, starts, box, data, changed, rounds=rounds, accelerated=True
+    )
+
+
+def left_out(problem: CurveProblem, solution: Solution) -> np.ndarray:
+    """Return errors of log loss [R] at the end of each run, by a fit to the others.
+
+    Args:
+        problem: of all runs.
+        solution: of it, from which the fits start.
+    """
+    weight = problem.data["weight"]
+    folds = weight * ~np.eye(len(weight), dtype=bool)[..., None]
+    starts = np.repeat(solution.parameters, len(weight), axis=0)
+    fits = solve(problem, starts, {"weight": folds}, rounds=ROUNDS["fold"]).parameters
+    last = (weight > 0).sum(axis=1) - 1
+    errors = [linearize(curve_errors, theta, problem.data)[0] for theta in fits]
+    return np.array([error[i, last[i]] for i, error in enumerate(errors)])

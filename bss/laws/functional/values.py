@@ -6,42 +6,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import BestBatch, Estimate, Fit, described
+from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described
 from bss.laws.functional.law import CurveLaw
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
 
-MAX_DRAWS = 200  # saved: enough for 90% intervals, a quarter of a fit's 150 kB of JSON
 MAX_ROWS = 1500  # losses saved: the rest of the 150 kB
 MAY_LACK = ("cv_errors", "budgets", "peak_lrs", "outliers", "curves")
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
     "percentiles"
 )
-
-
-@dataclass(frozen=True)
-class OutlierRun:
-    """A run whose end differs from the law of the other runs.
-
-    Attributes:
-        run: its name.
-        off: log of its last loss over the prediction.
-        times: the same over the robust standard deviation of the other runs.
-    """
-
-    run: str
-    off: float
-    times: float
-
-    def __str__(self) -> str:
-        """The run by name, its error, and the option that leaves it out."""
-        side = "above" if self.off > 0 else "below"
-        return (
-            f"run {self.run}: its end is {abs(self.off):.2g} {side} the others' in log loss, "
-            f"{self.times:.0f} times their scatter (--drop 'run={self.run}')"
-        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +84,7 @@ class CurveFit(Fit):
     task_hardness: Estimate = field(default=Estimate(None))
     budgets: tuple[float, ...] = ()
     peak_lrs: tuple[float, ...] = ()
-    outliers: tuple[OutlierRun, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
     curves: tuple[FittedRun, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 

@@ -299,9 +299,9 @@ def test_a_row_ten_times_too_large_is_named_with_the_drop_that_leaves_it_out():
     (outlier,) = fit_critical(wrong, reference=1024, options=QUICK).outliers
     right = fit_critical(table, reference=1024, options=QUICK)
     assert not right.outliers
-    assert outlier.batch == 2048 and "--drop" in str(outlier) and "batch=2048" in str(outlier)
+    assert outlier.at["batch"] == 2048 and "--drop" in str(outlier) and "batch=2048" in str(outlier)
     rest = fit_critical(wrong[batches != 2048], reference=1024, options=QUICK).fits[0]
-    assert outlier.without == pytest.approx(rest.B_crit.value, rel=1e-4)
+    assert outlier.without["B_crit"] == pytest.approx(rest.B_crit.value, rel=1e-4)
     assert rest.cbs.value == pytest.approx(right.fits[0].cbs.value, rel=0.02)
 
 

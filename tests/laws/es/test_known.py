@@ -16,7 +16,6 @@ from bss.laws.es.values import (
     UNSELECTED,
     Comparison,
     EsFit,
-    OutlierRun,
 )
 from bss.laws.resampling import RunEffects
 from tests.laws.es.known import HYPERBOLAS, SEQ_LEN, hyperbola_fit, surface_fit, target_fit
@@ -119,16 +118,6 @@ def test_losses_of_a_law_per_target_are_on_a_line_in_log_tokens():
     lost = replace(fit, fits=(target_fit(2.0, parameters={}),))
     with pytest.raises(InputError, match="hyperbola law is unidentified at every target; add bat"):
         lost.losses(BATCH, 10**6)[0]
-
-
-def test_a_run_that_does_not_fit_is_told_in_a_line():
-    run = OutlierRun("b8s1", 8.0, 2.2, -0.1234, 9.6, 1.25)
-    assert str(run) == (
-        "run b8s1, batch 8: 0.123 below the others in log tokens to 2.2, 10 times the scatter; "
-        "without it B_opt moves by +25% (--drop 'run=b8s1')"
-    )
-    above = str(replace(run, off=0.05, moves=None))
-    assert "0.050 above the others" in above and "B_opt" not in above
 
 
 def test_a_fit_is_named_and_has_an_error_by_how_its_law_was_chosen():

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.laws.es import LAWS
-from bss.laws.es.laws import Piecewise, outer_stages
-from bss.laws.es.laws import SurfaceParameters as Surface
+from bss.laws.es.law import Piecewise, outer_stages
+from bss.laws.es.law import SurfaceParameters as Surface
 
 SURFACE, PIECEWISE = LAWS["surface"], Piecewise("piecewise")
 SURFACES = [

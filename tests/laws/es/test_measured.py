@@ -8,7 +8,7 @@ import pytest
 from bss.laws import EsFit, fit_es
 from bss.laws.base import BestBatch, Estimate, Options
 from bss.laws.es.data import es_data
-from bss.laws.es.measured import best_batch, target_minimum
+from bss.laws.es.fit import best_batch, target_minimum
 from bss.laws.es.values import CROSS_VALIDATED, REQUESTED, UNSELECTED
 
 QUICK = Options(resamples=8)
@@ -79,7 +79,7 @@ def test_a_run_that_does_not_fit_is_named(planted):
     points.loc[off, ["steps", "tokens_to_target"]] *= 1.6
     fit = fit_es(points, "hyperbola", options=QUICK)
     (one,) = fit.outliers
-    assert (one.run, one.batch) == ("b32s1", 32)
+    assert one.at == {"run": "b32s1", "batch": 32, "target_loss": 2.2}
     assert one.off == pytest.approx(np.log(1.6), abs=0.1) and one.times > 8
     assert "--drop 'run=b32s1'" in str(one)
     clean = fit_es(points.loc[~off], "hyperbola", options=QUICK)
@@ -96,7 +96,7 @@ def test_hundreds_of_runs_with_seeds_of_their_own_are_one_table_without_seeds(pl
     ]
     assert fits[0] == fits[1]
     (one,) = fits[0].outliers
-    assert one.run == "b32s1" and one.off == pytest.approx(np.log(1.6), abs=0.1)
+    assert one.at["run"] == "b32s1" and one.off == pytest.approx(np.log(1.6), abs=0.1)
 
 
 def test_a_law_whose_interval_does_not_meet_the_measured_one_gives_way():

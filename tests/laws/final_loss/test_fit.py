@@ -66,6 +66,19 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
     assert list(fit.summary()["status"]) == ["ok"] * 9
 
 
+def test_draws_have_a_number_and_a_seed():
+    table = check_losses(small(planted(noise=0.001)))
+    first, again, other, more = (
+        fit_table(table, options=Options(n, seed=seed))
+        for n, seed in ((200, 0), (200, 0), (200, 1), (400, 0))
+    )
+    assert first.optima == again.optima
+    assert first.optima[0].batch.value == other.optima[0].batch.value
+    ends = [fit.optima[0].batch.high for fit in (first, other, more)]
+    assert len(set(ends)) == 3 and max(ends) < 1.1 * min(ends)
+    assert more.resamples == more.law.resamples == 400
+
+
 def small(table):
     """One model, three budgets."""
     return table.loc[table["params"] == 4e8]

@@ -8,7 +8,6 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
-from bss.laws.base import Options
 from bss.laws.final_loss.table import read_losses
 from bss.policies import policy_named
 from bss.policies.policy import Basis, Limits
@@ -24,7 +23,7 @@ RATED = COMMITTED.with_name("steplaw_rates.json")
 @pytest.fixture(scope="module")
 def fit():
     """Of all rows."""
-    return fit_table(read_losses(PUBLISHED), hold_out=("tokens>=80B",), options=Options(100))
+    return fit_table(read_losses(PUBLISHED), hold_out=("tokens>=80B",))
 
 
 def width(estimate):
@@ -108,7 +107,7 @@ def test_a_schedule_grows_along_the_budget(fit):
 @pytest.mark.slow
 def test_the_published_fit_with_rates_comes_out_again():
     reading = Reading.parse("lr=peak_lr", 2048)
-    made = fit_table(read_losses(RATES, reading), options=Options(100))
+    made = fit_table(read_losses(RATES, reading))
     kept = TableFit.from_dict(json.loads(RATED.read_text()))
     assert len(RATED.read_text()) < 150_000
     assert made.left_out == pytest.approx(kept.left_out, rel=1e-2)

@@ -11,7 +11,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import TableFit, check_losses, fit_table
-from bss.laws.final_loss.best_lr import best_batch_at, best_lr
+from bss.laws.final_loss.best import best_batch_at, best_lr
 from tests.laws.final_loss.planted import World, fitted, holds, octaves, width
 
 PLAIN = World()
