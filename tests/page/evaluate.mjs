@@ -9,7 +9,7 @@ const { data, settings = [], tables = [], targets = 5 } = JSON.parse(readFileSyn
 
 const found = settings.map((setting) => {
   const advice = advise(data, setting);
-  const stages = ramp(data, setting, advice.sequences ?? 64);
+  const stages = advice.sequences ? ramp(data, setting, advice.sequences) : [[0, 1]];
   return {
     advice,
     costs: [0.5, 1, 2, 4].map((factor) => cost(advice, setting, factor)),

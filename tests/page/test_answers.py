@@ -1,11 +1,13 @@
 """The page's answers for random settings are those of `bss advise`, to 1e-9."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from bss.advice import advise
-from bss.advice.of_table import PUBLISHED
-from bss.advice.sources import calibration, pool
+from bss.advice.of_table import PUBLISHED, fit_advice
+from bss.advice.sources import POOLED, TABLE, calibration, pool
 from bss.exports import export
 from bss.exports.base import functions
 from bss.files import read_json
@@ -15,11 +17,15 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 
 SEQ_LENS = (512, 2048, 4096, 8192)
-FEW = 40  # of the settings, whose ramps are compared
 
 
 @pytest.fixture(scope="module")
-def settings():
+def fit():
+    return TableFit.from_dict(read_json(PUBLISHED, ""))
+
+
+@pytest.fixture(scope="module")
+def settings(fit):
     generator = np.random.default_rng(5)
     drawn = []
     for i in range(200):
@@ -29,7 +35,6 @@ def settings():
         per_param = np.exp(generator.uniform(np.log(2), np.log(2000)))
         params, tokens = round(params), round(params * per_param)
         drawn.append((params, tokens, int(generator.choice(SEQ_LENS))))
-    fit = TableFit.from_dict(read_json(PUBLISHED, ""))
     drawn[:3] = [(int(at.params), int(at.tokens), 2048) for at in fit.optima[:3]]
     return drawn
 
@@ -46,7 +51,9 @@ def same(found, expected):
     np.testing.assert_allclose(*pair, rtol=1e-9, atol=1e-12)
 
 
-def test_best_batches_intervals_and_costs(settings, found):
+def test_best_batches_intervals_and_costs(settings, found, fit, monkeypatch):
+    read_once = "bss.advice.advice.published"
+    monkeypatch.setattr(read_once, lambda setting: fit_advice(fit, setting, "cosine"))
     known = 0
     for setting, at in zip(settings, found, strict=True):
         expected, advice = advise(Setting(*setting)), at["advice"]
@@ -66,8 +73,7 @@ def test_best_batches_intervals_and_costs(settings, found):
     assert 40 < known < 180  # both kinds
 
 
-def test_the_published_table_by_itself(settings, found):
-    fit = TableFit.from_dict(read_json(PUBLISHED, ""))
+def test_the_published_table_by_itself(settings, found, fit):
     compared = 0
     for (params, tokens, _), at in zip(settings, found, strict=True):
         if alone := at["advice"]["alone"]:
@@ -100,24 +106,29 @@ def test_scaled_learning_rates(found):
 
 def test_ramps_follow_the_optimum_of_every_budget(settings, found):
     constants, table = calibration()
-    sources = {"published table": table, **{n: RULES[n] for n in ("power-lines", "deepseek")}}
+    sources = {TABLE: table, **{name: RULES[name] for name in POOLED}}
     several = 0
-    for (params, tokens, seq_len), at in list(zip(settings, found, strict=True))[:FEW]:
+    for (params, _, seq_len), at in zip(settings, found, strict=True):
+        if not at["advice"]["sequences"]:
+            continue
+        schedule = BatchSchedule(*zip(*at["stages"], strict=True))
+        for start, (one, two) in zip(
+            schedule.starts[1:], itertools.pairwise(schedule.batches), strict=True
+        ):
+            assert two == 2 * one
+            ends = (Setting(params, start * factor, seq_len) for factor in (0.99, 1.01))
+            before, after = (pool(sources, end, constants).batch.value / seq_len for end in ends)
+            assert before < one * 2**0.5 < after
+            several += 1
+        assert schedule.batches[-1] == pytest.approx(at["advice"]["sequences"], rel=0.13)
+    assert several > 100
 
-        def best(done, params=params, seq_len=seq_len):
-            setting = Setting(params, max(done, seq_len), seq_len)
-            return pool(sources, setting, constants).batch.value / seq_len
 
-        stages = at["stages"]
-        sequences = at["advice"]["sequences"] or 64
-        doublings = min(3, int(np.log2(sequences)))
-        sizes = [round(sequences / 2**doublings) * 2**i for i in range(doublings + 1)]
-        expected = BatchSchedule.follow(best, tokens, 4, allowed=sizes)
-        assert BatchSchedule(*zip(*stages, strict=True)) == expected
-        several += len(stages) > 2
-        plan = resolve(expected, tokens, seq_len)
-        assert at["texts"]["bss"] == str(expected)
-        for trainer, name in (("megatron", "Megatron-LM"), ("levanter", "Levanter")):
-            assert at["texts"][name] in export(plan, trainer)
-        assert at["texts"]["Python lists"] in functions(plan)
-    assert several > 10
+def test_ramps_in_the_notation_of_trainers(settings, found):
+    for (_, tokens, seq_len), at in zip(settings, found, strict=True):
+        schedule, texts = BatchSchedule(*zip(*at["stages"], strict=True)), at["texts"]
+        plan = resolve(schedule, tokens, seq_len)
+        assert texts["bss"] == str(schedule)
+        assert texts["Megatron-LM"] in export(plan, "megatron")
+        assert texts["Levanter"] in export(plan, "levanter")
+        assert texts["Python lists"] in functions(plan)

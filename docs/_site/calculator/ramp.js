@@ -5,11 +5,12 @@ import { pool } from "./rules.js";
 import { formatCount } from "./units.js";
 
 export const STAGES = 4;
+const LEAST = 4; // sequences of the first stage: rounding moves the last one by an eighth at most
 
 // Return the stages [start in tokens, sequences] of the ramp of a setting, the first start 0. Each
 // batch size is twice the one before it, and the last is nearest to the recommended one.
 export function ramp(data, setting, sequences) {
-  const doublings = Math.min(STAGES - 1, Math.floor(Math.log2(sequences)));
+  const doublings = Math.min(STAGES - 1, Math.max(0, Math.floor(Math.log2(sequences / LEAST))));
   const first = Math.round(sequences / 2 ** doublings);
   const best = (tokens) => pool(data, { ...setting, tokens }).value / setting.seqLen;
   const found = [[0, first]];
