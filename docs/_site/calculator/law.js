@@ -110,13 +110,14 @@ export function bestBatch(fit, { params, tokens }) {
 export function lossesAt(fit, params, tokens, batches) {
   const n = Math.log(params) - fit.centres[0];
   const d = Math.log(tokens) - fit.centres[1];
+  const residual = residualOf(fit, n, d);
   return batches.map((batch) => {
     const b = Math.log(batch) - fit.centres[2];
     const mean = fit.forms.reduce(
       (sum, { form, weight, theta }) => sum + weight * FORMS[form](theta, n, d, b),
       0,
     );
-    return mean + residual(fit, n, d, b);
+    return mean + residual(b);
   });
 }
 
@@ -136,14 +137,18 @@ function bowl([L0, k, A, a, G, g, h, u, v, best, q, r], n, d, b) {
   return L0 + (Math.exp(A - a * n) + Math.exp(G - g * (d - Math.log1p(wasted)))) ** k;
 }
 
-function residual(fit, n, d, b) {
+// Return the expected residual at a size N and budget D as a function of the log batch size.
+function residualOf(fit, n, d) {
   const { model, shape, lengths, same_model: same } = fit.kernel;
-  return fit.rows.reduce((sum, row, i) => {
-    const away = [n - row[0], d - row[1], b - row[2]];
-    const own = model ** 2 * Math.exp(-0.5 * (away[0] / same) ** 2);
-    const square = away.reduce((total, x, j) => total + (x / lengths[j]) ** 2, 0);
-    return sum + fit.residual_weights[i] * (own + shape ** 2 * Math.exp(-0.5 * square));
-  }, 0);
+  const near = (away, length) => Math.exp(-0.5 * (away / length) ** 2);
+  let ofModel = 0;
+  const rows = fit.rows.map(([rowN, rowD, rowB], i) => {
+    const weight = fit.residual_weights[i];
+    ofModel += weight * model ** 2 * near(n - rowN, same);
+    const size = near(n - rowN, lengths[0]) * near(d - rowD, lengths[1]);
+    return { b: rowB, weight: weight * shape ** 2 * size };
+  });
+  return (b) => rows.reduce((sum, row) => sum + row.weight * near(b - row.b, lengths[2]), ofModel);
 }
 
 // Return where y at evenly spaced x is least, by a parabola through three points.
