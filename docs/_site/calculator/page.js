@@ -1,8 +1,8 @@
 // The page: reads the question from its fields or the address, shows the answer, and measures a CSV.
 
 import { parseCount, parsePositive, roundedCount } from "./units.js";
-import { attribute, scaledRates } from "./rules.js";
-import { advise, cost, lossAt, stepSeconds } from "./law.js";
+import { scaledRates } from "./rules.js";
+import { advise, cost, lossAt } from "./law.js";
 import { NOTATIONS, ramp } from "./ramp.js";
 import { measure, readRuns } from "./curves.js";
 import { draw } from "./plots.js";
@@ -133,7 +133,7 @@ function knownFacts(question, advice) {
     const text = `${roundedCount(value)} tokens, 90% interval ${rangeText(low, high)}`;
     facts.push(["Published table alone", text]);
   }
-  if (question.lr && question.batch) facts.push(["Your learning rate there", ratesText(question, advice)]);
+  if (question.lr && question.batch) facts.push(["Learning rate there, from yours", ratesText(question, advice)]);
   if (question.lr && advice.curve) facts.push(["Note", "Losses are of learning rates tuned per batch size."]);
   return facts;
 }
@@ -151,7 +151,9 @@ function outsideText({ name, low, high, value }) {
 // Return the user's learning rate at the recommended batch size by the scaling rules.
 function ratesText({ lr, batch }, { sequences }) {
   const rates = scaledRates(numbers, lr, sequences / batch);
-  return rates.map((rate) => `${rate.lr.toPrecision(3)} (${rate.name})`).join(", ");
+  const names = Map.groupBy(rates, (rate) => rate.lr.toPrecision(3));
+  const texts = [...names].map(([text, some]) => `${text} (${some.map(({ name }) => name).join(", ")})`);
+  return texts.join("; ");
 }
 
 function toleranceText({ tolerance: [low, high] }) {
@@ -281,11 +283,12 @@ function showRuns() {
     series: own.curves.map(curveSeries),
     x: "tokens",
     y: "loss (nats per token)",
-    caption: "Loss against tokens of each run. A legend entry switches its run off.",
+    caption: "Loss against tokens of each run, one colour per batch size. A legend entry switches its run off.",
   });
   draw(byId("points"), {
     series: own.targets.map(targetSeries).filter(({ points }) => points.length),
     x: "batch size (sequences)",
+    xIsPowers: true,
     y: "tokens to the target",
     yIsLog: true,
     caption: "Tokens to each target loss against batch size. Runs that missed the target are left out.",
@@ -297,12 +300,13 @@ function showRuns() {
   fillTable(byId("minima"), head, rows);
 }
 
-function curveSeries({ name, tokens, losses }) {
+function curveSeries({ name, batch, tokens, losses }) {
   const points = tokens.map((count, i) => [count, losses[i]]).filter(([x, y]) => x > 0 && y > 0);
   const every = Math.ceil(points.length / 2000); // more points than pixels draw no better
   const shown = points.filter((_, i) => i % every === 0 || i === points.length - 1);
   const hover = (i) => `${name}: ${roundedCount(shown[i][0])} tokens, loss ${shown[i][1].toFixed(4)}`;
-  return { label: name, line: true, points: shown, hover };
+  const batches = [...new Set(own.curves.map((curve) => curve.batch))];
+  return { label: name, line: true, points: shown, hover, color: batches.indexOf(batch) };
 }
 
 function targetSeries(target) {
@@ -343,7 +347,7 @@ function followScheme() {
 
 function start() {
   byId("trainer").append(...Object.keys(NOTATIONS).map((name) => element("option", name)));
-  for (const name of ["form", "own"]) (name === "form" ? form : byId(name)).hidden = false;
+  for (const name of ["form", "own"]) byId(name).hidden = false;
   byId("usual").open = false;
   readAddress();
   followScheme();

@@ -3,6 +3,8 @@
 import { roundedCount } from "./units.js";
 
 const HEIGHT = 300;
+const STEPS = { base: 10, multiples: [1, 2, 5] };
+const POWERS_OF_TWO = { base: 2, multiples: [1] };
 const COLORS = {
   light: ["#0b4f8a", "#b3541e", "#1b7837", "#762a83", "#8c6d00", "#c2185b", "#00796b", "#5d4037"],
   dark: ["#8cc4ff", "#ffb77a", "#8fd694", "#d3a6e8", "#e6d06a", "#ff9dbd", "#6fd8cb", "#cfb3a6"],
@@ -10,8 +12,9 @@ const COLORS = {
 
 // Draw a plot into a figure; a later plot replaces it.
 // Args: figure with a div.bss-plot and a figcaption; data as of uPlot, in mode 2; series as
-// {label, points, line, hover}; labels of the axes; caption; optional band [low, high] of x.
-export function draw(figure, { series, x, y, yIsLog, caption, band, marks = [] }) {
+// {label, points, line, dots, hover, color}; x and y, labels of the axes; xIsPowers, whether ticks
+// are powers of two; caption; band [low, high] of x, shaded; marks {at, text}, vertical lines.
+export function draw(figure, { series, x, xIsPowers, y, yIsLog, caption, band, marks = [] }) {
   const host = figure.querySelector(".bss-plot");
   host.replaceChildren();
   figure.querySelector("figcaption").textContent = caption;
@@ -27,13 +30,16 @@ export function draw(figure, { series, x, y, yIsLog, caption, band, marks = [] }
       height: HEIGHT,
       scales: { x: scaleOf(series, 0, true), y: scaleOf(series, 1, yIsLog) },
       axes: [
-        { ...axis, label: x, values: (_, splits) => splits.map(tick), space: 60 },
-        { ...axis, label: y, size: 64, values: (_, splits) => splits.map(yIsLog ? tick : decimal) },
+        { ...axis, label: x, ...logAxis(xIsPowers ? POWERS_OF_TWO : STEPS) },
+        { ...axis, label: y, size: 64, ...(yIsLog ? logAxis(STEPS) : { values: decimals }) },
       ],
       legend: { show: series.length > 1, live: false },
       cursor: { drag: { x: false, y: false }, focus: { prox: 24 }, points: { show: false } },
-      hooks: { drawClear: band ? [(self) => shade(self, band, style)] : [], draw: [(self) => mark(self, marks, ink)] },
-      series: [{}, ...series.map((one, i) => seriesOf(one, colors[i % colors.length]))],
+      hooks: {
+        drawClear: band ? [(self) => shade(self, band, style)] : [],
+        draw: [(self) => mark(self, marks, ink)],
+      },
+      series: [{}, ...series.map((one, i) => seriesOf(one, colors[(one.color ?? i) % colors.length]))],
     },
     [null, ...series.map(({ points }) => [points.map(([at]) => at), points.map(([, at]) => at)])],
     host,
@@ -54,9 +60,9 @@ function scaleOf(series, i, isLog) {
   const values = series.flatMap(({ points }) => points.map((point) => point[i]));
   const least = values.reduce((one, other) => Math.min(one, other));
   const most = values.reduce((one, other) => Math.max(one, other));
-  if (isLog) return { time: false, distr: 3, log: i === 0 ? 2 : 10, range: [least / 1.15, most * 1.15] };
+  if (isLog) return { time: false, distr: 3, range: [least / 1.15, most * 1.15] };
   const space = (most - least) * 0.06 || 1e-3;
-  return { time: false, range: [least < 0.5 ? Math.min(0, least) - space / 2 : least - space, most + space] };
+  return { time: false, range: [least - space, most + space] };
 }
 
 function seriesOf({ label, line, dots }, color) {
@@ -114,8 +120,8 @@ function mark(plot, marks, ink) {
     plot.ctx.lineTo(px, top + height);
     plot.ctx.stroke();
     plot.ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-    plot.ctx.textAlign = "center";
-    plot.ctx.fillText(text, px, top + 14 * devicePixelRatio);
+    plot.ctx.textAlign = "left";
+    plot.ctx.fillText(text, px + 6 * devicePixelRatio, top + 14 * devicePixelRatio);
     plot.ctx.restore();
   }
 }
@@ -147,10 +153,23 @@ function makeButtons(plot) {
   }
 }
 
-function tick(value) {
-  return value === null ? "" : roundedCount(value);
+// Return the options of a log axis with ticks at multiples of powers, fewer if they are too close.
+function logAxis({ base, multiples }) {
+  return {
+    filter: (_, ticks) => ticks, // the library's own would blank some on log axes
+    values: (_, ticks) => ticks.map(roundedCount),
+    splits: (plot, i, low, high) => {
+      const powers = Array.from({ length: 64 }, (_, power) => base ** power);
+      const every = powers.flatMap((power) => multiples.map((multiple) => multiple * power));
+      const inside = every.filter((at) => at >= low && at <= high);
+      const most = (i === 0 ? plot.width : plot.height) / 70;
+      const sparse = inside.filter((at) => Number.isInteger(Math.log10(at)));
+      if (inside.length > most && sparse.length > 1) return sparse;
+      return inside.filter((_, j) => j % Math.ceil(inside.length / most) === 0);
+    },
+  };
 }
 
-function decimal(value) {
-  return String(Number(value.toPrecision(4)));
+function decimals(_, ticks) {
+  return ticks.map((value) => String(Number(value.toPrecision(4))));
 }
