@@ -51,6 +51,8 @@ def test_the_mark_of_a_page_is_replaced(calculator):
 
 
 def test_every_field_has_a_label_and_a_place_for_its_error(document):
-    fields = re.findall(r'<label>[^<]+<input name="(\w+)"[^>]*aria-describedby="bss-(\w+)"', document)
+    fields = re.findall(
+        r'<label>[^<]+<input name="(\w+)"[^>]*aria-describedby="bss-(\w+)"', document
+    )
     assert len(fields) == 6 and all(name == error for name, error in fields)
     assert all(f'<small id="bss-{name}">' in document for name, _ in fields)

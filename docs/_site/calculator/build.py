@@ -189,7 +189,7 @@ def usual_table() -> str:
     )  # fmt: skip
     cells = "".join(f'<th scope="col">{name}</th>' for name in head)
     rows = "".join(_usual_row(advise(Setting(*size, SEQ_LEN))) for size in USUAL)
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<table class="bss-table"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def _usual_row(advice: Advice) -> str:
