@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bss.errors import InputError
+from bss.sweeps.branching import shared
+from bss.sweeps.contenders import Contender
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.price import Price, hours
 from bss.sweeps.setup import Setup
@@ -92,11 +94,26 @@ def batch_unit(setup: Setup) -> int:
     return min(setup.engine.buckets, default=1)
 
 
+def sharing(
+    contenders: Sequence[Contender], known: Sequence[Contender], forks: Sequence[int]
+) -> list[Contender]:
+    """Return runs in order, each forked from a known run or from one before it.
+
+    Args:
+        contenders: Runs from the start.
+        known: Runs that are trained before them.
+        forks: Token counts at which runs keep checkpoints.
+    """
+    runs = shared([c.run for c in contenders], [c.run for c in known], forks)
+    return [replace(c, run=run) for c, run in zip(contenders, runs, strict=True)]
+
+
 # LEGACY
 from collections.abc import Callable
 from typing import Any
 from bss.sweeps.contenders import BatchRates
 from dataclasses import field
+
 
 def check(study: Any, names: Sequence[str], right: Callable[[Any], bool], expected: str) -> None:
     """Refuses a study whose named fields are not right."""
@@ -128,7 +145,8 @@ def check_names(field: str, names: Sequence[str]) -> None:
 
 SweepStudy = PricedStudy
 SweepStudy.check_averages = lambda self: None
-PricedStudy.rate = property(lambda self: '')
+PricedStudy.rate = property(lambda self: "")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TunedStudy(PricedStudy):
@@ -153,5 +171,3 @@ class TunedStudy(PricedStudy):
     def rates(self) -> dict[int, tuple[float, ...]]:
         """The rates of each batch of the grid."""
         return {entry.batch: entry.rates for entry in self.grid}
-
-

@@ -230,7 +230,9 @@ def test_other_seeds_repeat_the_best_setting_and_tell_the_noise(study, trials, m
 
 def test_a_missed_target_is_kept_and_its_best_run_lengthened(study, trials, runs):
     largest = max(trial.batch_tokens for trial in trials)
-    cut = [t.changed({"schedule.tokens": 300_000}) if t.batch_tokens == largest else t for t in trials]
+    cut = [
+        t.changed({"schedule.tokens": 300_000}) if t.batch_tokens == largest else t for t in trials
+    ]
     measured = measure(study, cut, runs)
     best = minima(measured)
     missed = best.loc[~best["reached"].to_numpy(bool)]

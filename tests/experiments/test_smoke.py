@@ -165,8 +165,8 @@ def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
     predictions = pd.read_csv(results / "predictions.csv").to_dict("records")
     assert len(predictions) >= 4
     assert ("constant", "late") not in {(row["ending"], row["name"]) for row in predictions}
-    told = pd.read_csv(results / "scores.csv").to_dict("records")
-    flat = [row["ratio"] for row in told if row["predictor"] == "best_training"]
+    scored = pd.read_csv(results / "scores.csv").to_dict("records")
+    flat = [row["ratio"] for row in scored if row["predictor"] == "best_training"]
     assert flat == pytest.approx([1.0] * len(flat))
 
 
