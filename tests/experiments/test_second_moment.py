@@ -107,9 +107,7 @@ def test_the_best_rule_is_chosen_on_other_seeds():
     table = losses["best rule of each batch", "constant"]
     rules = [some for (rule, phase), some in losses.items() if phase == "constant"]
     for batch, row in table.iterrows():
-        assert any(
-            row.equals(some.loc[batch, row.index]) for some in rules if batch in some.index
-        )
+        assert any(row.equals(some.loc[batch, row.index]) for some in rules if batch in some.index)
     for some in analysis.half_lives(*parts).values():
         assert some.groupby("batch")["above"].min().to_numpy() == pytest.approx(0)
 

@@ -7,6 +7,7 @@ from bss.errors import InputError
 from experiments.preregister import digest
 from experiments.tables import Tables
 
+
 def test_runs_of_another_registration_are_refused(tmp_path):
     registration = tmp_path / "guess.json"
     registration.write_text("{}")
