@@ -78,14 +78,3 @@ class Tables:
                 f"{registration} is {ours[:12]}; restore the file that they were trained for"
             )
         return table
-
-
-# LEGACY
-def folder_asked(description: str | None) -> Path:
-    """The directory of results that the command line names; status 2 without one that is there."""
-    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    parser.add_argument("results", type=Path, help="the directory of its tables")
-    folder = parser.parse_args().results
-    if not folder.is_dir():
-        parser.error(f"{folder}: there is no such directory")
-    return folder

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 from absl.testing import flagsaver
 
-from experiments.es_curve.__main__ import experiment
-from experiments.es_curve.study import Study
+from experiments.es_curve.run import Study, experiment
 from experiments.main import run_experiment
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +184,7 @@ BAD = [
 
 
 def one_line(told: str) -> bool:
-    return len([line for line in told.splitlines() if "trunk per batch" not in line]) == 1
+    return len([line for line in told.splitlines() if "run per batch size" not in line]) == 1
 
 
 @loading
