@@ -51,6 +51,7 @@ SIZES = {
         "setup.model": "pico",
         "setup.schedule": {"tokens": 100_000, "warmup": 5_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 20_000},
+        "setup.engine": {"buckets": (1, 2), "workers": 1},
     },
     "demo": {},
 }

@@ -156,7 +156,7 @@ SIZES = {
         "setup.model": "pico",
         "setup.schedule": {"tokens": 60_000, "warmup": 3_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
-        "setup.engine.runs": "runs/late_switch_smoke",
+        "setup.engine": {"runs": "runs/late_switch_smoke", "buckets": (1, 2), "workers": 1},
     },
     "cpu": {"continued": 4.0, "continued_seeds": (0, 1, 2)},
     "gpu": ACCELERATOR

@@ -90,7 +90,12 @@ SIZES = {
         "setup.model": "pico",
         "setup.schedule": {"tokens": 20_000, "warmup": 2_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
-        "setup.engine": {"runs": "runs/momentum_smoke", "fleet": 2},
+        "setup.engine": {
+            "runs": "runs/momentum_smoke",
+            "fleet": 2,
+            "buckets": (2,),
+            "workers": 1,
+        },
     },
     "grid": {},
     "late": {

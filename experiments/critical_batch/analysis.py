@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from bss.errors import InputError
 from bss.files import read_json
@@ -356,26 +355,6 @@ def known_scales(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with a noise scale, a b/a and a critical batch size."""
     rows = table.dropna(subset=["noise_scale", "B_crit", "cbs"])
     return rows.loc[rows["noise_scale"] > 0]
-
-
-def noise_ratios(scales: pd.DataFrame) -> pd.DataFrame:
-    """Return the gradient noise scale over b/a and over the critical batch size, by batch size."""
-    rows = []
-    for batch, group in known_scales(scales).groupby("batch"):
-        over = group["noise_scale"] / group["B_crit"]
-        to_critical = np.log(group["noise_scale"] / group["cbs"]).mean()
-        ranks = spearmanr(group["noise_scale"], group["B_crit"])[0] if len(group) > 2 else np.nan
-        rows.append(
-            {
-                "batch": batch,
-                "curves": len(group),
-                "over b/a": f"{np.exp(np.log(over).mean()):.2f}",
-                "its range": f"{over.min():.2f} to {over.max():.2f}",
-                "over the critical batch": f"{np.exp(to_critical):.2f}",
-                "rank correlation with b/a": f"{ranks:.2f}",
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 # Published measurements

@@ -51,14 +51,12 @@ class BatchSweep:
     Attributes:
         tokens: Batch size in tokens.
         rates: Learning rates.
-        beta1s: First-moment decays per step; default: that of the setup.
         beta2s: Second-moment decays per step; default: that of the setup.
         models: Sizes that the entry is for, in place of an entry for all; default: all.
     """
 
     tokens: int
     rates: tuple[float, ...]
-    beta1s: tuple[float, ...] = ()
     beta2s: tuple[float, ...] = ()
     models: tuple[str, ...] = ()
 
@@ -293,7 +291,6 @@ def _trials(
     model, seq_len = cell
     axes = {
         "optimizer.lr": entry.rates,
-        "optimizer.beta1": entry.beta1s or (base.optimizer.beta1,),
         "optimizer.beta2": entry.beta2s or (base.optimizer.beta2,),
     }
     fixed = {

@@ -11,7 +11,7 @@ The procedure of Zhou et al. (arXiv 2601.05034), at one shared LR:
    LR and with a last part decayed to zero, forked from checkpoints.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,6 @@ from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import run_table
 from bss.training.run_config import RunConfig
-from bss.training.run_directory import RunStatus
 from experiments.shared import fit_laws
 from experiments.study import PricedStudy, batch_unit, say
 
@@ -91,7 +90,6 @@ def experiment(study: Study) -> None:
             "comparison.json": comparison,
             "schedule.json": described(study, plan) | {"law": law, "note": note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
-            "throughput.csv": throughput_table(compared, trainer.statuses),
             "loss_curves.png": loss_curves(runs, targets),
         },
         trainer,
@@ -143,16 +141,3 @@ def described(study: Study, run: RunConfig) -> dict[str, Any]:
         "decay": round(study.decay * run.schedule.tokens),
         "steps": run.plan().steps,
     }
-
-
-def throughput_table(
-    compared: Sequence[Contender], statuses: Mapping[str, RunStatus]
-) -> pd.DataFrame:
-    """Return the speed of every batch size of every run, and its compilations."""
-    rows = []
-    for contender in compared:
-        run, status = contender.run.id, statuses[contender.run.id]
-        compiled = {"programs": status.programs, "recompilations": status.recompilations}
-        named = {"run": run, "name": contender.name}
-        rows += [named | vars(speed) | compiled for speed in status.throughput]
-    return pd.DataFrame(rows)

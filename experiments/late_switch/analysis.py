@@ -27,7 +27,7 @@ from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.theory.search import minimum
-from experiments.late_switch.run import Study, TrainedRuns, costs, cv_error, lr_shapes, train
+from experiments.late_switch.run import Study, TrainedRuns, costs, lr_shapes, train
 
 REMAINDER = 0.01  # the last step of a large batch ends this fraction before its budget, or less
 LEAST = 3  # schedules of a score
@@ -81,7 +81,6 @@ def tables(study: Study, trained: TrainedRuns, trainer: Trainer) -> dict[str, An
         "pilots.parquet": trained.pilots,
         "schedules.json": {name: str(schedule) for name, schedule in trained.lawful.items()},
         "fit.json": trained.fit.to_dict() if trained.fit else {},
-        "candidates.csv": candidates(trained.fits, trained.fit),
         "predictions.csv": predicted,
         "scores.csv": scores(predicted, study.shared_rate),
         "switch_points.csv": points,
@@ -421,19 +420,3 @@ def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
         "ratio": error / spread,
         "rank_correlation": float(correlation[0]),
     }
-
-
-def candidates(fits: Sequence[CurveFit], chosen: CurveFit | None) -> pd.DataFrame:
-    """Return every law that was tried: since (tokens), clock, errors of log loss."""
-    rows = [
-        {
-            "since": fit.since,
-            "clock": fit.clock,
-            "chosen": fit is chosen,
-            "left_out_rmse": cv_error(fit),
-            "rmse": fit.rmse,
-            "unidentified": " ".join(fit.unidentified),
-        }
-        for fit in fits
-    ]
-    return pd.DataFrame(rows)

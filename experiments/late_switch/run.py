@@ -127,8 +127,7 @@ class TrainedRuns:
         decays: Those of `stable` that take all tokens, and the law's, with the last part decayed.
         cosines: Runs under a cosine.
         pilots: Mean curves that the law was fitted to.
-        fits: The law from every start, with each time variable, best first.
-        fit: The one that is used, or None.
+        fit: The law that is used, or None.
         lawful: The schedules that it recommends, by name.
     """
 
@@ -137,7 +136,6 @@ class TrainedRuns:
     decays: list[Contender]
     cosines: list[Contender]
     pilots: pd.DataFrame
-    fits: list[CurveFit]
     fit: CurveFit | None
     lawful: dict[str, BatchSchedule]
 
@@ -155,8 +153,7 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> TrainedRuns:
     say("fitting the functional law")
     pilots = [c for c in stable if c.role in ("constant", "late") and study.is_whole(c)]
     means = seed_means(trainer.runs, [c.run for c in pilots])
-    fits = fit_pilots(study, means)
-    fit = chosen_fit(fits)
+    fit = chosen_fit(fit_pilots(study, means))
     lawful = law_schedules(study, fit, base)
 
     by_phase = by_law(study, base, lawful, stable)
@@ -166,7 +163,7 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> TrainedRuns:
     decays = trainer.contend(decays, "4/5 WSD", forks)
     cosines, own = under_cosine(study, base, by_phase["cosine"])
     cosines = trainer.contend(cosines, "5/5 cosine", own)
-    return TrainedRuns(stable, continued, decays, cosines, means, fits, fit, lawful)
+    return TrainedRuns(stable, continued, decays, cosines, means, fit, lawful)
 
 
 def costs(study: Study) -> dict[str, Price]:
