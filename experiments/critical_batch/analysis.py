@@ -281,15 +281,6 @@ def labelled(fits: Mapping[str, CriticalFit]) -> dict[str, CriticalFit]:
     }
 
 
-def curves_of(fits: Mapping[str, CriticalFit]) -> list[CriticalBatch]:
-    """Return every curve once."""
-    curves = {}
-    for fit in fits.values():
-        for at in fit.fits:
-            curves.setdefault((at.curve.model, at.curve.tokens, at.curve.seq_len), at)
-    return list(curves.values())
-
-
 def interval(estimate: Estimate, digits: int = 0) -> str:
     """Return an estimate with its interval as text, or its bound."""
     value, low, high = estimate.value, estimate.low, estimate.high

@@ -1,20 +1,18 @@
-"""Figures of critical batch sizes: designs, LR schedules, noise, residuals, data.
+"""Figures of critical batch sizes: designs, LR schedules, noise, data.
 
 After Zhang et al. (arXiv 2410.21676) and McCandlish et al. (arXiv 1812.06162).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from bss.laws import CriticalFit
-from bss.laws.critical.values import CriticalBatch
 from bss.laws.power import PowerFit, predict
 from bss.plots import style
 from bss.plots.critical import SYMBOLS, curve_handles, draw_steps
@@ -111,43 +109,6 @@ def noise_figure(table: pd.DataFrame) -> Figure:
     axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
     entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
     return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])
-
-
-def residuals_figure(groups: Mapping[str, Sequence[CriticalBatch]]) -> Figure:
-    """Draw the relative residuals of S = a + b/B against B over b/a, one panel per group.
-
-    The band is the standard deviation over seeds of one step count, the mean over curves.
-
-    Args:
-        groups: Curves by title.
-    """
-    figure, axes = style.panels(len(groups), 3.3, beside=1.8, sharey=True)
-    entries: list[Artist] = [style.handle("S = a + b/B", color=style.INK, lw=1)]
-    looks = style.named_styles(_cell(at) for curves in groups.values() for at in curves)
-    for ax, (title, curves) in zip(axes, groups.items(), strict=True):
-        for at in curves:
-            if at.B_crit.value is not None:
-                off = 100 * np.expm1(at.residuals)
-                ax.plot(at.curve.batch / at.B_crit.value, off, lw=1, ms=4, **looks[_cell(at)])
-        seeds = [at.curve.seed_noise for at in curves if np.isfinite(at.curve.seed_noise)]
-        if seeds:
-            spread = 100 * float(np.mean(seeds))
-            label = f"± s.d. over seeds, {spread:.0f}%"
-            band = {"color": style.FAINT, "alpha": 0.25, "lw": 0, "label": label}
-            entries.append(ax.axhspan(-spread, spread, **band))
-        ax.axhline(0, color=style.INK, lw=1)
-        ax.set_xscale("log")
-        style.count_axis(ax.xaxis, most=5)
-        ax.set_xlabel("batch B over b/a")
-        style.panel_title(ax, title)
-    axes[0].set_ylabel("steps minus\nS = a + b/B (%)")
-    return style.side_legend(figure, [*entries, *style.handles(looks, lw=1, ms=4)])
-
-
-def _cell(at: CriticalBatch) -> str:
-    """Return a name of curves that share runs: model and context length."""
-    length = at.curve.seq_len
-    return at.curve.model + (f", context {length:g}" if np.isfinite(length) else "")
 
 
 def data_figure(points: pd.DataFrame, laws: Mapping[str, PowerFit], sized: str) -> Figure:
