@@ -143,6 +143,8 @@ SIZES = {
         "setup.schedule": {"tokens": 30_000, "warmup": 1_500},
         "setup.evaluation.tokens": 1_024,
         "setup.averages": ("4%", "16%"),
+        "setup.engine.buckets": (2,),
+        "setup.engine.workers": 1,
     },
     "cpu": {
         "margin": 1.2,

@@ -141,7 +141,7 @@ SIZES = {
             rung("2x128, experts", grid((1, 2)), 10_000, switches=late(1, 0.5)),
         ],
         "results": "runs/ladder_smoke/results",
-        "setup.engine.runs": "runs/ladder_smoke",
+        "setup.engine": {"runs": "runs/ladder_smoke", "buckets": (1, 2), "workers": 1},
         "setup.text.corpus": "stdlib",
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 5_000},
     },

@@ -6,13 +6,12 @@
 | size  | model            | tokens of a run | what it needs                                      |
 |-------|------------------|-----------------|----------------------------------------------------|
 | smoke | 12k parameters   | 60K             | a few minutes of CPU; for tests                    |
-| cpu   | 99k parameters   | 1M              | 190M tokens in all, of which es_wsd_archive.py     |
-|       |                  |                 | shares 70M; 2 cores, an hour                       |
+| cpu   | 99k parameters   | 1M              | 190M tokens in all; 2 cores, an hour               |
 | gpu   | 10.6M parameters | 25M             | one accelerator, synthetic; not measured           |
 | paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
 
-cpu and gpu have the set-up of E(S) under WSD and share its runs directory: the constants of both
-are the same runs, trained once, and so are the schedules that results/es_wsd/schedules.json names.
+The schedules of E(S) are those of results/es_wsd/schedules.json. Every batch is tried at three
+rates, a factor 2 apart; the second moment has one half-life in tokens; there is no weight decay.
 The paper's dense models reach 492M on C4, with base batches of 512 to 1024 switched to 2 to 8 times
 as much [secondary]; 604M is the nearest size here, and its rates and lengths are our choice. Its
 mixture of experts is not here.
@@ -20,12 +19,10 @@ mixture of experts is not here.
 
 import itertools
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
-from configs import es_wsd_archive as es_wsd
-from configs.overlays import PRICED, at_size
+from configs.overlays import PRICED, SETUP, sized
 
 ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
 OF_ES = Path(__file__).parents[1] / "results/es_wsd/schedules.json"
@@ -94,9 +91,23 @@ def growing(batch: str, rate: float) -> list[dict]:
     return [{"name": ES_NAMES[0], "batch": batch, "rates": (rate,)}]
 
 
+def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
+    """Batches with the rates that each is tried at."""
+    return [{"batch": batch, "rates": tried} for batch, tried in rates.items()]
+
+
 BASE = {
     "title": "Fast catch-up, late switching",
-    "grid": [entry for entry in es_wsd.BASE["grid"] if entry["batch"] <= 32],
+    "grid": grid(
+        {
+            1: (5e-4, 1e-3, 2e-3),
+            2: (1e-3, 2e-3, 4e-3),
+            4: (1e-3, 2e-3, 4e-3),
+            8: (2e-3, 4e-3, 8e-3),
+            16: (2e-3, 4e-3, 8e-3),
+            32: (2e-3, 4e-3, 8e-3),
+        }
+    ),
     "small": 4,
     "large": 32,
     "shared_rate": 2e-3,
@@ -118,11 +129,20 @@ BASE = {
     "resamples": 100,
     "results": "runs/late_switch_{size}/results",
     "engine": "local",
+    "setup": SETUP,
+    "setup.optimizer.beta2_half_life": 7_000,
+    "setup.schedule": {"tokens": 1_000_000, "warmup": 50_000},
+    "setup.evaluation": {"per_efold": 15, "first": 80_000},
+    "setup.engine.runs": "runs/es_wsd_{size}",
     **PRICED,
+}
+ACCELERATOR = {
+    "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
+    "setup.engine.buckets": (8, 16, 32, 64),
 }
 SIZES = {
     "smoke": {
-        "grid": es_wsd.grid({1: (8e-3,), 4: (8e-3,), 8: (8e-3,), 2: (4e-3, 8e-3)}),
+        "grid": grid({1: (8e-3,), 4: (8e-3,), 8: (8e-3,), 2: (4e-3, 8e-3)}),
         "small": 2,
         "large": 8,
         "shared_rate": 8e-3,
@@ -133,31 +153,43 @@ SIZES = {
         "cosine": 0.5,
         "continued": 2.0,
         "resamples": 10,
-        "setup.engine.runs": "runs/late_switch_smoke",
+        "setup.model": "pico",
+        "setup.schedule": {"tokens": 60_000, "warmup": 3_000},
+        "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
+        "setup.engine": {"runs": "runs/late_switch_smoke", "buckets": (1, 2), "workers": 1},
     },
     "cpu": {"continued": 4.0, "continued_seeds": (0, 1, 2)},
-    "gpu": {
-        "grid": es_wsd.grid({32: (1e-3, 2e-3), 64: (2e-3,), 128: (2e-3,), 256: (2e-3, 4e-3)}),
+    "gpu": ACCELERATOR
+    | {
+        "grid": grid({32: (1e-3, 2e-3), 64: (2e-3,), 128: (2e-3,), 256: (2e-3, 4e-3)}),
         "small": 32,
         "large": 256,
         "schedules": schedules(32, 256, 2e-3, growing("0:32 30%:64 60%:128", 2e-3), parts=()),
         "cosine": 0.25,
         "mfu": 0.1,
-        "setup.schedule.tokens": 25_000_000,
+        "setup.model": "10M",
+        "setup.text": {"corpus": "synthetic", "seq_len": 256},
+        "setup.optimizer": {"lr": 2e-3, "beta2_half_life": 100_000},
+        "setup.schedule": {"tokens": 25_000_000, "warmup": 1_000_000},
+        "setup.evaluation.first": 3_000_000,
     },
-    "paper": {
-        "grid": es_wsd.grid(dict.fromkeys((256, 512, 1024, 2048), (2.5e-4, 5e-4, 1e-3))),
+    "paper": ACCELERATOR
+    | {
+        "grid": grid(dict.fromkeys((256, 512, 1024, 2048), (2.5e-4, 5e-4, 1e-3))),
         "small": 512,
         "large": 2048,
         "shared_rate": 5e-4,
         "schedules": schedules(512, 2048, 5e-4, growing("0:256 30%:512 60%:1024", 5e-4)),
         "setup.model": "604M",
+        "setup.text.corpus": "c4/en",
+        "setup.text.tokenizer": "data/gpt-neox/tokenizer.json",
+        "setup.text.seq_len": 2048,
+        "setup.optimizer": {"lr": 1e-3, "beta2_half_life": 10_000_000},
         "setup.schedule": {"tokens": 30_000_000_000, "warmup": 300_000_000},
+        "setup.evaluation.first": 500_000_000,
+        "setup.engine.checkpoint_seconds": 600.0,
         "setup.engine.runs": "runs/late_switch_paper",
     },
 }
 
-
-def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
-    return at_size(size, BASE | {"setup": es_wsd.get_config(size).setup.to_dict()}, SIZES)
+get_config = sized(BASE, SIZES, default="cpu")

@@ -13,7 +13,7 @@
 Rates are chosen on seeds 0 and 1, decayed, at 500K tokens; seeds 5 and more are judged, which no
 pilot saw. The choice was made and is read from the results; --config.chosen= trains it again. All
 are of 99k parameters, on two cores, with beta2 .95 per step but for `late`, which has the half-life
-of configs/es_wsd_archive.py. What is expected: results/predictions/momentum.json.
+of configs/late_switch.py. What is expected: results/predictions/momentum.json.
 """
 
 from collections.abc import Iterable, Sequence
@@ -90,7 +90,12 @@ SIZES = {
         "setup.model": "pico",
         "setup.schedule": {"tokens": 20_000, "warmup": 2_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
-        "setup.engine": {"runs": "runs/momentum_smoke", "fleet": 2},
+        "setup.engine": {
+            "runs": "runs/momentum_smoke",
+            "fleet": 2,
+            "buckets": (2,),
+            "workers": 1,
+        },
     },
     "grid": {},
     "late": {

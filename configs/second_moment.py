@@ -103,7 +103,7 @@ SIZES = {
         "setup.model": "pico",
         "setup.schedule": {"tokens": 20_000, "warmup": 2_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
-        "setup.engine.runs": "runs/second_moment_smoke",
+        "setup.engine": {"runs": "runs/second_moment_smoke", "buckets": (1, 2), "workers": 1},
     },
     "rules": {},
     "slower": {

@@ -1,4 +1,4 @@
-"""How an experiment is run from the command line: its config parsed, its mistakes told."""
+"""Running an experiment from the command line."""
 
 import json
 import signal
@@ -12,7 +12,6 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from bss.errors import InputError
-from bss.sweeps.reading import read_config
 from bss.sweeps.results import program
 from bss.training.distributed import DistributedConfig, initialized
 from bss.training.hardware import look_for_present
@@ -23,11 +22,16 @@ S = TypeVar("S")
 
 
 def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bool = False) -> None:
-    """Parses --config into a frozen study and runs it.
+    """Parse --config into a frozen study and run it.
 
     Bad input is one line and status 2. Ctrl-C and SIGTERM save every run and exit with 130 and 143;
-    the same command continues. A `joint` experiment may run in several processes, which train every
-    run together: see `DistributedConfig`, whose fields are flags then.
+    the same command continues.
+
+    Args:
+        study: A dataclass whose fields are those of the config.
+        experiment: Runs the study.
+        joint: Whether several processes may train every run together; the fields of
+            `DistributedConfig` are flags then.
     """
     look_for_present()
     config = config_flags.DEFINE_config_file("config", lock_config=True)
@@ -68,32 +72,12 @@ def _distributed() -> DistributedConfig:
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
-    """Flags as absl parses them; a bad one is told in one line."""
+    """Return flags as absl parses them; a bad one is one line and status 2."""
     try:
         return flags.FLAGS(arguments)
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = (isinstance(error, TypeError) and _inside_text(arguments)) or _one_line(error)
-        say(f"{_name()}: {message}; see the config's docstring")
+        say(f"{_name()}: {_one_line(error)}; see the config's docstring")
         sys.exit(2)
-
-
-def _inside_text(arguments: list[str]) -> str:
-    """What is said of an option that names a field of what the config has as a text; else ""."""
-    file = next((a.partition("=")[2] for a in arguments if a.startswith("--config=")), "")
-    options = [a.partition("=")[0] for a in arguments if a.startswith("--config.")]
-    config = read_config(file) if file and options else {}
-    for option in options:
-        value: Any = config
-        path = option.split(".")
-        for at, name in enumerate(path[1:], 1):
-            if isinstance(value, str):
-                group = ".".join(path[:at])
-                return (
-                    f"{option}: {group} is {value!r}, which has no fields; write the whole of it, "
-                    f'a model as {group}=\'{{"family": "module:FAMILY", FIELD: VALUE}}\''
-                )
-            value = value.get(name) if isinstance(value, dict) else None
-    return ""
 
 
 def _name() -> str:
@@ -101,7 +85,7 @@ def _name() -> str:
 
 
 def _one_line(error: Exception) -> str:
-    """An error of absl or ml_collections, which may carry a traceback, in one line."""
+    """Return an error of absl or ml_collections, which may have a traceback, as one line."""
     lines = str(error).replace("\\n", "\n").splitlines()
     messages = [line.strip().rstrip(".") for line in lines if line.strip()]
     return messages[-1] if any("Traceback" in line for line in messages) else " ".join(messages)

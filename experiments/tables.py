@@ -1,6 +1,8 @@
-"""How every experiment reads its own tables: of a directory of results, when asked for."""
+"""Reading the tables of a results directory."""
 
 import argparse
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,25 +17,29 @@ from experiments.preregister import digest
 HINT = "run the experiment first"
 
 
-def folder_asked(description: str | None) -> Path:
-    """The directory of results that the command line names; status 2 without one that is there."""
+def analyze(description: str | None, write: Callable[[Path], None]) -> None:
+    """Run an analysis of the results directory that the command line names.
+
+    Bad input is one line and status 2.
+    """
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    parser.add_argument("results", type=Path, help="the directory of its tables")
-    folder = parser.parse_args().results
-    if not folder.is_dir():
-        parser.error(f"{folder}: there is no such directory")
-    return folder
+    parser.add_argument("results", type=Path, help="directory of the tables")
+    try:
+        write(parser.parse_args().results)
+    except (InputError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 @dataclass(frozen=True)
 class Tables:
-    """A directory of results.
+    """The tables of one experiment or of one part of it.
 
     Attributes:
-        folder: of one experiment, or of one part of it.
+        folder: The results directory.
 
     Raises:
-        InputError: where something is read that is not there.
+        InputError: If a table that is read is missing.
     """
 
     folder: Path
@@ -42,7 +48,7 @@ class Tables:
         return (self.folder / name).exists()
 
     def read(self, name: str) -> pd.DataFrame:
-        """A table, CSV or Parquet, by its file name; run ids are texts."""
+        """Return a CSV or Parquet table by its file name; run ids are strings."""
         path = self.folder / name
         if not path.is_file():
             raise InputError(f"{path} is not there; {HINT}")
@@ -51,24 +57,24 @@ class Tables:
         return pd.read_csv(path, dtype={"run": str})
 
     def json(self, name: str) -> Any:
-        """A JSON file, by its file name."""
+        """Return a JSON file by its file name."""
         return read_json(self.folder / name, HINT)
 
     @property
     def config(self) -> dict[str, Any]:
-        """Of the study that wrote it."""
+        """The config of the study that wrote the tables."""
         return self.json("experiment.json")["config"]
 
     def registered(self, name: str, registration: Path) -> pd.DataFrame:
-        """A table of runs that were registered.
+        """Return a table of preregistered runs.
 
         Raises:
-            InputError: some of its runs name another registration than this file.
+            InputError: If some of its runs name another registration than this file.
         """
         table, ours = self.read(name), digest(registration)
         for theirs in sorted({*table["registration"].dropna()} - {ours, NOT_RECORDED}):
             raise InputError(
                 f"{self.folder / name}: its runs name registration {theirs[:12]}, "
-                f"{registration} is {ours[:12]}; judge them by the one that they were trained for"
+                f"{registration} is {ours[:12]}; restore the file that they were trained for"
             )
         return table

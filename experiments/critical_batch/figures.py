@@ -1,20 +1,18 @@
-"""Figures of critical batches: designs side by side, schedules, noise, residuals, data.
+"""Figures of critical batch sizes: designs, LR schedules, noise, data.
 
 After Zhang et al. (arXiv 2410.21676) and McCandlish et al. (arXiv 1812.06162).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from bss.laws import CriticalFit
-from bss.laws.critical.values import CriticalBatch
 from bss.laws.power import PowerFit, predict
 from bss.plots import style
 from bss.plots.critical import SYMBOLS, curve_handles, draw_steps
@@ -30,10 +28,10 @@ OTHER: dict[str, Any] = {"marker": "_", "ls": "none", "ms": 5, "mew": 0.7, "colo
 
 
 def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
-    """Relative steps against the batch, a panel with its own legend for each fit.
+    """Draw relative steps against batch size, one panel per fit.
 
     Args:
-        fits: by the title of their panels.
+        fits: Fits by title.
     """
     figure, axes = style.panels(len(fits), 3.4, beside=1.0)
     for ax, (title, fit) in zip(axes, fits.items(), strict=True):
@@ -49,12 +47,12 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
 
 
 def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
-    """Steps of each learning-rate schedule over those of the first one, against the batch.
+    """Draw steps of each LR schedule relative to the first one, against batch size.
 
     Args:
-        table: rows with schedule, batch, relative, and bound: "" where the steps are measured,
-            "above" or "below" where they are a bound.
-        noise: standard deviation of the logarithm of a ratio, shown twice about 1.
+        table: Columns schedule, batch, relative, and bound: "" for a measurement, "above" or
+            "below" for a bound.
+        noise: Standard deviation of the logarithm of a ratio, drawn as a band of ± 2.
     """
     figure, [[ax]] = style.new_figure(3.6)
     looks, entries, tips = style.named_styles(table["schedule"]), [], []
@@ -64,10 +62,10 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
     ax.axhline(1, color=style.FAINT, lw=1)
     for i, (name, look) in enumerate(looks.items()):
         rows = table.loc[table["schedule"] == name].sort_values(by="batch")
-        beside = 1.07 ** (i - (len(looks) - 1) / 2)
+        shift = 1.07 ** (i - (len(looks) - 1) / 2)
         at, relative = style.columns(rows, "batch", "relative")
-        ax.plot(at * beside, relative, color=look["color"], lw=0.7, alpha=0.6)
-        for x, y, side in zip(at * beside, relative, rows["bound"], strict=True):
+        ax.plot(at * shift, relative, color=look["color"], lw=0.7, alpha=0.6)
+        for x, y, side in zip(at * shift, relative, rows["bound"], strict=True):
             face = "white" if side else look["color"]
             ax.plot([x], [y], ls="none", ms=6, mec=look["color"], mfc=face, **look)
             if side:
@@ -81,16 +79,16 @@ def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
     low, high = ax.get_ylim()
     ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
     style.batch_axis(ax.xaxis, table["batch"])
-    ax.set(xlabel="batch B (sequences)", ylabel=f"steps over those of\n{next(iter(looks))}")
+    ax.set(xlabel="batch B (sequences)", ylabel=f"steps relative to\n{next(iter(looks))}")
     style.panel_title(ax, "schedules to one target")
     return style.side_legend(figure, entries)
 
 
 def noise_figure(table: pd.DataFrame) -> Figure:
-    """The gradient noise scale in runs against the critical batches that steps give.
+    """Draw the gradient noise scale of runs against b/a and the critical batch size of steps.
 
     Args:
-        table: rows with batch, noise_scale, B_crit and cbs, all in sequences.
+        table: Columns batch, noise_scale, B_crit and cbs, in sequences.
     """
     figure, axes = style.new_figure(3.6, columns=2)
     looks = style.batch_styles(table["batch"])
@@ -113,52 +111,13 @@ def noise_figure(table: pd.DataFrame) -> Figure:
     return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])
 
 
-def residuals_figure(groups: Mapping[str, Sequence[CriticalBatch]]) -> Figure:
-    """Measured steps over those of the law, against the batch over b/a: a panel for each group.
-
-    Curves of one model and sequence length look alike. Shaded is what seeds alone do, where a
-    group has more than one: a standard deviation of one step count, the mean over curves.
-
-    Args:
-        groups: curves by the title of their panel.
-    """
-    figure, axes = style.panels(len(groups), 3.3, beside=1.8, sharey=True)
-    entries: list[Artist] = [style.handle("S = a + b/B", color=style.INK, lw=1)]
-    looks = style.named_styles(_cell(at) for curves in groups.values() for at in curves)
-    for ax, (title, curves) in zip(axes, groups.items(), strict=True):
-        for at in curves:
-            if at.B_crit.value is not None:
-                off = 100 * np.expm1(at.residuals)
-                ax.plot(at.curve.batch / at.B_crit.value, off, lw=1, ms=4, **looks[_cell(at)])
-        seeds = [at.curve.seed_noise for at in curves if np.isfinite(at.curve.seed_noise)]
-        if seeds:
-            spread = 100 * float(np.mean(seeds))
-            label = f"± s.d. over seeds, {spread:.0f}%"
-            band = {"color": style.FAINT, "alpha": 0.25, "lw": 0, "label": label}
-            entries.append(ax.axhspan(-spread, spread, **band))
-        ax.axhline(0, color=style.INK, lw=1)
-        ax.set_xscale("log")
-        style.count_axis(ax.xaxis, most=5)
-        ax.set_xlabel("batch B over b/a")
-        style.panel_title(ax, title)
-    axes[0].set_ylabel("steps less those of\nS = a + b/B (%)")
-    return style.side_legend(figure, [*entries, *style.handles(looks, lw=1, ms=4)])
-
-
-def _cell(at: CriticalBatch) -> str:
-    """Curves that share runs: a model, at a sequence length where there is one."""
-    length = at.curve.seq_len
-    return at.curve.model + (f", context {length:g}" if np.isfinite(length) else "")
-
-
 def data_figure(points: pd.DataFrame, laws: Mapping[str, PowerFit], sized: str) -> Figure:
-    """Batches in tokens against data: of every source, and of one of them by model size.
+    """Draw batch sizes in tokens against data: of every source, and of one by model size.
 
     Args:
-        points: source, params, tokens, batch_tokens, low, high and `definition`, empty but for
-            critical batches by other definitions, which are drawn small.
-        laws: of each source; drawn at the median model size.
-        sized: the source whose model sizes are told apart, its law drawn at each.
+        points: Table of `analysis.batches_by_source`.
+        laws: Law of each source, drawn at the median model size.
+        sized: Source of the right panel, its law drawn at each model size.
     """
     figure, (left, right) = style.panels(2, 3.9, beside=2.2)
     looks = dict(zip(points["source"].unique(), LOOKS, strict=False))
@@ -190,7 +149,7 @@ def data_figure(points: pd.DataFrame, laws: Mapping[str, PowerFit], sized: str) 
 
 
 def _draw(ax: Axes, rows: pd.DataFrame, law: PowerFit, look: Mapping[str, Any]) -> None:
-    """Batches with their intervals, and the law at the median model size."""
+    """Draw batch sizes with intervals, and the law at the median model size."""
     x, y, low, high = style.columns(rows, "tokens", "batch_tokens", "low", "high")
     mark = {"mfc": look["color"], **look, "ls": "none", "mec": look["color"], "zorder": 4}
     ax.errorbar(x, y, np.nan_to_num(np.array([y - low, high - y])), lw=1, ms=5.5, **mark)
@@ -201,7 +160,7 @@ def _draw(ax: Axes, rows: pd.DataFrame, law: PowerFit, look: Mapping[str, Any]) 
 
 
 def _powers(law: PowerFit) -> str:
-    """The exponents, as ∝ N^0.15·D^0.32."""
+    """Return the exponents as text, e.g. ∝ N^0.15·D^0.32."""
     pairs = zip(law.variables, law.exponents, strict=True)
     powers = (f"{SYMBOLS[name]}^{{{p.value:.2f}}}" for name, p in pairs)
     product = r"\,".join(powers)

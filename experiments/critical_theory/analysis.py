@@ -1,6 +1,6 @@
-"""Tables of the exact least-squares recursion, beside the theory of arXiv 2410.21676.
+"""Tables of the exact least-squares recursion and of the theory of arXiv 2410.21676.
 
-Nothing is sampled: the noise about a line comes from budgets and batches that are finite.
+Nothing is sampled: residuals about a line come from budgets and batch sizes that are finite.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ DIFFERS = {"overhead": "r = {:.0%}", "rate_cap": "cap {:g}", "average": "average
 
 
 def first_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the quoted procedure, that of the first."""
+    """Return the rows of the first procedure."""
     return table.merge(table[PROCEDURE].head(1), on=PROCEDURE)
 
 
 def task_name(row: dict[str, Any]) -> str:
-    """A task by its exponents."""
+    """Return a task as text."""
     return f"a = {row['capacity']:g}, b = {row['source']:g}"
 
 
 def _of(points: pd.DataFrame, row: Mapping[Any, Any]) -> pd.DataFrame:
-    """The critical batches of a task and procedure."""
+    """Return the critical batch sizes of a task and procedure."""
     return points.merge(pd.DataFrame([row])[[*TASK, *PROCEDURE]])
 
 
 def curves(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, CriticalTable]:
-    """The tasks under the quoted procedure, by their powers, as the figure takes them."""
+    """Return the tasks under the first procedure by name, as the figure takes them."""
     tables = {}
     for row in first_rows(table).to_dict("records"):
         here = _of(points, row)[["data", "risk", "cbs"]].itertuples(index=False, name=None)
@@ -43,7 +43,7 @@ def curves(table: pd.DataFrame, points: pd.DataFrame) -> dict[str, CriticalTable
 
 
 def exponents(table: pd.DataFrame) -> pd.DataFrame:
-    """Exponents with the 95% interval of the scatter about a line; theory's [procedure, task]."""
+    """Return exponents with the 95% interval of the residuals about a line, and the theory's."""
     rows = table.to_dict("records")
     first = rows[0]
     cells: dict[str, dict[str, str]] = {}
@@ -58,6 +58,6 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_budgets(points: pd.DataFrame) -> str:
-    """The budgets that exponents are read from, as text."""
+    """Return the budgets that exponents are fitted to, as text."""
     powers = np.log2(np.unique(points["data"]))[-LAST_POINTS:]
     return f"2^{powers[0]:.0f} to 2^{powers[-1]:.0f}"

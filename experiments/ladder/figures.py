@@ -1,4 +1,4 @@
-"""The figures of the ladder: what was said of the rungs beside what was measured."""
+"""Figures of the size series: what was predicted of each rung, and what was measured."""
 
 from typing import Any
 
@@ -11,40 +11,40 @@ from bss.laws import CriticalFit
 from bss.plots import style
 from bss.plots.critical import curve_handles, draw_steps
 from bss.units import format_tokens, rounded_tokens
-from experiments.ladder.scores import (
+from experiments.ladder.analysis import (
     COST,
     NOTE,
     RISE,
     bend,
     by_rate,
-    dense_beside,
+    dense_of_mixture,
     least,
     transfers,
 )
 
 LABEL = "batch (sequences of 256 tokens)"
-SAID = {"color": style.FAINT, "linestyle": "--", "marker": "D"}
+PREDICTED = {"color": style.FAINT, "linestyle": "--", "marker": "D"}
 FIRST = {"color": "#10375c", "linestyle": "-", "marker": "o"}
 SECOND = {"color": "#c2571a", "linestyle": "--", "marker": "s"}
 CRITICAL = {"color": "#2f7d4f", "linestyle": "-.", "marker": "^"}
 
 
 def losses_figure(found: pd.DataFrame, stepwise: pd.DataFrame) -> Figure:
-    """Decayed losses against the batch, registered 90% intervals, and those from the rungs below.
+    """Draw decayed losses against batch size, with preregistered and stepwise 90% intervals.
 
-    A row a rung, a panel an end of its runs.
+    One row per rung, one panel per token budget.
 
     Args:
-        found: losses.csv.
-        stepwise: stepwise.csv.
+        found: The table losses.csv.
+        stepwise: The table stepwise.csv.
     """
     rungs = list(found.groupby("rung", sort=False))
     figure, axes = style.new_figure(2.5 * len(rungs), len(rungs), 2, 9.8, sharey="row")
     ends = ["batch", "predicted", "low", "high"]
     for row, (rung, some) in zip(axes, rungs, strict=True):
         for ax, (stop, at) in zip(row, some.groupby("stop"), strict=False):
-            x, *said = style.columns(at, *ends)
-            style.bars(ax, (x * 0.95, *said), SAID)
+            x, *predicted = style.columns(at, *ends)
+            style.bars(ax, (x * 0.95, *predicted), PREDICTED)
             x, *below = style.columns(stepwise.loc[stepwise["stop"] == stop], *ends)
             style.bars(ax, (x * 1.05, *below), SECOND)
             ax.plot(*style.columns(at, "batch", "measured"), lw=1.4, ms=5, zorder=5, **FIRST)
@@ -54,17 +54,17 @@ def losses_figure(found: pd.DataFrame, stepwise: pd.DataFrame) -> Figure:
         row[0].set_ylabel("test loss after a decay\n(nats per token)")
     looks = {
         "measured": FIRST,
-        "registered, 90%,\nfrom 12k to 49k": SAID,
+        "preregistered, 90%,\nfrom 12k to 49k": PREDICTED,
         "from all rungs\nbelow it, 90%": SECOND,
     }
     return style.side_legend(figure, style.handles(looks))
 
 
 def rates_figure(table: pd.DataFrame) -> Figure:
-    """Decayed loss above that of a model's best rate; a row a transfer, a panel a batch.
+    """Draw decayed loss above that of the best LR; one row per transfer, one panel per batch size.
 
     Args:
-        table: as `scores.ended` gives it.
+        table: Table of `analysis.finished`.
     """
     cells = {(name, batch): pair for name, batch, *pair in transfers(table)}
     names, batches = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
@@ -82,26 +82,26 @@ def rates_figure(table: pd.DataFrame) -> Figure:
             ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
             ax.minorticks_off()
             style.panel_title(ax, f"batch {batch}")
-        row[0].set_ylabel(f"{name}\nabove the best rate (nats)")
+        row[0].set_ylabel(f"{name}\nabove the best LR (nats)")
     for ax in axes[-1]:
-        ax.set_xlabel("peak rate")
+        ax.set_xlabel("peak LR")
     entries = style.handles({"smaller model": FIRST, "larger model": SECOND})
     mark = style.handle(f"{COST:g} nats", color=style.INK, lw=0.8, ls=":")
     return style.side_legend(figure, [*entries, mark])
 
 
 def bends_figure(table: pd.DataFrame) -> Figure:
-    """Decayed loss above the least against the batch: two widths; a mixture beside a dense model.
+    """Draw decayed loss above the minimum against batch size: two widths; mixture and dense.
 
-    A rule through the batch at which a line is RISE above; the late switch is a hollow mark at
-    the batch that it ends with.
+    A vertical line marks the batch size at which a line is RISE above; a hollow mark at its last
+    batch size is the late switch.
     """
     figure, ((left, right),) = style.new_figure(3.4, 1, 2, 9.8, sharey=True)
     widths = table.loc[table["part"] == "width"].groupby("params")
     sides = {
         left: {f"{params:,} parameters": some for params, some in widths},
         right: {
-            "dense": dense_beside(table),
+            "dense": dense_of_mixture(table),
             "mixture, 2 of 8": table.loc[table["part"] == "mixture"],
         },
     }
@@ -120,14 +120,14 @@ def bends_figure(table: pd.DataFrame) -> Figure:
         style.batch_axis(ax.xaxis, least(table).index)
         ax.legend(frameon=False, fontsize=8)
         ax.set(xlabel=LABEL)
-    left.set_ylabel("test loss above the least (nats per token)")
-    style.panel_title(left, "width alone", "each at the best of its rates")
-    style.panel_title(right, "experts, .4M active", "at the same rates")
+    left.set_ylabel("test loss above the minimum (nats per token)")
+    style.panel_title(left, "width alone", "each at its best LR")
+    style.panel_title(right, "experts, .4M active", "at the same learning rates")
     return figure
 
 
 def critical_figure(fit: CriticalFit) -> Figure:
-    """Steps to each target against the batch; the critical batch against D, a line a model."""
+    """Draw steps to each target against batch size, and the critical batch size against D."""
     figure, ((left, right),) = style.new_figure(3.8, 1, 2, 10.4)
     draw_steps(left, fit)
     models = list(dict.fromkeys(at.curve.model for at in fit.fits))
@@ -149,18 +149,18 @@ def critical_figure(fit: CriticalFit) -> Figure:
 
 
 def best_figure(scores: pd.DataFrame, critical: pd.DataFrame) -> Figure:
-    """Best batches of each rung, and exponents of N and D: what was said, and what was measured.
+    """Draw best batch sizes of each rung and exponents of N and D, predicted and measured.
 
     Args:
-        scores: scores.csv.
-        critical: laws.csv, exponents of critical batches to draw beside.
+        scores: The table scores.csv.
+        critical: The table laws.csv, exponents of critical batch sizes.
     """
     figure, (axes,) = style.new_figure(4.2, 1, 2, 10.4, width_ratios=(3, 2))
     ends = ["measured", "measured_low", "measured_high"]
     for ax, question in zip(axes, ("batches", "exponents"), strict=True):
         rows = scores.loc[scores["question"] == question].set_index("of")
         short = scores.loc[scores["question"] == question + NOTE].set_index("of")
-        _spans(ax, rows[["said", "low", "high"]], -0.24, SAID)
+        _spans(ax, rows[["said", "low", "high"]], -0.24, PREDICTED)
         _spans(ax, rows[ends], -0.08, FIRST)
         _spans(ax, short.reindex(rows.index)[ends], 0.08, SECOND)
         ax.set(yticks=range(len(rows)), yticklabels=rows.index, ylim=(len(rows) - 0.5, -0.5))
@@ -172,7 +172,7 @@ def best_figure(scores: pd.DataFrame, critical: pd.DataFrame) -> Figure:
     axes[1].axvline(0, color=style.INK, lw=0.8)
     style.panel_title(axes[1], "its exponents", xlabel="in N and D")
     looks = {
-        "said, 90%": SAID,
+        "preregistered, 90%": PREDICTED,
         "sequences of 256": FIRST,
         "sequences of 64": SECOND,
         "critical batches": CRITICAL,
@@ -181,7 +181,7 @@ def best_figure(scores: pd.DataFrame, critical: pd.DataFrame) -> Figure:
 
 
 def _spans(ax: Axes, rows: Any, above: float, look: style.Look) -> None:
-    """Values with their intervals, a line each; one without a lower or upper end is an arrow."""
+    """Draw values with their intervals, one line each; a bound is an arrow."""
     for y, (value, low, high) in enumerate(np.asarray(rows, float)):
         drawn = {"color": look["color"], "lw": 1.4}
         ends = [end for end in (low, high) if np.isfinite(end)]

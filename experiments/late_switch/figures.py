@@ -1,11 +1,7 @@
-"""Late switching in language models: catch-up by tokens and steps, switch points, predictions.
+"""Figures of late switching: catch-up by tokens and steps, switch points, predictions.
 
 After Wang et al. (arXiv 2602.14208).
 """
-
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,59 +10,17 @@ from matplotlib.figure import Figure
 from bss.plots import style
 from bss.stats import LR_PHASES
 from bss.units import format_tokens
+from experiments.late_switch.analysis import PREDICTORS
 
 BAND = {"lw": 8, "alpha": 0.2, "color": style.INK, "solid_capstyle": "butt"}
-LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 ERRORS = "± 2 standard\nerrors of seeds"
-PREDICTORS = {
-    "predicted": "the functional law",
-    "mean_batch_constant": "constant, equal steps",
-    "best_training": "best of the fitted",
-}
-
-
-def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
-    """Held-out loss against tokens and against steps, one line per schedule, seeds as bands.
-
-    The panels show what all but one of the schedules cover: the other goes on, or starts high. The
-    first schedule is drawn over the others, which may share its beginning.
-
-    Args:
-        curves: columns tokens, steps, loss, low, high (nats) by name: the mean over seeds, the
-            lowest seed and the highest.
-    """
-    figure, [[tokens, steps]] = style.new_figure(3.6, columns=2, sharey=True)
-    looks = lined_styles(curves)
-    for ax, clock in ((tokens, "tokens"), (steps, "steps")):
-        for order, (name, table) in enumerate(curves.items()):
-            at, loss, low, high = style.columns(table, clock, "loss", "low", "high")
-            first = {"zorder": 3 - order / len(curves)}
-            ax.plot(at, loss, lw=1.3, ms=3.5, markevery=3, **looks[name], **first)
-            ax.fill_between(at, low, high, color=looks[name]["color"], alpha=0.2, lw=0)
-        style.panel_title(ax, f"at equal {clock}", xlabel=clock)
-    steps.set_xscale("log")
-    if len(curves) > 1:
-        spans = [style.columns(table, "tokens", "steps", "loss") for table in curves.values()]
-        ends = sorted(x[-1] for x, _, _ in spans)
-        highest = sorted(y[0] for *_, y in spans)
-        lowest = min(y.min() for *_, y in spans)
-        margin = 0.05 * (highest[-2] - lowest)
-        top = highest[-2] + margin
-        tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=(lowest - margin, top))
-        steps.set_xlim(left=min(at[loss <= top].min() for _, at, loss in spans) / 1.1)
-    style.tokens_axis(tokens.xaxis)
-    style.count_axis(steps.xaxis, most=4)
-    tokens.set_ylabel("held-out loss (nats per token)")
-    entries = style.handles(looks, lw=1.3, ms=4)
-    return style.side_legend(figure, [*entries, style.handle("lowest to\nhighest seed", **BAND)])
 
 
 def catch_up_figure(table: pd.DataFrame) -> Figure:
-    """What is left of the gap to the large batch, and to the earliest switch, after each switch.
+    """Draw the gap to the large batch, and to the earliest switch, after each switch.
 
     Args:
-        table: columns switch, tokens, steps, after_tokens, to_large_at_steps, to_earliest and their
-            errors; the first row of a switch is the last before it.
+        table: catch_up.csv.
     """
     figure, axes = style.new_figure(3.5, columns=2)
     looks = style.batch_styles(table["switch"])
@@ -99,16 +53,14 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
 
 
 def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure:
-    """Tokens after the best switch against the budget, with the power law of the measured ones.
+    """Draw tokens after the best switch against the budget, with the power law of the measured.
 
-    No interval is told: budgets share their runs, and the power moves with what is called the
-    origin of the tokens. A line of slope 1 is what it must stay below. Hollow marks are no optima:
-    the best switch was the last or the first that was tried. A budget at which no switch helped
-    has no mark.
+    Budgets share runs, so no interval is drawn. Hollow marks are bounds: the best switch was the
+    last or the first that was tried. A budget at which no switch helped has no mark.
 
     Args:
-        table: columns source, budget, after, after_error (of its logarithm) and interior.
-        exponents: columns source, exponent.
+        table: switch_points.csv.
+        exponents: exponents.csv.
     """
     figure, [[ax]] = style.new_figure(3.6)
     names = {"measured": "measured", "law": "by the fitted law,\nnot measured"}
@@ -144,13 +96,13 @@ def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure
 
 
 def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    """Effect final losses of schedules the fit has not seen against each prediction.
+    """Draw final losses of schedules that the law was not fitted to against each prediction.
 
-    The best of the fitted runs predicts all alike and has no panel.
+    The best of the fitted runs is one value for all schedules and has no panel.
 
     Args:
-        table: columns ending, measured, error and one for each of PREDICTORS, in nats.
-        scores: columns group, predictor, schedules, ratio, rank_correlation; "all" is told.
+        table: predictions.csv.
+        scores: scores.csv.
     """
     figure, axes = style.new_figure(3.7, columns=len(PREDICTORS) - 1, sharey=True)
     looks = style.named_styles(kind for kind in LR_PHASES if kind in set(table["ending"]))
@@ -178,9 +130,3 @@ def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     equal = style.handle("equal", color=style.FAINT, lw=0.9)
     error = style.handle(f"bars: {ERRORS}", marker="|", ms=9, ls="none", color=style.INK)
     return style.side_legend(figure, [*style.handles(titled, ls="none", ms=5), equal, error])
-
-
-def lined_styles(names: Iterable[str], lines: Sequence[Any] = LINES) -> dict[str, dict[str, Any]]:
-    """The styles of names, with lines that take turns."""
-    looks = zip(style.named_styles(names).items(), cycle(lines), strict=False)
-    return {name: look | {"linestyle": line} for (name, look), line in looks}

@@ -14,44 +14,8 @@ recursion and with the functional scaling law (Li et al., arXiv 2509.19189):
     python -m experiments.optimal_schedule --config=configs/optimal_schedule.py:cpu
 """
 
-import pandas as pd
-
-from bss.sweeps.results import Results
 from experiments.main import run_experiment
-from experiments.optimal_schedule.measure import (
-    catch_up,
-    catch_up_times,
-    early_and_late,
-    joint_family,
-    law_against_exact,
-    optima,
-    switching,
-)
-from experiments.optimal_schedule.rates import decays, law_under_rates
-from experiments.optimal_schedule.study import Study
-from experiments.study import say
-
-
-def experiment(study: Study) -> None:
-    """Computes every part and writes its tables and figures."""
-    results = Results(study)
-    files, exponents = {}, []
-    computed = (
-        *(switching, early_and_late, catch_up, catch_up_times, optima),
-        *(law_against_exact, law_under_rates, decays, joint_family),
-    )
-    for part in computed:
-        say(f"{part.__name__.replace('_', ' ')} …")
-        tables, rows = part(study)
-        files |= tables
-        exponents += rows
-    measured = pd.DataFrame(exponents)
-    results.write(
-        {"exponents.csv": measured, **files},
-        question="When should the batch grow, in the theory, and how do its powers show?",
-    )
-    print(measured.to_string(index=False, float_format=lambda value: f"{value:.4f}"))
-
+from experiments.optimal_schedule.run import Study, experiment
 
 if __name__ == "__main__":
     run_experiment(Study, experiment)

@@ -1,4 +1,4 @@
-"""Curves of constant batches that cross, with their seeds, beside the E(S) that they make."""
+"""Curves of constant batch sizes that cross, with their seeds, and their E(S)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def crossing_figure(
     fits: Mapping[str, EsFit],
     targets: Sequence[float],
 ) -> Figure:
-    """Held-out losses over tokens, their excess over the best batch, and E(S) at targets.
+    """Draw held-out losses over tokens, their excess over the best batch, and E(S) at targets.
 
     At the left the monotone fits to the losses (`bss.points.curve`): the mean over seeds in the
     band from the lowest seed to the highest, and below it the excess, in a band of 2 standard
@@ -126,19 +126,19 @@ def _target(
 
 
 def _spread(met: pd.DataFrame) -> np.ndarray:
-    """Lengths of the horizontal bars, [2, N]."""
+    """Return lengths of the horizontal bars, [2, N]."""
     return np.array([met["tokens"] - met["low"], met["high"] - met["tokens"]])
 
 
 def seed_bands(curves: Sequence[BatchCurve]) -> pd.DataFrame:
-    """The curves of each batch over its seeds, and how far they are above the best batch there.
+    """Return the curves of each batch size over its seeds, and their excess over the best.
 
     Args:
         curves: one per batch and seed, every batch with the same seeds in the same order.
 
     Returns:
         Columns batch, tokens (as of `excess`), loss (mean), low and high (lowest and highest
-        seed), above (loss less that of the batch with the lowest mean there) and error, 2 standard
+        seed), above (loss minus that of the batch with the lowest mean there) and error, 2 standard
         errors of it over paired seeds, NaN with one seed.
     """
     x, losses = losses_on_grid(curves)
@@ -158,7 +158,7 @@ def seed_bands(curves: Sequence[BatchCurve]) -> pd.DataFrame:
 
 
 def meetings(curves: Sequence[BatchCurve], pairs: Sequence[tuple[float, float]]) -> pd.DataFrame:
-    """Where the curve of a smaller batch falls behind that of a larger one for good.
+    """Return where the curve of a smaller batch falls behind the larger one's for good.
 
     Args:
         curves: one a batch and seed.

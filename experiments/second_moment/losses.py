@@ -1,83 +1,106 @@
-"""The losses that are judged: at rates chosen on the first seeds, of the seeds after them."""
+"""Final losses of a part at the chosen learning rates, on the seeds that did not choose them."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from bss.schedules.batch import BatchSchedule
 from bss.stats import LR_PHASES, Comparison
 from experiments.tables import Tables
 
 Config = dict[str, Any]
 Cell = tuple[str, str]
-"""A rule and an ending."""
-
-
-def endings_of(ended: Mapping[Cell, Any]) -> list[str]:
-    """The endings of some rules, in the order of LR_PHASES."""
-    return [ending for ending in LR_PHASES if any(own == ending for _, own in ended)]
+"""A rule and an LR phase."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of the study wrote: final losses, curves at constant rate, its config.
+    """The tables of a part.
 
-    And errors of laws at left-out batches, of the part whose E(S) was fitted.
+    Attributes:
+        contenders: Final losses.
+        runs: Curves at constant LR.
+        config: Config of the study.
     """
 
     contenders: pd.DataFrame
     runs: pd.DataFrame
     config: Config
-    left_out: pd.DataFrame | None = None
 
     @cached_property
     def judged(self) -> dict[Cell, pd.DataFrame]:
-        """Test losses of the seeds that are judged, [batch, seed], by rule and ending."""
-        return losses(judged(self.contenders, self.config))
+        """Test losses [batch, seed] of constant batch sizes by rule and phase, as `judged`."""
+        return by_cell(judged(self.contenders, self.config), "test_loss")
 
     @cached_property
     def chose(self) -> dict[Cell, pd.DataFrame]:
-        """Held-out losses [batch, seed] of the seeds that chose the rates, at the best rate."""
+        """Held-out losses [batch, seed] of the seeds that chose the LR, at the best LR."""
         seeds = self.contenders["seed"].isin(self.config["seeds"][: self.config["choosing"]])
         constant = self.contenders["role"] == "constant"
-        return dict(
-            _by_cell(Comparison(self.contenders.loc[seeds & constant]).tuned().table, "eval_loss")
-        )
+        table = Comparison(self.contenders.loc[seeds & constant]).tuned().table
+        return by_cell(table, "eval_loss", complete=False)
 
     @property
     def seq_len(self) -> int:
         """Tokens of a sequence."""
         return int(self.config["setup"]["text"]["seq_len"])
 
+    def at_one_rate(self) -> "Part":
+        """Return the rule and LR of the most runs, on the seeds at which every batch has them."""
+        counts = self.runs.groupby(["rule", "peak_lr"], sort=False)["run"].nunique()
+        rule, rate = counts.idxmax()  # type: ignore[misc]
+        contenders, runs = (
+            table.loc[(table["rule"] == rule) & (table["peak_lr"] == rate)]
+            for table in (self.contenders, self.runs)
+        )
+        batches = contenders.groupby("seed")["batch"].nunique()
+        seeds = batches.index[batches == contenders["batch"].nunique()]
+        contenders, runs = (table.loc[table["seed"].isin(seeds)] for table in (contenders, runs))
+        return replace(self, contenders=contenders, runs=runs)
+
+    def short(self, batch: str) -> str:
+        """Return a batch schedule as a short text: "8", "2 → 8 at 70%", or all its batches."""
+        total = self.config["setup"]["schedule"]["tokens"]
+        schedule = BatchSchedule.parse(batch, total=total)
+        arrow = " → ".join(map(str, schedule.batches))
+        if len(schedule.batches) != 2:
+            return arrow
+        return f"{arrow} at {100 * schedule.starts[1] / total:g}%"
+
+    def named(self) -> pd.DataFrame:
+        """Return the final losses at one LR, with short batch schedules as names."""
+        final = self.at_one_rate().contenders
+        return final.assign(name=[self.short(str(batch)) for batch in final["batch"]])
+
 
 def read_part(folder: Path) -> Part:
-    """A part from its folder of results; InputError where they are not there."""
+    """Return a part from its results directory."""
     tables = Tables(folder)
-    left_out = tables.read("left_out.csv") if "left_out.csv" in tables else None
-    return Part(tables.read("contenders.csv"), tables.read("runs.parquet"), tables.config, left_out)
+    return Part(tables.read("contenders.csv"), tables.read("runs.parquet"), tables.config)
 
 
-def of_both(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:
-    """Judged losses of two parts, and a config with the rules of both."""
-    rules = {rule["name"]: rule for part in (first, second) for rule in part.config["rules"]}
-    return first.judged | second.judged, {**first.config, "rules": [*rules.values()]}
+def phases_of(losses: Mapping[Cell, Any]) -> list[str]:
+    """Return the LR phases of some cells, in the order of LR_PHASES."""
+    return [phase for phase in LR_PHASES if any(own == phase for _, own in losses)]
 
 
-def of_beta2(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], Config]:
-    """The same of the rules that change how beta2 follows the batch, and nothing else."""
-    ended, config = of_both(first, second)
+def of_beta2(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], dict[str, dict]]:
+    """Return losses of two parts, and the changes of each rule, of rules of beta2 alone."""
+    rules = {r["name"]: r["changes"] for part in (first, second) for r in part.config["rules"]}
     own = {"optimizer.beta2", "optimizer.beta2_half_life"}
-    rules = [rule["name"] for rule in config["rules"] if rule["changes"].keys() <= own]
-    return {cell: table for cell, table in ended.items() if cell[0] in rules}, config
+    rules = {name: changes for name, changes in rules.items() if changes.keys() <= own}
+    losses = first.judged | second.judged
+    return {cell: table for cell, table in losses.items() if cell[0] in rules}, rules
 
 
 def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
-    """The rows of contenders.csv that are judged, with `trials`, how many rates were tried.
+    """Return the rows of contenders.csv at the chosen LR, of the seeds that did not choose it.
 
-    Where no arm has several rates every seed is judged.
+    `trials` is the number of learning rates. If no arm has several, every seed counts.
     """
     seeds = config["seeds"][: config["choosing"]]
     best = Comparison(whole(table, seeds)).tuned().table.drop_duplicates(["name", "ending"])
@@ -88,23 +111,23 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
 
 
 def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
-    """The rows of rates at which every one of these seeds finished."""
+    """Return the rows of learning rates at which every one of these seeds finished."""
     some = table[table["seed"].isin([*seeds])]
     counts = some.groupby(["name", "ending", "peak_lr"])["seed"].transform("nunique")
     return some.loc[counts == len(seeds)]
 
 
-def losses(table: pd.DataFrame) -> dict[Cell, pd.DataFrame]:
-    """Test losses of constant batches by rule and ending, [batch, seed]; seeds that all have.
+def by_cell(table: pd.DataFrame, column: str, *, complete: bool = True) -> dict[Cell, pd.DataFrame]:
+    """Return a column of constant batch sizes, [batch, seed], by rule and LR phase.
 
     Args:
-        table: rows of contenders.csv, one peak_lr for each name and ending.
+        table: Rows of contenders.csv, one peak_lr for each name and LR phase.
+        column: A loss.
+        complete: Keep the seeds that all batch sizes have.
     """
-    return {cell: seeds.dropna(axis="columns") for cell, seeds in _by_cell(table, "test_loss")}
-
-
-def _by_cell(table: pd.DataFrame, column: str) -> Iterator[tuple[Cell, pd.DataFrame]]:
-    """A column of constant batches, [batch, seed], by rule and ending."""
     constants = table.loc[table["role"] == "constant"].astype({"batch": int})
-    for (rule, ending), rows in constants.groupby(["rule", "ending"], sort=False):  # type: ignore[misc]
-        yield (str(rule), str(ending)), rows.pivot(index="batch", columns="seed", values=column)
+    found = {}
+    for (rule, phase), rows in constants.groupby(["rule", "ending"], sort=False):  # type: ignore[misc]
+        losses = rows.pivot(index="batch", columns="seed", values=column)
+        found[str(rule), str(phase)] = losses.dropna(axis="columns") if complete else losses
+    return found

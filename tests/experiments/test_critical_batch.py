@@ -9,25 +9,40 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.errors import InputError
 from bss.models.sizes import named
 from bss.training.execution import Execution
 from bss.training.run_config import DataConfig, RunConfig
 from bss.values import from_dict
 from configs.critical_batch import get_config
-from experiments.critical_batch.__main__ import experiment
-from experiments.critical_batch.measure import (
+from experiments.critical_batch.analysis import (
+    BEST,
+    Point,
+    PointSet,
     around_bend,
-    fit_design,
-    measure,
+    batches_by_source,
+    fits_of,
+    labelled,
     minima,
-    next_trials,
-    repeats,
+    published_fit,
     with_overhead,
 )
-from experiments.critical_batch.schedules import comparison_table, comparison_trials
-from experiments.critical_batch.study import Bend, Point, PointSet, Study
-from experiments.critical_batch.tables import critical_table, laws_table
-from experiments.critical_batch.trials import Trial, merged, price_table, sweep
+from experiments.critical_batch.run import (
+    Bend,
+    Study,
+    Trial,
+    costs,
+    experiment,
+    fitted,
+    measure,
+    merged,
+    next_trials,
+    repeats,
+    schedule_table,
+    schedule_trials,
+    sweep,
+)
+from experiments.shared import critical_table, laws_table
 from tests.drawn import points, texts
 
 SEQ_LEN, BEST_RATE, BEST_AVERAGE = 64, 0.008, "4%"
@@ -171,8 +186,7 @@ def test_crossings_are_known_to_a_percent_and_the_best_setting_is_found(study, m
 
 
 def test_the_bend_and_its_exponent_in_the_data_come_out(study, measured):
-    fit = fit_design(study, study.designs[0], measured)
-    assert fit is not None
+    fit = fitted(study, measured)["data"]
     for at in fit.fits:
         assert at.B_crit.value == pytest.approx(TRUTH.at(at.curve.tokens) / SEQ_LEN, rel=0.08)
         assert max(at.curve.settings) == 9
@@ -201,7 +215,7 @@ def test_other_seeds_repeat_the_best_setting_and_tell_the_noise(study, trials, m
     assert {t.run.optimizer.lr for t in again} == {BEST_RATE}
     whole = {t.run.id: t.run.schedule.tokens for t in trials}
     for trial in again:
-        assert trial.run.schedule.tokens <= whole[trial.changed(seed=0).run.id]
+        assert trial.run.schedule.tokens <= whole[trial.changed({"seed": 0, "data.seed": 0}).run.id]
     chosen = {}
     for budget, cell in with_overhead(minima(measured), study.reference).groupby("budget_tokens"):
         chosen[budget] = {2, *around_bend(cell)}
@@ -216,7 +230,9 @@ def test_other_seeds_repeat_the_best_setting_and_tell_the_noise(study, trials, m
 
 def test_a_missed_target_is_kept_and_its_best_run_lengthened(study, trials, runs):
     largest = max(trial.batch_tokens for trial in trials)
-    cut = [t.changed(schedule__tokens=300_000) if t.batch_tokens == largest else t for t in trials]
+    cut = [
+        t.changed({"schedule.tokens": 300_000}) if t.batch_tokens == largest else t for t in trials
+    ]
     measured = measure(study, cut, runs)
     best = minima(measured)
     missed = best.loc[~best["reached"].to_numpy(bool)]
@@ -227,8 +243,7 @@ def test_a_missed_target_is_kept_and_its_best_run_lengthened(study, trials, runs
     longer = merged(next_trials(cut, measured))
     assert [(t.batch_tokens, t.run.optimizer.lr) for t in longer] == [(largest, BEST_RATE)]
     assert longer[0].run.schedule.tokens == 450_000
-    fit = fit_design(study, study.designs[0], measured)
-    assert fit is not None
+    fit = fitted(study, measured)["data"]
     assert fit.fits[-1].curve.censored.keys() == {largest / SEQ_LEN}
 
 
@@ -247,7 +262,7 @@ def test_other_schedules_are_trained_around_what_the_constant_rate_needs(
     study, trials, measured, runs
 ):
     asked = study.schedules
-    others = comparison_trials(study, asked, trials, measured)
+    others = schedule_trials(study, asked, trials, measured)
     assert set(others) == {"cosine", "WSD", "schedule-free", "25% warm-up"}
     for name, members in others.items():
         per_batch = 2 * (3 if name in ("cosine", "WSD") else 1)
@@ -270,7 +285,7 @@ def test_other_schedules_are_trained_around_what_the_constant_rate_needs(
         rows = [json.loads(line) for line in curve.read_text().splitlines()]
         text = "".join(json.dumps(row | {"eval_loss": row["eval_loss"] + 1}) + "\n" for row in rows)
         curve.write_text(text)
-    table = comparison_table(study, asked, trials, measured, others, runs)
+    table = schedule_table(study, asked, trials, measured, others, runs)
     relative = {}
     for row in table.to_dict("records"):
         assert row["reached"] == (row["schedule"] != "schedule-free")
@@ -290,9 +305,8 @@ def test_a_design_shares_no_runs_where_the_warm_up_is_a_part_of_the_budget(study
 @pytest.mark.parametrize("size", ["smoke", "cpu", "gpu", "paper"])
 def test_every_size_is_a_study_with_a_price(size):
     study = study_of(size)
-    table = price_table(study)
-    assert table["hours"].iloc[-1] == pytest.approx(table["hours"].iloc[:-1].sum())
-    assert table["flops"].to_numpy(float).min() > 0
+    assert all(cost.flops > 0 for cost in costs(study).values())
+    assert len(costs(study)) == len(study.cells())
     if size in ("cpu", "gpu"):
         by_name = {design.name: design for design in study.designs}
         sizes = {p.model: named(p.model).counts().non_embedding
@@ -302,6 +316,34 @@ def test_every_size_is_a_study_with_a_price(size):
         assert len(budgets) >= 4 and max(budgets) >= 8 * min(budgets)
         assert len({p.tokens for p in by_name["size"].points}) == 1
         assert len({p.model for p in by_name["data"].points}) == 1
+
+
+RESULTS = Path(__file__).parents[2] / "results/critical_batch"
+
+
+def test_the_published_sources_have_their_laws():
+    fits = fits_of(RESULTS)
+    table, laws = batches_by_source(fits, published_fit())
+    best = table.loc[table["source"] == BEST]
+    low, batch, high = best[["low", "batch_tokens", "high"]].to_numpy(float).T
+    assert len(best) == 17 and np.all(low < batch) and np.all(batch < high)
+    assert len(laws) == 3
+    # Best batch sizes grow with the data, not with the model.
+    in_size, in_data = (one.value for one in laws[BEST].exponents)
+    assert in_size < 0.1 and in_data > 0.4
+    names = [at.curve.model for at in labelled(fits)["both"].fits]
+    assert len(set(names)) == len(names)
+
+
+def test_a_warm_up_longer_than_a_tenth_of_a_budget_is_refused(study):
+    schedule = replace(study.setup.schedule, warmup=6_000)
+    with pytest.raises(InputError, match="warmup is 6000; expected at most 5000"):
+        replace(study, setup=replace(study.setup, schedule=schedule))
+
+
+def test_targets_that_no_run_reaches_are_one_line(study, trials, runs):
+    with pytest.raises(InputError, match="no run of 128 tokens per batch reached a budget"):
+        measure(study, [t.changed({"schedule.tokens": 40_000}) for t in trials], runs)
 
 
 @pytest.mark.slow

@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.theory.critical import critical_batches
 from bss.theory.least_squares import LeastSquares
 from bss.values import from_dict
 from configs.critical_theory import get_config
-from experiments.critical_theory.__main__ import Study, experiment
+from experiments.critical_theory.run import Study, experiment
 from tests.drawn import points, texts
 
 
@@ -35,9 +34,9 @@ def test_tables_hold_every_task_with_every_procedure(study, results):
     assert table["theory"].tolist() == pytest.approx([0.4, 0.625] * 2)
     assert len(points) == 4 * 4
     task = LeastSquares(1.5, 4.5, study.modes)
-    told = critical_batches(task, [2**power for power in range(8, 12)], study.procedures[1])
-    assert table["exponent"].iloc[3] == pytest.approx(told.exponent)
-    np.testing.assert_allclose(points["cbs"].iloc[-4:], [point.cbs for point in told.points])
+    found = critical_batches(task, [2**power for power in range(8, 12)], study.procedures[1])
+    assert table["exponent"].iloc[3] == pytest.approx(found.exponent)
+    np.testing.assert_allclose(points["cbs"].iloc[-4:], [point.cbs for point in found.points])
 
 
 def test_the_figure_and_the_record_are_written(results, saved):
@@ -47,8 +46,3 @@ def test_the_figure_and_the_record_are_written(results, saved):
     record = json.loads((results / "experiment.json").read_text())
     assert record["trained_tokens"] == 0
     assert len(record["config"]["procedures"]) == 2
-
-
-def test_a_study_of_nothing_is_refused(study):
-    with pytest.raises(InputError, match="tasks"):
-        replace(study, tasks=())

@@ -18,18 +18,16 @@ from bss.training.batches import SYNTHETIC
 from bss.training.run_config import DataConfig, RunConfig
 from bss.values import from_dict
 from configs.irreducible_loss import get_config
-from experiments.irreducible_loss.__main__ import (
-    SURFACES,
+from experiments.irreducible_loss.analysis import SURFACES, estimate_row, summarize
+from experiments.irreducible_loss.run import (
+    Study,
+    constant_runs,
     corrected,
-    estimate_row,
     experiment,
     held_out_surprise,
     language_of,
     reference_runs,
-    summarize,
-    trunk_runs,
 )
-from experiments.irreducible_loss.study import Study
 
 TRUTH, REACHED, HALF = 1.5, 1.52, 0.02
 
@@ -76,7 +74,7 @@ def test_what_the_held_out_tokens_are_harder_than_the_language_is_known():
 
 def test_batches_of_a_seed_share_their_data_and_references_are_longer(study):
     base = RunConfig(named("pico", 16), schedule=ScheduleConfig(tokens=700_000, warmup=10_000))
-    trunks, references = trunk_runs(study, base), reference_runs(study, base)
+    trunks, references = constant_runs(study, base), reference_runs(study, base)
     assert len(trunks) == len(study.seeds) * len(study.batches)
     assert len(references) == study.references
     assert all(run.seed == run.data.seed for run in trunks + references)
@@ -114,4 +112,3 @@ def test_every_law_is_judged_from_runs(study, tmp_path):
     assert np.all(estimates["low"].to_numpy(float) <= estimates["high"].to_numpy(float))
     record = json.loads((tmp_path / "results/experiment.json").read_text())
     assert record["L_0"] < record["model_reached"] < math.log(16)
-    assert len(record["conclusions"]) == 1 + len(SURFACES)

@@ -9,17 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.laws import fit_critical
 from bss.laws.base import Estimate, Options
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.ladder import SIZES, get_config
-from experiments.critical_batch.tables import critical_table, laws_table
-from experiments.ladder import critical, scores
-from experiments.ladder.__main__ import experiment
-from experiments.ladder.study import Study
+from experiments.ladder import analysis
+from experiments.ladder.run import Study, experiment
 from experiments.preregister import check_first
+from experiments.shared import critical_table, laws_table
 
 RESULTS = Path("results/ladder")
 
@@ -47,30 +45,22 @@ def test_a_run_is_a_trunk_and_its_two_endings():
     assert {one.id for one in runs} == {one.id for one in study.runs(base, rung, 0)}
 
 
-def test_a_switch_that_nothing_leaves_is_refused():
-    config = json.loads(get_config("mixture").to_json_best_effort())
-    config["rungs"][0]["switches"][0]["batch"] = 3
-    with pytest.raises(InputError, match=r"rungs: .* switches from 3 at .*; expected one of its"):
-        from_dict(Study, config)
-
-
 def test_the_registration_is_older_than_its_runs():
     file = Path("results/predictions/ladder.json")
-    parts = [RESULTS / part / "finals.csv" for part in scores.PARTS]
+    parts = [RESULTS / part / "finals.csv" for part in analysis.PARTS]
     registered = pd.concat(pd.read_csv(path) for path in parts if path.is_file())
     assert len(registered) >= 42
     check_first(file, registered.assign(status="finished"))
 
 
 def test_the_committed_losses_are_those_of_the_committed_runs():
-    registration = json.loads(Path("results/predictions/ladder.json").read_text())
-    found = scores.losses(registration, scores.ended(RESULTS))
+    found = analysis.losses(RESULTS)
     kept = pd.read_csv(RESULTS / "losses.csv")
     pd.testing.assert_frame_equal(found, kept, check_dtype=False, rtol=1e-6)
 
 
 def test_the_committed_critical_batches_are_those_of_the_committed_curves():
-    fits = {"ladder": critical.fit(RESULTS)}
+    fits = {"ladder": analysis.fit(RESULTS)}
     for name, table in (("critical", critical_table(fits)), ("laws", laws_table(fits))):
         kept = pd.read_csv(RESULTS / f"{name}.csv")
         kept = kept.dropna(axis=1)
@@ -91,13 +81,13 @@ def test_the_committed_critical_batches_are_those_of_the_committed_curves():
     ],
 )
 def test_an_interval_beside_another(found, verdict):
-    row = scores._overlap("batches", "a rung", Estimate(1.0, 0.7, 2.0), found)
+    row = analysis.overlap("batches", "a rung", Estimate(1.0, 0.7, 2.0), found)
     assert (row["verdict"], row["measured"]) == (verdict, found.value)
 
 
 def test_a_switch_at_constant_rate_is_not_decayed():
     finals = pd.read_csv(RESULTS / "mixture/finals.csv")
-    found = scores.decayed(finals, "mixture")
+    found = analysis.decayed(finals, "mixture")
     assert found["schedule.decay"].tolist() == [198_000] * 6
     assert found["batch"].tolist() == ["1", "2", "4", "0:4 693K:32", "8", "16"]
 
@@ -105,16 +95,16 @@ def test_a_switch_at_constant_rate_is_not_decayed():
 def test_where_the_loss_bends():
     rows = [("1", 1.0), ("2", 0.9), ("4", 0.95), ("8", 1.05), ("0:4 1K:8", 0.1), ("8", 1.2)]
     table = pd.DataFrame(rows, columns=["batch", "test_loss"])
-    assert scores.bend(table) == pytest.approx(math.exp((math.log(4) + math.log(8)) / 2))
-    assert math.isnan(scores.bend(table.loc[table["test_loss"] < 1.0]))
+    assert analysis.bend(table) == pytest.approx(math.exp((math.log(4) + math.log(8)) / 2))
+    assert math.isnan(analysis.bend(table.loc[table["test_loss"] < 1.0]))
 
 
 def test_measured_rates_carry_over_widths_under_mup_alone():
     found: dict[str, list[float]] = {}
-    for name, _, *pair in scores.transfers(scores.ended(RESULTS)):
-        found.setdefault(name, []).append(scores.cost(*pair))
-    assert max(found["width 64 to 128, mup"]) <= scores.COST
-    assert max(found["width 64 to 128, standard"]) > 3 * scores.COST
+    for name, _, *pair in analysis.transfers(analysis.finished(RESULTS)):
+        found.setdefault(name, []).append(analysis.cost(*pair))
+    assert max(found["width 64 to 128, mup"]) <= analysis.COST
+    assert max(found["width 64 to 128, standard"]) > 3 * analysis.COST
 
 
 def planted_curves(bend, batches, tokens=2_000_000):
@@ -131,7 +121,7 @@ def planted_curves(bend, batches, tokens=2_000_000):
 
 
 def test_critical_batches_are_those_of_planted_curves():
-    met = critical.steps(planted_curves(5.0, (1, 2, 4, 8, 16)))
+    met = analysis.steps(planted_curves(5.0, (1, 2, 4, 8, 16)))
     assert sorted(met["budget_tokens"].unique()) == [250_000, 500_000, 1_000_000]
     assert (
         met.loc[met["budget_tokens"] == 1_000_000, "reached"].tolist() == [True] * 3 + [False] * 2
@@ -141,7 +131,7 @@ def test_critical_batches_are_those_of_planted_curves():
 
 
 def test_targets_that_two_batches_reach_are_left_out():
-    met = critical.steps(planted_curves(0.5, (1, 2, 4, 8)))
+    met = analysis.steps(planted_curves(0.5, (1, 2, 4, 8)))
     assert sorted(met["budget_tokens"].unique()) == [250_000, 500_000]
 
 

@@ -20,24 +20,26 @@ from bss.sweeps.grid import overlay
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.late_switch import ES_NAMES, get_config
-from experiments.late_switch.__main__ import experiment
-from experiments.late_switch.law import (
-    law_schedules,
-    law_switch,
-)
-from experiments.late_switch.measure import (
+from experiments.late_switch.analysis import (
     catch_up,
     differences,
+    experiment,
     exponent,
+    law_switch,
+    predictions,
+    scores,
     switch_points,
+    switches,
+    with_law,
 )
-from experiments.late_switch.predictions import predicted
-from experiments.late_switch.runs import (
+from experiments.late_switch.run import (
+    Entry,
+    Study,
     decaying,
     going_on,
+    law_schedules,
     switching,
 )
-from experiments.late_switch.study import Entry, Study
 
 VALUES = json.loads(get_config("cpu").to_json())
 # Without the schedules that depend on the tables of another experiment.
@@ -117,19 +119,27 @@ def planted(at: int, exponent: float, offset: float = 0.0):
     """A curve; at every budget the best tokens after a switch are ∝ budget^exponent."""
     after = np.maximum(GRID - at, 1.0)
     best = 0.3 * 1e6 * (GRID / 1e6) ** exponent
-    return {
-        "tokens": GRID,
-        "step": GRID / 256,
-        "eval_loss": 2 + offset + 0.1 * np.log(after / best) ** 2,
-    }
+    loss = 2 + offset + 0.1 * np.log(after / best) ** 2
+    return pd.DataFrame({"tokens": GRID, "step": GRID / 256, "eval_loss": loss})
+
+
+def run_table_of(**names):
+    """The run table of curves by name and seed, at constant LR."""
+    return pd.concat(
+        curve.assign(name=name.replace("_", " "), seed=seed, ending="constant", peak_lr=4e-3)
+        for name, seeds in names.items()
+        for seed, curve in seeds.items()
+    )
 
 
 def test_the_exponent_of_the_best_switch_is_recovered():
-    switches = (100_000, 200_000, 320_000, 504_000, 700_000, 800_000)
-    curves = {at: {s: planted(at, 0.7, 0.1 * s) for s in (0, 1)} for at in switches}
+    at = (100_000, 200_000, 320_000, 504_000, 700_000, 800_000)
+    curves = {tokens: {s: planted(tokens, 0.7, 0.1 * s) for s in (0, 1)} for tokens in at}
     large = {s: planted(0, 0.7, 0.1 * s) for s in (0, 1)}
-    small = {s: large[s] | {"eval_loss": np.full(len(GRID), 3 + 0.1 * s)} for s in (0, 1)}
-    table = switch_points(curves, small, large, [400_000, 630_000, 1_000_000])
+    small = {s: large[s].assign(eval_loss=3 + 0.1 * s) for s in (0, 1)}
+    study = dataclasses.replace(PLANTED, budgets=(0.4, 0.63, 1.0))
+    runs = run_table_of(constant_2=small, constant_16=large)
+    table = switch_points(study, runs, curves)
     assert table["interior"].tolist() == [True] * 3
     assert table["after"].to_numpy() == pytest.approx([158_000, 217_000, 300_000], rel=0.01)
     assert table["best_measured"].tolist()[-1] == 700_000
@@ -137,26 +147,30 @@ def test_the_exponent_of_the_best_switch_is_recovered():
     assert found["exponent"] == pytest.approx(0.7, abs=0.02)
     assert found["low"] < found["exponent"] < found["high"]
     # A small batch that is best throughout leaves nothing to fit.
-    lowest = {s: large[s] | {"eval_loss": np.full(len(GRID), 1.0)} for s in (0, 1)}
-    edges = switch_points(curves, lowest, large, [400_000, 1_000_000])
+    lowest = {s: large[s].assign(eval_loss=1.0) for s in (0, 1)}
+    runs = run_table_of(constant_2=lowest, constant_16=large)
+    study = dataclasses.replace(PLANTED, budgets=(0.4, 1.0))
+    edges = switch_points(study, runs, curves)
     assert edges["interior"].tolist() == [False] * 2
     assert list(edges["best_measured"]) == [400_000, 1_000_000]
-    told = exponent(edges, "measured")
-    assert told["exponent"] is None
-    assert "0 points" in told["note"]
+    found = exponent(edges, "measured")
+    assert found["exponent"] is None
+    assert "0 points" in found["note"]
 
 
-def test_catch_up_is_told_at_equal_tokens_and_at_equal_steps():
+def test_catch_up_at_equal_tokens_and_at_equal_steps():
     tokens = np.array([100.0, 200.0, 300.0, 400.0])
 
     def curve(losses, steps):
-        return {"tokens": tokens, "step": np.array(steps), "eval_loss": np.array(losses)}
+        return pd.DataFrame({"tokens": tokens, "step": steps, "eval_loss": losses})
 
     small = {s: curve([4.0, 3.5, 3.3, 3.2], [10.0, 20.0, 30.0, 40.0]) for s in (0, 1)}
     early = {s: curve([4.0, 3.1, 2.9, 2.8], [10.0, 15.0, 20.0, 25.0]) for s in (0, 1)}
     late = {s: curve([4.0, 3.5, 3.0, 2.8 + s / 10], [10.0, 20.0, 25.0, 30.0]) for s in (0, 1)}
     large = {s: curve([5.0, 4.0, 3.5, 3.0], [5.0, 10.0, 15.0, 20.0]) for s in (0, 1)}
-    table = catch_up({100: early, 200: late}, small, large, {0: large[0]})
+    longer = {0: large[0]}
+    runs = run_table_of(constant_2=small, constant_16=large, constant_16_continued=longer)
+    table = catch_up(PLANTED, runs, {100: early, 200: late})
     rows = table.loc[table["switch"] == 200]
     assert list(rows["after_tokens"]) == [0, 100, 200]
     assert rows["to_small"].to_numpy() == pytest.approx([0.0, -0.3, -0.35])
@@ -214,12 +228,27 @@ def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
 RESULTS = Path(__file__).parents[2] / "results/late_switch"
 
 
-def test_the_committed_predictions_are_those_of_the_committed_fit():
-    held = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
+def same(found, name, columns=None):
+    kept = pd.read_csv(RESULTS / name)
+    columns = [*kept] if columns is None else columns
+    pd.testing.assert_frame_equal(
+        found[columns].reset_index(drop=True), kept[columns], check_dtype=False, rtol=1e-6
+    )
+
+
+def test_the_committed_tables_are_those_of_the_committed_runs_and_fit():
+    fit = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
     study = from_dict(Study, json.loads((RESULTS / "experiment.json").read_text())["config"])
-    told = pd.read_csv(RESULTS / "predictions.csv")
-    again = predicted(study, held, told)
-    np.testing.assert_allclose(again["predicted"], told["predicted"], rtol=1e-9)
+    runs = pd.read_parquet(RESULTS / "runs.parquet")
+    switched, whole = switches(study, runs, {})
+    same(catch_up(study, runs, whole), "catch_up.csv")
+    measured = switch_points(study, runs, switched)
+    kept = pd.read_csv(RESULTS / "switch_points.csv")
+    kept = kept.loc[kept["source"] == "measured"]
+    assert measured["after"].to_numpy() == pytest.approx(kept["after"].to_numpy(), rel=1e-6)
+    predicted = with_law(study, fit, predictions(study, pd.read_csv(RESULTS / "every_rate.csv")))
+    same(predicted, "predictions.csv")
+    same(scores(predicted, study.shared_rate), "scores.csv")
 
 
 @pytest.mark.slow

@@ -7,13 +7,12 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
+from bss.errors import InputError
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
-from experiments.momentum.__main__ import choose, experiment, judged
-from experiments.momentum.cuts import equal_cuts
-from experiments.momentum.ended import Ended
-from experiments.momentum.study import Study
+from experiments.momentum.analysis import chosen, equal_cuts
+from experiments.momentum.run import Study, choose, experiment, judged
 from experiments.preregister import check_first
 
 
@@ -63,9 +62,9 @@ def test_the_cut_that_a_batch_change_equals_on_planted_curves():
     def curve(seed, batch, rate, beta1, stop, loss):
         tokens = [700_000, 1_000_000, stop] if stop > 1_000_000 else [700_000, 1_000_000]
         losses = [2.0, loss, loss - 0.1][: len(tokens)]
-        told = {"seed": seed, "schedule.batch": batch, "peak_lr": rate, "optimizer.beta1": beta1}
+        own = {"seed": seed, "schedule.batch": batch, "peak_lr": rate, "optimizer.beta1": beta1}
         columns = {"tokens": tokens, "eval_loss": losses}
-        return pd.DataFrame(columns).assign(**told, **{"optimizer.beta2": 0.95})
+        return pd.DataFrame(columns).assign(**own, **{"optimizer.beta2": 0.95})
 
     curves = pd.concat(
         curve(seed, batch, rate, beta1, stop, loss + 0.01 * seed)
@@ -88,7 +87,14 @@ def test_the_cut_that_a_batch_change_equals_on_planted_curves():
 def test_the_rates_that_were_chosen_are_read_from_the_results():
     study, unused = study_of("long"), cast(Any, None)
     rates = {(arm.batch, arm.beta1): rate for arm, rate in choose(study, unused, unused).items()}
-    tried = Ended.read(study.chosen).tried.to_dict()
-    for (batch, beta1), rate in rates.items():
-        assert rate == min((4e-3, 8e-3), key=lambda rate: tried[str(batch), beta1, rate])
+    best = chosen(pd.read_csv(study.chosen, dtype={"batch": str}))
+    for row in best.to_dict("records"):
+        if (row["batch"], row["beta1"]) in rates:
+            assert rates[row["batch"], row["beta1"]] == row["peak_lr"]
     assert set(rates.values()) == {4e-3, 8e-3}
+
+
+def test_a_seed_that_chooses_is_not_compared():
+    config = json.loads(get_config("smoke").to_json_best_effort())
+    with pytest.raises(InputError, match=r"seeds: \[5\] choose learning rates too"):
+        from_dict(Study, config | {"choosing": [5]})

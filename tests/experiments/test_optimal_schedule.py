@@ -10,8 +10,7 @@ import pytest
 from bss.errors import InputError
 from bss.values import from_dict
 from configs.optimal_schedule import get_config
-from experiments.optimal_schedule.__main__ import experiment
-from experiments.optimal_schedule.study import Study
+from experiments.optimal_schedule.run import Study, experiment
 from tests.drawn import points, texts
 
 TABLES = (

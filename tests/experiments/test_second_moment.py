@@ -1,6 +1,7 @@
 """The study of the second moment: what it trains, what it judges."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,10 @@ from bss.sweeps.price import price
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
-from experiments.second_moment import __main__ as runs
+from experiments import tables
+from experiments.second_moment import analysis, run
 from experiments.second_moment import losses as losses_of
-from experiments.second_moment import power
-from experiments.second_moment.study import Study
+from experiments.second_moment.run import Study
 
 ENDINGS = ("constant", "averaged", "decay")
 RATES = (1e-3, 2e-3, 4e-3)
@@ -23,11 +24,6 @@ MEANS = {STEP: [0.014, 0.0, 0.004, 0.03, 0.1, 0.2], TOKENS: [0.0, 0.004, 0.02, 0
 def study(part="rules") -> Study:
     """A part as its config asks for it."""
     return from_dict(Study, json.loads(get_config(part).to_json()))
-
-
-def planted():
-    """A part with the planted losses."""
-    return losses_of.Part(finals(), pd.DataFrame(), config())
 
 
 def config(part="rules"):
@@ -54,7 +50,7 @@ def finals(scatter=0.003, chosen=2e-3):
 def test_every_part_can_be_planned_and_shares_trunks(part):
     asked = study(part)
     base = planned_run(asked.setup)
-    found = runs.contenders(asked, base, {arm.name: arm.rates for arm in asked.arms}, asked.seeds)
+    found = run.contenders(asked, base, {arm.name: arm.rates for arm in asked.arms}, asked.seeds)
     assert len(found) == len(asked.seeds) * sum(len(arm.rates) for arm in asked.arms)
     for contender in found:
         assert contender.run.plan().tokens > 0.99 * asked.tokens
@@ -68,7 +64,7 @@ def test_the_rules_keep_beta2_per_step_and_per_token():
     base = planned_run(asked.setup)
     one = {arm.name: arm.rates[:1] for arm in asked.arms}
     beta2s = {
-        c.name: c.run.plan().at(0).settings.beta2 for c in runs.contenders(asked, base, one, (0,))
+        c.name: c.run.plan().at(0).settings.beta2 for c in run.contenders(asked, base, one, (0,))
     }
     assert {beta2s[f"{STEP} · {batch}"] for batch in (1, 2, 4, 8, 16, 32)} == {0.95}
     assert beta2s[f"{TOKENS} · 1"] == pytest.approx(0.99368, abs=1e-5)
@@ -79,13 +75,13 @@ def test_a_rate_at_an_end_is_followed_by_one_beyond_it_until_it_is_bracketed():
     table = finals()
     table = table.loc[table["seed"] < 2]
     asked = dict.fromkeys(table["name"], RATES)
-    assert not any(runs.beyond(table, asked).values())
+    assert not any(run.beyond(table, asked).values())
     lower = table.assign(eval_loss=table["eval_loss"] + table["peak_lr"])
     lower = lower.loc[lower["peak_lr"] >= 2e-3]
-    found = runs.beyond(lower, asked)
+    found = run.beyond(lower, asked)
     assert all(rates == [1e-3] for rates in found.values())
     settled = dict.fromkeys(asked, ())
-    assert not any(runs.beyond(lower, settled).values())
+    assert not any(run.beyond(lower, settled).values())
 
 
 def test_the_seeds_that_choose_are_not_judged():
@@ -94,7 +90,33 @@ def test_the_seeds_that_choose_are_not_judged():
     assert set(kept["peak_lr"]) == {2e-3} and set(kept["trials"]) == {3}
 
 
-def test_power_rises_with_seeds_and_falls_with_scatter():
-    few, many = (power.power(np.full(6, 0.004), seeds, tables=60).mean() for seeds in (4, 12))
-    assert few < many
-    assert power.power(np.full(6, 0.02), 12, tables=60).mean() < many
+RESULTS = Path(__file__).parents[2] / "results/second_moment"
+
+
+def test_the_committed_points_are_those_of_the_committed_runs():
+    part = losses_of.read_part(RESULTS / "long")
+    kept, fits, comparison = analysis.read_laws(part, RESULTS / "long")
+    found = analysis.e_of_s(part)
+    pd.testing.assert_frame_equal(found[[*kept]], kept, check_dtype=False, rtol=1e-6)
+    assert {*analysis.SHOWN} < {*fits} and len(comparison.table) > 2
+
+
+def test_the_best_rule_is_chosen_on_other_seeds():
+    parts = [losses_of.read_part(RESULTS / name) for name in ("rules_h100", "slower")]
+    losses = analysis.with_best_rule(*parts)
+    table = losses["best rule of each batch", "constant"]
+    rules = [some for (rule, phase), some in losses.items() if phase == "constant"]
+    for batch, row in table.iterrows():
+        assert any(row.equals(some.loc[batch, row.index]) for some in rules if batch in some.index)
+    for some in analysis.half_lives(*parts).values():
+        assert some.groupby("batch")["above"].min().to_numpy() == pytest.approx(0)
+
+
+def test_a_results_directory_without_runs_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["analysis", str(tmp_path)])
+    with pytest.raises(SystemExit) as left:
+        tables.analyze(analysis.__doc__, analysis.write)
+    told = capsys.readouterr().err
+    assert left.value.code == 2
+    assert "contenders.csv is not there; run the experiment first" in told
+    assert told.count("\n") == 1

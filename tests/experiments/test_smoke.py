@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 from absl.testing import flagsaver
 
-from experiments.es_curve.__main__ import experiment
-from experiments.es_curve.study import Study
+from experiments.es_curve.run import Study, experiment
 from experiments.main import run_experiment
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +55,9 @@ def es_curve(command, monkeypatch, capsys):
     monkeypatch.setattr("bss.sweeps.engines.use_compilation_cache", lambda _: None)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
 
-    def ended(*more: str) -> tuple[int | str | None, str, str]:
-        monkeypatch.setattr(sys, "argv", command("es_curve", *more)[1:])
+    def ended(*more: str, config: Path | None = None) -> tuple[int | str | None, str, str]:
+        own = ["-m", "experiments.es_curve", f"--config={config}"]
+        monkeypatch.setattr(sys, "argv", (own if config else command("es_curve", *more))[1:])
         with flagsaver.flagsaver(), pytest.raises(SystemExit) as left:
             run_experiment(Study, experiment)
         return left.value.code, *capsys.readouterr()
@@ -91,8 +91,6 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(es_curve, tmp_path)
     assert set(contenders["ending"]) == {"constant", "averaged", "decay"}
     assert {"constant", "schedule", "late"} <= set(contenders["role"])
     assert all(1 < loss < 5 for loss in contenders["test_loss"])
-    throughput = pd.read_csv(tmp_path / "results/throughput.csv")
-    assert set(throughput["recompilations"]) == {0}
     record = json.loads((tmp_path / "results/experiment.json").read_text())
     assert record["trained_tokens"] < 600_000
     assert "--config=configs/es_curve.py:smoke" in record["command"]
@@ -141,8 +139,8 @@ def test_late_switch_compares_predicts_and_finds_switch_points(run, tmp_path):
     predictions = pd.read_csv(results / "predictions.csv").to_dict("records")
     assert len(predictions) >= 4
     assert ("constant", "late") not in {(row["ending"], row["name"]) for row in predictions}
-    told = pd.read_csv(results / "scores.csv").to_dict("records")
-    flat = [row["ratio"] for row in told if row["predictor"] == "best_training"]
+    scored = pd.read_csv(results / "scores.csv").to_dict("records")
+    flat = [row["ratio"] for row in scored if row["predictor"] == "best_training"]
     assert flat == pytest.approx([1.0] * len(flat))
 
 
@@ -152,7 +150,6 @@ BAD = [
     ("--config.batches=(0,2)", "batch"),
     ("--config.setup.text.corpus=nowhere", "nowhere"),
     ("--config.setup.text.corpus=files:none/*.txt", "'none/*.txt' matches no file"),
-    ("--config.setup.model.family=x:Y", "--config.setup.model is 'pico', which has no fields"),
     ('--config.setup.model={"family": "x:Y"}', "model.family: x:Y cannot be imported"),
     ("--config.setup.schedule.tokens=1000000000", "repeat"),
     ("--config.setup.schedule.rate=cosine", "rate is cosine, which takes no decay"),
@@ -161,7 +158,7 @@ BAD = [
 
 
 def one_line(told: str) -> bool:
-    return len([line for line in told.splitlines() if "trunk per batch" not in line]) == 1
+    return len([line for line in told.splitlines() if "run per batch size" not in line]) == 1
 
 
 @loading
@@ -170,6 +167,28 @@ def test_bad_input_is_one_line(es_curve, argument, told):
     status, _, said = es_curve(argument)
     assert status == 2
     assert told in said and one_line(said)
+
+
+@loading
+def test_a_config_of_another_version_is_one_line(es_curve, tmp_path):
+    config = tmp_path / "earlier.py"
+    config.write_text(
+        "from configs.es_curve import get_config as now\n\n\n"
+        "def get_config():\n"
+        "    config = now('smoke')\n"
+        "    config.policies = ()\n"
+        "    return config\n"
+    )
+    status, _, said = es_curve(config=config)
+    assert status == 2
+    assert "policies is not a field of Study" in said and one_line(said)
+
+
+@loading
+def test_targets_that_no_run_reaches_are_one_line(es_curve):
+    status, _, said = es_curve(*SHORT, "--config.setup.schedule.warmup=30000")
+    assert status == 2
+    assert "targets: " in said.splitlines()[-1]
 
 
 @pytest.mark.slow

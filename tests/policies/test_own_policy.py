@@ -1,20 +1,10 @@
-"""A policy in one file of a user's own: through bss schedule, and into an experiment."""
+"""A policy in one file of a user's own: through bss schedule."""
 
-import dataclasses
 import json
 
-import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.errors import InputError
-from bss.schedules.batch import BatchSchedule
-from bss.sweeps.grid import overlay
-from bss.sweeps.setup import planned_run
-from bss.values import from_dict
-from configs.es_curve import get_config
-from experiments.es_curve.__main__ import contenders, other_schedules
-from experiments.es_curve.study import Study
 
 OWN = '''
 """Doubles the batch at equal distances, from the smallest measured."""
@@ -87,20 +77,3 @@ def test_what_no_policy_can_do_is_told_in_one_line(own, capsys, options, told):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert told in error
-
-
-def test_it_competes_in_an_experiment(own, planted):
-    entry = json.loads(get_config("smoke").to_json())
-    study = from_dict(Study, entry | {"policies": ["mypolicy:POLICY", "late-switch"]})
-    base = planned_run(study.setup)
-    points = planted.points(planted.laws["surface"], batches=study.batches)
-    trunks = [overlay(base, {"schedule.batch": str(batch)}) for batch in study.batches]
-    runs = pd.DataFrame({"run": [run.id for run in trunks], "batch": study.batches})
-    others = other_schedules(study, None, points)
-    derived = BatchSchedule((0, 50_000), (2, 8))
-    found = contenders(study, trunks, derived, others, runs.assign(eval_loss=runs["batch"]))
-    competing = {c.name: str(c.run.schedule.batch) for c in found if c.role == "policy"}
-    # Two stages at most, as the study says.
-    assert competing == {"mypolicy:POLICY": "0:2 75K:8", "late-switch": "0:1 70K:8"}
-    with pytest.raises(InputError, match="policy: 'mine' is unknown"):
-        dataclasses.replace(study, policies=("mine",))

@@ -12,7 +12,6 @@ from bss.laws.final_loss.table import read_losses
 from bss.policies import policy_named
 from bss.policies.policy import Basis, Limits
 from bss.tables.reading import Reading
-from experiments.critical_batch.best_batch import vertex
 
 PUBLISHED = Path(__file__).parents[3] / "results/published/steplaw_dense_best.csv"
 COMMITTED = Path(__file__).parents[3] / "bss/laws/published/steplaw_dense.json"
@@ -43,13 +42,17 @@ def test_left_out_losses_are_predicted(fit):
 def test_best_batches_are_those_of_the_cells_own_parabolas(fit):
     points, ratios = fit.law.points, []
     for at, rows in zip(fit.optima, points.cells, strict=True):
-        one = vertex(points.batch[rows], points.loss[rows])
-        assert at.batch.status == "ok" and one.interior
+        order = np.argsort(points.batch[rows])
+        x, y = np.log(points.batch[rows])[order], points.loss[rows][order]
+        least = int(np.argmin(y))
+        near = slice(max(least - 2, 0), least + 3)
+        bend, slope, _ = np.polyfit(x[near] - x[least], y[near], 2)
+        assert at.batch.status == "ok" and bend > 0 and 0 < least < len(x) - 1
         assert at.batch.low < at.batch.value < at.batch.high
         assert at.measured.low <= at.batch.high and at.batch.low <= at.measured.high
-        ratios.append(at.batch.value / one.batch)
-        (near, wide) = at.batch.ranges
-        assert wide.low < near.low < at.batch.value < near.high < wide.high
+        ratios.append(at.batch.value / np.exp(x[least] - slope / (2 * bend)))
+        (small, wide) = at.batch.ranges
+        assert wide.low < small.low < at.batch.value < small.high < wide.high
         regret = fit.law.excess_loss(at.params, at.tokens, np.array([at.batch.value]))
         assert regret <= 0.005
     assert np.sum(np.abs(np.log(ratios)) < np.log(1.5)) >= 16

@@ -1,27 +1,39 @@
-"""What is computed of the theory: switches, catch-up, optima, the law, the joint family."""
+"""Compute each part of the theory: switches, catch-up, optima, the law, the joint family.
 
+A part returns tables and figures by file name, and rows of the table of exponents.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bss.errors import InputError
 from bss.plots import theory as plots
+from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.stats import slope
+from bss.sweeps.results import Results
+from bss.theory.decay import best_peak, decay_order
 from bss.theory.exponents import Powers
 from bss.theory.fsl import drive_of, finite_law, law_curve
 from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varying_risks
-from bss.theory.optimal import batch_schedule, constant_optimum, optimum
-from bss.theory.regression import Stage, final_risk, risk_curve, stages
+from bss.theory.optimal import Budget, batch_schedule, constant_optimum, optimum
+from bss.theory.regression import Stage, Task, final_risk, risk_curve, stages
 from bss.theory.switch import (
     Switch,
+    TwoStage,
     best_switch,
     catch_up_gap,
     catch_up_time,
     switch_exponent,
+    two_stage,
 )
-from experiments.optimal_schedule.study import Study
+from experiments.study import say
 
 QUANTITIES = {
     "loss": "risk",
@@ -31,6 +43,84 @@ QUANTITIES = {
 Row = dict[str, Any]
 Part = tuple[dict[str, Any], list[Row]]
 """Tables and figures by file name, and rows of the table of exponents."""
+STEPS = 2**13
+SHARES = {"constant": 0.0, "WSD, last 20%": 0.2, "exponential": 1.0}
+
+
+@dataclass(frozen=True)
+class Study:
+    """One size of the experiment.
+
+    Attributes:
+        title: Title of the results.
+        hard: Tasks that switch late, s ≤ 1 − 1/β; the first is drawn in detail.
+        easy: Tasks that switch at once.
+        modes: Width of the exact recursion.
+        lr: Constant LR, and the largest of the joint optimum.
+        noise: Variance of the label noise.
+        min_batch: Smallest batch size in samples.
+        max_batch: Largest batch size in samples, if it is bounded.
+        exact_powers: First and last budget of the exact recursion, as powers of 2.
+        law_decades: First and last budget of the law, as powers of 10.
+        switch_steps: Steps before the switch whose catch-up is measured.
+        results: Directory of tables and figures.
+
+    Raises:
+        InputError: If a task is in the wrong group.
+    """
+
+    title: str
+    hard: tuple[Powers, ...]
+    easy: tuple[Powers, ...]
+    modes: int
+    lr: float
+    noise: float
+    min_batch: int
+    max_batch: int
+    exact_powers: tuple[int, int]
+    law_decades: tuple[int, int]
+    switch_steps: int
+    results: str
+
+    def __post_init__(self):
+        for tasks, kind in ((self.hard, "hard"), (self.easy, "easy")):
+            for task in tasks:
+                if task.regime != kind:
+                    raise InputError(f"{kind}: the task is {task}; hard is s ≤ 1 − 1/β")
+
+    def task(self, powers: Powers, modes: int | None = None) -> Task:
+        """Return a task of the exact recursion; `modes` default to the study's."""
+        return Task(powers.source, powers.capacity, modes or self.modes, self.noise)
+
+    def two_stage(self, powers: Powers, modes: int | None = None) -> TwoStage:
+        """Return the switch from the smallest to the largest batch size on a task."""
+        return two_stage(self.task(powers, modes), self.lr, self.min_batch, self.max_batch)
+
+    def budget(self, powers: Powers, data: float, max_batch: float = math.inf) -> Budget:
+        """Return a budget of samples for the law, with batch sizes up to `max_batch`."""
+        bounds = self.min_batch, max_batch
+        return Budget(powers.source, powers.capacity, data, self.lr, self.noise, *bounds)
+
+
+def experiment(study: Study) -> None:
+    """Compute every part and write its tables and figures."""
+    results = Results(study)
+    files, exponents = {}, []
+    computed = (
+        *(switching, early_and_late, catch_up, catch_up_times, optima),
+        *(law_against_exact, law_under_rates, decays, joint_family),
+    )
+    for part in computed:
+        say(f"{part.__name__.replace('_', ' ')} …")
+        tables, rows = part(study)
+        files |= tables
+        exponents += rows
+    measured = pd.DataFrame(exponents)
+    results.write(
+        {"exponents.csv": measured, **files},
+        question="When should the batch grow, in the theory, and how do its powers show?",
+    )
+    print(measured.to_string(index=False, float_format=lambda value: f"{value:.4f}"))
 
 
 def switching(study: Study) -> Part:
@@ -240,3 +330,52 @@ def _equal_step_curves(study: Study) -> dict[str, plots.Curve]:
         "switched": [Stage(study.lr, small, begin), Stage(study.lr, large, 3 * begin)],
     }
     return {name: (steps, risk_curve(task, run, steps)) for name, run in runs.items()}
+
+
+def lr_schedules(peak: float) -> dict[str, Callable]:
+    """The rates that the law is tried under, by name."""
+    return {
+        "constant": rates.constant(peak),
+        "cosine": rates.cosine(peak, STEPS),
+        "WSD, last 20% linear": rates.wsd(peak, STEPS, 0, 0.2 * STEPS),
+        "exponential, to 1%": rates.wsd(peak, STEPS, 0, STEPS, "exponential", 0.01),
+    }
+
+
+def law_under_rates(study: Study) -> Part:
+    """The finite-width law on the exact recursion, at the smallest batch, for several rates."""
+    batch, rows, panels = study.min_batch, [], {}
+    steps = np.unique(np.linspace(STEPS // 20, STEPS, 400).astype(int))
+    for powers in (study.hard[0], study.easy[0]):
+        task, curves = study.task(powers), {}
+        for name, rate in lr_schedules(study.lr / 4).items():
+            at = rate(np.arange(STEPS) + 0.5)
+            drive = drive_of([Stage(float(value), batch, 1) for value in at])
+            law = law_curve(finite_law(task), drive, np.append(0, np.cumsum(at))[steps])
+            exact = varying_risks(task, at, np.full(STEPS, batch))[steps]
+            columns = {"schedule": name, "step": steps, "law": law, "exact": exact}
+            rows.append(pd.DataFrame(vars(powers) | columns))
+            curves[name] = (steps, law, (steps[::20], exact[::20]))
+        panels[str(powers)] = curves
+    figure = plots.law_figure(panels, clock="steps")
+    files = {"law_under_rates.csv": pd.concat(rows), "law_under_rates.png": figure}
+    return files, []
+
+
+def decays(study: Study) -> Part:
+    """Risks at the best peak rate, by the law at infinite width, and the paper's expressions."""
+    budgets = np.geomspace(1e7, 1e10, 4 if study.modes < 128 else 7)
+    rows, panels = [], {}
+    for powers in (study.hard[0], study.easy[0]):
+        lines = {}
+        for name, share in SHARES.items():
+            pair = powers.source, powers.capacity
+            order = decay_order(*pair, budgets, share)
+            risks = np.array([best_peak(*pair, data, share)[1] for data in budgets])
+            columns = {"rate": name, "data": budgets, "risk": risks, "order": order}
+            rows.append(pd.DataFrame(vars(powers) | columns))
+            lines[name] = (budgets, risks), slope(budgets, order).value
+        panels[str(powers)] = lines
+    figure = plots.exponents_figure(panels)
+    figure.axes[0].set_ylabel("excess risk at the best peak rate")
+    return {"decays.csv": pd.concat(rows), "decays.png": figure}, []

@@ -1,26 +1,11 @@
-"""What the notebook of E(S) shows, from the committed tables."""
+"""Reading the tables of a results directory."""
 
-from pathlib import Path
-
-import numpy as np
 import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from experiments.es_wsd_archive import measure
 from experiments.preregister import digest
 from experiments.tables import Tables
-
-RESULTS = Path(__file__).resolve().parent.parent.parent / "results"
-
-
-def test_a_bound_has_one_end():
-    every = pd.read_csv(RESULTS / "es_wsd" / "points.csv")
-    tuned = every.loc[(every["kind"] == "annealed") & (every["rates"] == "envelope")]
-    table = measure.optimum_table(tuned)
-    assert set(table["bound"]) == {"at most"}
-    assert np.isnan(table["low"]).all()
-    assert table["high"].tolist() == [1.0] * 5  # at most 1 sequence
 
 
 def test_runs_of_another_registration_are_refused(tmp_path):

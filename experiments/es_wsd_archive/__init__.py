@@ -1,1 +1,0 @@
-"""Laws and figures of committed E(S) tables, for the notebooks and the demo."""

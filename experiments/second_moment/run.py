@@ -1,0 +1,185 @@
+"""Train batch sizes under rules of the second moment, at learning rates tuned for each.
+
+An arm's LR is chosen per LR phase, on held-out losses of the first seeds. An arm whose best LR is
+at an end is tried at one LR beyond it. The other seeds are trained at the chosen learning rates
+only, and losses are compared on them. Every run ends at constant LR and decayed.
+"""
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from bss.errors import InputError
+from bss.schedules.batch import BatchSchedule
+from bss.stats import Comparison
+from bss.sweeps.branching import decay_start
+from bss.sweeps.contenders import Contender, contender_table, decaying
+from bss.sweeps.grid import overlay
+from bss.sweeps.results import Results
+from bss.sweeps.table import run_table
+from bss.sweeps.trainer import Trainer
+from bss.training.run_config import RunConfig
+from experiments.second_moment.losses import whole
+from experiments.study import PricedStudy, sharing
+
+Rates = Mapping[str, Collection[float]]
+"""Learning rates to train of each arm, by its name."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the optimizer's averages scale with batch size.
+
+    Attributes:
+        name: Name in the tables.
+        changes: Fields of its runs by dotted name.
+    """
+
+    name: str
+    changes: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One batch size or schedule under one rule.
+
+    Attributes:
+        rule: Name of the rule.
+        batch: Constant or schedule as text, e.g. "4" or "0:1 20%:8".
+        rates: Learning rates, rising.
+    """
+
+    rule: str
+    batch: str
+    rates: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of its runs in the tables."""
+        return f"{self.rule} · {self.batch}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(PricedStudy):
+    """One part of the experiment.
+
+    Attributes:
+        rules: Rules of the second moment, and controls.
+        arms: What is trained.
+        choosing: Number of seeds, the first ones, on which an arm's LR is chosen.
+        widen: Number of times an arm whose best LR is at an end is tried at one LR beyond it.
+        decay: Last fraction of the tokens, decayed to zero.
+
+    Raises:
+        InputError: If no seed is left to compare, though learning rates are chosen.
+    """
+
+    rules: tuple[Rule, ...]
+    arms: tuple[Arm, ...]
+    choosing: int = 2
+    widen: int = 2
+    decay: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.choosing >= len(self.seeds) and any(len(arm.rates) > 1 for arm in self.arms):
+            raise InputError(
+                f"choosing is {self.choosing} of {len(self.seeds)} seeds; add seeds to compare, or "
+                "give every arm one LR"
+            )
+
+    def schedule(self, arm: Arm) -> BatchSchedule:
+        """Return the batch schedule of an arm over the tokens."""
+        return BatchSchedule.parse(arm.batch, total=self.tokens)
+
+    @property
+    def forks(self) -> tuple[int, ...]:
+        """Token counts of checkpoints for forked runs: batch changes and the decay."""
+        changes = {start for arm in self.arms for start in self.schedule(arm).starts[1:]}
+        return tuple(sorted(changes | {decay_start(self.tokens, self.decay)}))
+
+
+def experiment(study: Study) -> None:
+    """Train a part and write its tables."""
+    results = Results(study)
+    with study.training(study.forks) as (base, trainer):
+        trained = train(study, base, trainer)
+    stable = [contender.run for contender in trained if contender.ending == "constant"]
+    tables = {
+        "runs.parquet": run_table(trainer.runs, stable),
+        "contenders.csv": contender_table(trained, trainer.statuses),
+    }
+    of_arms = {arm.name: arm.rule for arm in study.arms}
+    rules = {contender.run.id: of_arms[contender.name] for contender in trained}
+    labelled = {name: table.assign(rule=table["run"].map(rules)) for name, table in tables.items()}
+    results.write(labelled, trainer)
+
+
+def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
+    """Train everything: at constant LR, and with the last tokens decayed."""
+    first, rest = study.seeds[: study.choosing], study.seeds[study.choosing :]
+    rates_of: Rates = {arm.name: arm.rates for arm in study.arms}
+    trained: list[Contender] = []
+    for attempt in range(study.widen + 1):
+        title = "1/2 learning rates" + f", {attempt} more" * bool(attempt)
+        trained += both(study, contenders(study, base, rates_of, first), trainer, title)
+        rates_of = beyond(whole(contender_table(trained, trainer.statuses), first), rates_of)
+    rates = chosen(whole(contender_table(trained, trainer.statuses), first))
+    decayed = {name: {known["decay"]} for name, known in rates.items()}
+    stable = {name: {*known.values()} - decayed[name] for name, known in rates.items()}
+    trained += both(study, contenders(study, base, decayed, rest), trainer, "2/2 other seeds")
+    return trained + trainer.contend(contenders(study, base, stable, rest), "2/2 other seeds")
+
+
+def contenders(
+    study: Study, base: RunConfig, rates_of: Rates, seeds: Sequence[int]
+) -> list[Contender]:
+    """Return runs at constant LR; those that change their batch size fork from constants."""
+    rules = {rule.name: rule.changes for rule in study.rules}
+    constants, changing = [], []
+    for arm in study.arms:
+        schedule = study.schedule(arm)
+        constant = len(schedule.batches) == 1
+        role, entries = ("constant", constants) if constant else ("schedule", changing)
+        for rate, seed in itertools.product(sorted(rates_of[arm.name]), seeds):
+            own = {"schedule.batch": str(schedule), "optimizer.lr": rate}
+            run = overlay(base, {**rules[arm.rule], **own, "seed": seed, "data.seed": seed})
+            entries.append(Contender(arm.name, role, "constant", run))
+    return constants + sharing(changing, constants, study.forks)
+
+
+def both(study: Study, arms: Sequence[Contender], trainer: Trainer, title: str) -> list[Contender]:
+    """Train runs at constant LR, then forked runs whose last tokens are decayed."""
+    stable = trainer.contend(arms, title)
+    decays = [decaying(contender, study.decay) for contender in stable]
+    return [*stable, *trainer.contend(decays, f"{title}, decays")]
+
+
+def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
+    """Return one more LR, as far again, for every arm whose best LR in some phase is at an end.
+
+    Args:
+        table: Final losses of the seeds that choose.
+        rates_of: The learning rates of the last attempt; an arm without any is done, and so is one
+            with one LR.
+    """
+    further: dict[str, list[float]] = {name: [] for name in rates_of}
+    for name, rows in table.groupby("name"):
+        rates, best = sorted(rows["peak_lr"].unique()), Comparison(rows).tuned().table["peak_lr"]
+        if len(rates) > 1 and rates_of[str(name)]:
+            step = rates[1] / rates[0]
+            low = [rates[0] / step] if best.min() == rates[0] else []
+            high = [rates[-1] * step] if best.max() == rates[-1] else []
+            further[str(name)] = low + high
+    return further
+
+
+def chosen(table: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Return the LR of each arm in each LR phase: the lowest held-out loss, mean over seeds."""
+    best = Comparison(table).tuned().table.drop_duplicates(["name", "ending"])
+    return {
+        str(name): dict(zip(rows["ending"], rows["peak_lr"], strict=True))
+        for name, rows in best.groupby("name", sort=False)
+    }
