@@ -45,7 +45,7 @@ class Benchmark:
     add: Callable[[argparse.ArgumentParser], object] = lambda parser: None
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Measures, prints and saves; returns the status of the command."""
+        """Measure, prints and saves; returns the status of the command."""
         prog = f"python -m benchmarks.{self.name}"
         parser = argparse.ArgumentParser(prog=prog, description=self.doc)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -88,7 +88,7 @@ class Benchmark:
         return [" | ".join(cells) for cells in each]
 
     def shown(self, result: Row) -> str:
-        """A result as text: its table, then what was not measured, and why."""
+        """Return a result as text: its table, then what was not measured, and why."""
         rows = result["table"]
         lines = [cells for row in rows if "not_measured" not in row for cells in self.cells(row)]
         under = [result["note"], *(note for row in rows for note in notes(row))]

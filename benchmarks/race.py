@@ -80,7 +80,7 @@ class Entry:
         return self._answer()
 
     def turn(self, steps: int) -> float:
-        """Takes steps, notes what they took; the CPU seconds of all of it.
+        """Take steps, notes what they took; the CPU seconds of all of it.
 
         Raises:
             InputError: where its process has died.
@@ -107,7 +107,7 @@ class Entry:
             one.clear()
 
     def end(self) -> None:
-        """Closes its input, at which it leaves."""
+        """Close its input, at which it leaves."""
         assert self._process.stdin and self._process.stdout
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -175,7 +175,7 @@ def _steps(entry: Entry) -> tuple[int, float]:
 
 
 def product(side: int) -> Turn:
-    """A float32 product by NumPy, which no variant uses."""
+    """Return a float32 product by NumPy, which no variant uses."""
     import numpy as np
 
     x = np.random.default_rng(0).normal(size=(side, side)).astype(np.float32)
@@ -188,7 +188,7 @@ def product(side: int) -> Turn:
 
 
 def _made(job: dict[str, Any]) -> tuple[Turn, dict[str, Any]]:
-    """A job's Turn, warm; and what its process says of it, or why there is none."""
+    """Return a job's Turn, warm; and what its process says of it, or why there is none."""
     module, _, name = job["maker"].partition(":")
     start = time.perf_counter()
     try:
@@ -203,7 +203,7 @@ def _made(job: dict[str, Any]) -> tuple[Turn, dict[str, Any]]:
 
 
 def main() -> None:
-    """Makes the variant that the first line names; then a turn for each line."""
+    """Make the variant that the first line names; then a turn for each line."""
     output, job = os.fdopen(os.dup(1), "w", buffering=1), json.loads(sys.stdin.readline())
     os.dup2(2, 1)  # what compilers and others print
     turn, answer = _made(job)

@@ -34,7 +34,7 @@ class Dispatched(NamedTuple):
 
 
 def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
-    """Trains a run from its beginning, and times what it dispatches; its status too.
+    """Train a run from its beginning, and times what it dispatches; its status too.
 
     All is compiled before the first, which takes as long as the devices need to begin.
     """
@@ -65,7 +65,7 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
 
 
 def rounds(model: str, seq_len: int, batches: list[int], steps: int) -> Turn:
-    """A turn trains the ramp and the constants, and tells what each took."""
+    """Return a turn trains the ramp and the constants, and tells what each took."""
     from benchmarks.text import run_on_sources, scratch
 
     folder = scratch()
@@ -108,7 +108,7 @@ def _switch(seconds: list[float]) -> float:
 
 
 def measured(options: Any) -> Iterator[Row]:
-    """A row for each number of cores."""
+    """Yield a row for each number of cores."""
     settings = {"model": MODEL, "seq_len": SEQ_LEN, "batches": BATCHES, "steps": STEPS}
     settings |= options.settings
     for start, on in pinned(options.cores):
@@ -137,7 +137,7 @@ def _found(turns: list[Row]) -> Row:
 
 
 def cells(row: Row) -> list[list[str]]:
-    """A line for the whole, and one for each stage."""
+    """Return a line for the whole, and one for each stage."""
     cores, batches = str(row["cores"]), row["batches"]
     whole = [cores, " → ".join(map(str, batches)), told(row["ratio"]), "", *machine_cells(row)]
     switches = ["", *map(told, row["switch_ratios"])]

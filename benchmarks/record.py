@@ -35,14 +35,14 @@ def head(command: str, device: str, **more: Any) -> Row:
 
 
 def save(name: str, result: Row, folder: Path = RESULTS) -> None:
-    """Writes a result, and says where it lies."""
+    """Write a result, and says where it lies."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", result)
     print(f"{folder / name}.json")
 
 
 def installed(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """Return the version of a package; None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -55,7 +55,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """The median of some rounds, and their quartiles, to four digits."""
+    """Return the median of some rounds, and their quartiles, to four digits."""
     each = [*values] * (1 if len(values) > 1 else 2)
     low, middle, high = statistics.quantiles(each, n=4, method="inclusive")
     return {
@@ -64,7 +64,9 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def told(one: Mapping[str, float] | None, digits: str = ".2f") -> str:
-    """A spread for people: its median, its quartiles in brackets; a dash where there is none."""
+    """Return a spread for people: its median, its quartiles in brackets; a dash where there is
+    none.
+    """
     if one is None:
         return "–"
     middle, low, high = (format(one[name], digits) for name in ("median", "low", "high"))
@@ -81,7 +83,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def present_cores() -> list[int]:
-    """The cores that this process may use, in order."""
+    """Return the cores that this process may use, in order."""
     known = hasattr(os, "sched_getaffinity")
     return sorted(os.sched_getaffinity(0)) if known else [*range(os.cpu_count() or 1)]
 

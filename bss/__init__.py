@@ -88,7 +88,9 @@ def version() -> str:
 
 
 def install(extra: str) -> str:
-    """The command that adds an extra to the installation there is, a wheel's or a checkout's."""
+    """Return the command that adds an extra to the installation there is, a wheel's or a
+    checkout's.
+    """
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 

@@ -38,7 +38,7 @@ class Table:
         cells: Mapping[str, Callable[[T], Any]],
         strong: Sequence[bool] = (),
     ) -> "Table":
-        """A row for each entry: what stands in each column, by the column's name."""
+        """Return a row for each entry: what stands in each column, by the column's name."""
         rows = [[cell(one) for cell in cells.values()] for one in entries]
         return cls(title, [*cells], rows, strong)
 
@@ -65,12 +65,12 @@ class Table:
 
 
 def _header(column: str) -> str:
-    """The name of a column with spaces for underscores, but for those of symbols as B_opt."""
+    """Return the name of a column with spaces for underscores, but for those of symbols as B_opt."""
     return re.sub(r"(?<![A-Z])_", " ", column) if column.isascii() else column
 
 
 def _cell(column: str, value: Any) -> str:
-    """A value as text, by the name of its column."""
+    """Return a value as text, by the name of its column."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -85,7 +85,8 @@ def _cell(column: str, value: Any) -> str:
 
 
 def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
-    """An estimate with its interval, in units of so much; without a value its bounds, or a dash.
+    """Return an estimate with its interval, in units of so much; without a value its bounds, or a
+    dash.
 
     `one` has value, low and high, each None where it is not told.
 
@@ -110,7 +111,7 @@ def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number to a few digits, a dash for none."""
+    """Return a number to a few digits, a dash for none."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"

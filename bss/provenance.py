@@ -10,7 +10,7 @@ import jax
 
 @cache
 def commit() -> str:
-    """The repository's commit, "+" behind it where the tree differs; "" outside a checkout.
+    """Return the repository's commit, "+" behind it where the tree differs; "" outside a checkout.
 
     A copy without its history, as in a container, is told by the variable BSS_COMMIT.
     """
@@ -31,7 +31,7 @@ def commit() -> str:
 
 
 def machine() -> str:
-    """The device's kind and the host's processor, for the record beside a result."""
+    """Return the device's kind and the host's processor, for the record beside a result."""
     return f"{jax.local_devices()[0].device_kind} ({_processor()})"
 
 

@@ -36,7 +36,7 @@ class Registry(dict[str, T]):
         self.loaded: dict[str, T] = {}
 
     def __missing__(self, name: str) -> T:
-        """The value that `package.module:ATTRIBUTE` names; else those there are are told."""
+        """Return the value that `package.module:ATTRIBUTE` names; else those there are are told."""
         if ":" in name:
             value = load(name, self.kind)
             self._check(name, value)
@@ -63,7 +63,7 @@ class Registry(dict[str, T]):
             raise InputError(f"{self.kind}: {name} is {is_}; expected {expected}")
 
     def name_of(self, value: T) -> str:
-        """The name of a value: registered, loaded before, or else its `path_of`."""
+        """Return the name of a value: registered, loaded before, or else its `path_of`."""
         for name, known in (*self.items(), *self.loaded.items()):
             if known == value:
                 return name
@@ -100,17 +100,17 @@ class Chosen:
         return ()
 
     def effective(self) -> Self:
-        """The same without settings that change nothing, each at its default."""
+        """Return the same without settings that change nothing, each at its default."""
         return self.without(self.unused)
 
     def without(self, names: Iterable[str]) -> Self:
-        """The same with some settings at their defaults."""
+        """Return the same with some settings at their defaults."""
         plain: Any = {name: getattr(type(self), name) for name in names}
         return replace(self, **plain) if plain else self  # type: ignore[type-var]
 
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type:
-        """The class that a dict names."""
+        """Return the class that a dict names."""
         choices = cls.choices()
         return choices[str(entry.get(cls.key, next(iter(choices))))]
 
@@ -162,7 +162,7 @@ def attempt(kind: str, name: str, call: Callable[[], T]) -> T:
 
 
 def _can_take(value: Any, count: int) -> bool:
-    """Whether a function can be called with so many values; true where nothing tells."""
+    """Return whether a function can be called with so many values; true where nothing tells."""
     try:
         inspect.signature(value).bind(*range(count))
     except TypeError:
@@ -173,7 +173,7 @@ def _can_take(value: Any, count: int) -> bool:
 
 
 def _signature(value: Any) -> str:
-    """A callable's class, and what it takes where something tells."""
+    """Return a callable's class, and what it takes where something tells."""
     name = type(value).__name__
     if isinstance(value, type) or not callable(value):
         return name

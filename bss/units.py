@@ -20,7 +20,7 @@ _POWER = re.compile(r"2\^([0-9]{1,2})")
 
 
 def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = None) -> int:
-    """The exact count that a text means.
+    """Return the exact count that a text means.
 
     Args:
         text: "250M", "1.5B", "200K", "1e6", "2^20" or an integer; decimal suffixes K, M, B, T in

@@ -72,7 +72,7 @@ def grid(
 
 
 def published_grid() -> list[dict]:
-    """The paper's batches, in sequences of 512, with one rate and beta2 each."""
+    """Return the paper's batches, in sequences of 512, with one rate and beta2 each."""
     beta2s = {64: 0.999, 128: 0.999, 256: 0.995, 512: 0.99, 1024: 0.99}
     batches = [64 << k for k in range(9)]
     rates = [(b, 3.16e-3, {}) for b in batches]

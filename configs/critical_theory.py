@@ -17,7 +17,7 @@ TASKS = ((1.5, 2.5), (1.5, 4.5), (2.0, 3.0), (2.0, 1.5))
 
 
 def procedures(rates: int) -> list[dict]:
-    """The pinned procedure, and others that differ from it in one setting."""
+    """Return the pinned procedure, and others that differ from it in one setting."""
     pinned = {"overhead": 0.2, "rate_cap": 0.5, "average": "start", "rates": rates}
     changes = [
         {},

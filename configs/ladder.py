@@ -47,7 +47,7 @@ PER_PARAMETER = 10
 
 
 def model(layers: int, width: int, **fields: Any) -> dict:
-    """The model of a width, with rates as at a width of 64."""
+    """Return the model of a width, with rates as at a width of 64."""
     own = {"num_heads": max(width // 32, 1), "head_dim": 32, "d_ff": 4 * width}
     shape = {"num_layers": layers, "d_model": width, "vocab_size": 256, **own}
     return {**shape, "parametrization": "mup", "base_width": 64, **fields}
@@ -84,7 +84,7 @@ def grid(batches: Iterable[int], factors: Sequence[float] = (1.0,)) -> list[dict
 
 
 def rung(name: str, batches: list[dict], tokens: float = 0, **more: Any) -> dict:
-    """A model with its budget, by default that of its parameters."""
+    """Return a model with its budget, by default that of its parameters."""
     params, shape = MODELS[name]
     budget = round(tokens or PER_PARAMETER * params)
     changes = {"model": shape, **more.pop("changes", {})}
@@ -97,7 +97,7 @@ def eighth(name: str) -> dict:
 
 
 def short(name: str, factors: Sequence[float] = (1.0,)) -> dict:
-    """A model with sequences of 64, at batches that begin at a quarter of the others' least."""
+    """Return a model with sequences of 64, at batches that begin at a quarter of the others' least."""
     rates = {1: 1e-3, 2: 1.4e-3, 4: 2e-3, 8: 2.8e-3, 16: 4e-3}
     batches = [{"batch": b, "rates": tuple(r * f for f in factors)} for b, r in rates.items()]
     return rung(name, batches, changes={"data.seq_len": 64})

@@ -42,7 +42,7 @@ def schedules(
     late: tuple[float, ...] = (),
     parts: tuple[float, ...] = BUDGETS,
 ) -> list[dict]:
-    """The batch schedules that are tried.
+    """Return the batch schedules that are tried.
 
     Args:
         small: first batch, in sequences.
@@ -90,7 +90,7 @@ def stages(small: int, last: int) -> str:
 
 
 def growing(batch: str, rate: float) -> list[dict]:
-    """A schedule that grows as E(S) would have it, where none has been measured."""
+    """Return a schedule that grows as E(S) would have it, where none has been measured."""
     return [{"name": ES_NAMES[0], "batch": batch, "rates": (rate,)}]
 
 
@@ -159,5 +159,5 @@ SIZES = {
 
 
 def get_config(size: str = "cpu") -> ConfigDict:
-    """The experiment at one of its sizes."""
+    """Return the experiment at one of its sizes."""
     return at_size(size, BASE | {"setup": es_wsd.get_config(size).setup.to_dict()}, SIZES)

@@ -44,7 +44,7 @@ def arms(batches: Iterable[int], betas: Sequence[float]) -> list[dict]:
 
 
 def one(batch: int, rate: float) -> dict:
-    """A constant batch with beta1 .9 at one rate."""
+    """Return a constant batch with beta1 .9 at one rate."""
     return {"batch": batch, "beta1": 0.9, "rates": (rate,), "judged": ()}
 
 

@@ -53,7 +53,7 @@ def sized(
 def at_size(
     size: str, base: Mapping[str, Any], overlays: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
-    """The base with the overlay of a size.
+    """Return the base with the overlay of a size.
 
     Args:
         size: its name.

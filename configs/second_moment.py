@@ -38,13 +38,13 @@ def schedules(*batches: str) -> list[dict]:
 
 
 def per_step(beta2: float) -> dict:
-    """The rule that keeps beta2 whatever the batch."""
+    """Return the rule that keeps beta2 whatever the batch."""
     changes = {"optimizer.beta2": beta2, "optimizer.beta2_half_life": 0}
     return {"name": f"{beta2:g} per step", "changes": changes}
 
 
 def in_tokens(name: str, half_life: int, **changes: float) -> dict:
-    """The rule that keeps a half-life in tokens, and what else is changed of the optimizer."""
+    """Return the rule that keeps a half-life in tokens, and what else is changed of the optimizer."""
     own = {f"optimizer.{field}": value for field, value in changes.items()}
     return {"name": name, "changes": {"optimizer.beta2_half_life": half_life, **own}}
 

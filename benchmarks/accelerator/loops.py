@@ -25,7 +25,7 @@ STEPS, FLEET_STEPS = 20, 512
 def ramp(
     *, model: str, bucket: tuple[int, int], seq_len: int, attention: str
 ) -> Iterator[dict[str, Any]]:
-    """A run of two stages, each of a bucket of its own: what the change between them costs.
+    """Yield a run of two stages, each of a bucket of its own: what the change between them costs.
 
     Lost are the seconds of the first dispatch behind the change, beyond what as many tokens take
     later in that stage. Sequences are made on the device too, in the seconds.

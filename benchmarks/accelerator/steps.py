@@ -43,7 +43,7 @@ def _rate(function: Callable[[jax.Array], jax.Array], x: jax.Array, work: float)
 def step(
     *, model: str, bucket: int, seq_len: int, attention: str, remat: bool = False, **layers: Any
 ) -> Iterator[Row]:
-    """A step of one bucket, and of two: a row each; what was compiled, where it cannot run.
+    """Yield a step of one bucket, and of two: a row each; what was compiled, where it cannot run.
 
     `layers` are `unroll` and `keep` of its execution.
     """

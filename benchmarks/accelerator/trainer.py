@@ -30,7 +30,7 @@ def memory_of(device: Any) -> Mapping[str, int]:
 
 
 def run_of(model: str, seq_len: int, **changes: Any) -> RunConfig:
-    """A run of a named size, of which only what shapes its programs counts."""
+    """Return a run of a named size, of which only what shapes its programs counts."""
     return RunConfig(dataclasses.replace(named(model), **changes), DataConfig(seq_len=seq_len))
 
 

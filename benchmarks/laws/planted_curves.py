@@ -47,7 +47,7 @@ def steps(law: str, p: dict[str, float], x: np.ndarray, batch: Any) -> np.ndarra
 
 
 def planted(law: str, seed: int) -> Planted:
-    """A set drawn from a seed."""
+    """Return a set drawn from a seed."""
     rng = np.random.default_rng([seed, *law.encode()])
     while True:
         p = {

@@ -47,7 +47,7 @@ class Planted:
 
 
 def planted(seed: int) -> Planted:
-    """A task drawn from a seed; its runs lack a horizon and a peak by turns, or none."""
+    """Return a task drawn from a seed; its runs lack a horizon and a peak by turns, or none."""
     rng = np.random.default_rng([seed, 33])
     task = Task(rng.uniform(0.3, 1.0), rng.uniform(1.5, 2.5), 128, 10 ** rng.uniform(-1, 0.5))
     peak = 0.2 * stable_rate(task, SMALLEST)
@@ -76,7 +76,7 @@ def run(
     *,
     ends: bool = False,
 ) -> pd.DataFrame:
-    """A run table of one run; for `ends` losses are the risk, and `measured` what a run has."""
+    """Return a run table of one run; for `ends` losses are the risk, and `measured` what a run has."""
     tokens = round(HORIZON * horizon)
     plan = resolve(BatchSchedule.parse(batch, total=tokens), tokens, 1)
     batches = np.concatenate([np.full(one.steps, float(one.batch)) for one in plan.segments])

@@ -63,7 +63,7 @@ class _World:
         return self.height * np.log((v * np.exp(u * x) + u * np.exp(-v * x)) / (u + v))
 
     def level(self, params: float, tokens: float) -> float:
-        """The loss at the best batch."""
+        """Return the loss at the best batch."""
         L_0, A, a, C, c = self.law
         return float(L_0 + A * (params / 4e8) ** -a + C * (tokens / 2e10) ** -c)
 
@@ -121,7 +121,7 @@ def _cell(
     side: int,
     generator: np.random.Generator,
 ) -> list[tuple]:
-    """The runs of one (N, D): batches that hold B* well inside, or all to one side of it."""
+    """Return the runs of one (N, D): batches that hold B* well inside, or all to one side of it."""
     at, step = world.log_best(params, tokens), np.log(world.step)
     room = (world.count - 1) / 2 - 1.5  # steps that the middle may be off
     first = at + (generator.uniform(-room, room) - (world.count - 1) / 2) * step

@@ -22,7 +22,7 @@ WARM = 8
 
 
 def measured(options: argparse.Namespace) -> Iterator[Row]:
-    """A row for each shape and number of cores."""
+    """Yield a row for each shape and number of cores."""
     for name in named(options.shapes):
         shape = (SHAPES | TINY)[name]
         if shape.gpu:
@@ -36,7 +36,7 @@ def measured(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
-    """All variants in one race; on a GPU, whose memory holds not all, each rival in its own."""
+    """Return all variants in one race; on a GPU, whose memory holds not all, each rival in its own."""
     ours, rivals = _variants(shape)
     races = [[*ours, one] for one in rivals] if shape.gpu else [[*ours, *rivals]]
     without = {} if installed("torch") else dict.fromkeys(("eager", "compile"), WITHOUT)
@@ -96,7 +96,7 @@ def _variants(shape: Shape) -> tuple[list[Variant], list[Variant]]:
 
 
 def cells(row: Row) -> list[Sequence[str]]:
-    """A line for each of ours."""
+    """Return a line for each of ours."""
     return [
         (
             row["shape"],

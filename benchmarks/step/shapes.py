@@ -51,7 +51,7 @@ TINY = {"pico": Shape("pico", 16, 2)}
 
 
 def named(text: str) -> list[str]:
-    """The shapes of a list with commas; all but the tiny of "".
+    """Return the shapes of a list with commas; all but the tiny of "".
 
     Raises:
         InputError: a name that is none of them.

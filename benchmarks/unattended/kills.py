@@ -41,7 +41,7 @@ def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
 
 
 def started(part: str, seeds: Sequence[int], folder: Path) -> list[subprocess.Popen]:
-    """The processes, one device each; what they print goes to a file."""
+    """Return the processes, one device each; what they print goes to a file."""
     planned = commands(part, seeds, folder)
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "JAX_PLATFORMS": "cpu"}
@@ -50,7 +50,7 @@ def started(part: str, seeds: Sequence[int], folder: Path) -> list[subprocess.Po
 
 
 def ended(processes: Sequence[subprocess.Popen]) -> bool:
-    """Whether all leave by themselves; one that does not is ended, and that is a mistake."""
+    """Return whether all leave by themselves; one that does not is ended, and that is a mistake."""
     until = time.monotonic() + _PATIENCE
     try:
         for process in processes:
@@ -64,7 +64,7 @@ def ended(processes: Sequence[subprocess.Popen]) -> bool:
 
 
 def workers_of(runs: Path) -> list[int]:
-    """The worker processes of a sweep, by where their logs are."""
+    """Return the worker processes of a sweep, by where their logs are."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -85,7 +85,7 @@ class Disturbed:
         self.found = Counter[str]()
 
     def kill(self) -> bool:
-        """Starts the processes and kills one, drawn, at a drawn moment; False where they ended."""
+        """Start the processes and kills one, drawn, at a drawn moment; False where they ended."""
         processes = started(self.part, self.seeds, self.folder)
         self._await_moment(processes)
         victim = self.draw.choice(processes)
@@ -98,7 +98,7 @@ class Disturbed:
         return True
 
     def _await_moment(self, processes: Sequence[subprocess.Popen]) -> None:
-        """Returns behind some more saves, half of the time inside one; or where a process ended."""
+        """Return behind some more saves, half of the time inside one; or where a process ended."""
         before, steps = self._saves(), self.draw.randint(1, 12)
         inside, delay = self.draw.random() < 0.5, self.draw.uniform(0, 0.05)
         while all(process.poll() is None for process in processes):
@@ -113,7 +113,7 @@ class Disturbed:
         self.found["inside a save"] += self._saving()
 
     def finish(self, expected: Path) -> None:
-        """Trains them to their end, and compares."""
+        """Train them to their end, and compares."""
         assert ended(started(self.part, self.seeds, self.folder))
         for path in self.paths:
             rows, other = rows_of(path), rows_of(expected / "runs" / path.name)
@@ -131,7 +131,7 @@ class Disturbed:
         return any([*path.glob("*/*.orbax-checkpoint-tmp*")] for path in self.paths)
 
     def _saves(self) -> int:
-        """The steps to the newest checkpoint that all have, or the rows, whatever is more."""
+        """Return the steps to the newest checkpoint that all have, or the rows, whatever is more."""
         return min((self._newest(path) for path in self.paths), default=0)
 
     def _newest(self, path: Path) -> int:

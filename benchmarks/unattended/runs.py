@@ -29,7 +29,7 @@ _SEQ_LEN = 16
 
 
 def a_run(seed: int = 0) -> RunConfig:
-    """A pico run of 96 steps through a batch change, a row about every third step."""
+    """Return a pico run of 96 steps through a batch change, a row about every third step."""
     half = STEPS // 2 * 2 * _SEQ_LEN
     return RunConfig(
         TransformerConfig(64, num_layers=1, d_model=32, num_heads=2, d_ff=128),
@@ -60,7 +60,7 @@ def directory_of(run: RunConfig, folder: Path) -> Path:
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
-    """A curve without its times."""
+    """Return a curve without its times."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in read_curve(directory)]
 
 
@@ -75,7 +75,7 @@ def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Trains the runs of some seeds: several in one program, or by workers on a Ray cluster."""
+    """Train the runs of some seeds: several in one program, or by workers on a Ray cluster."""
     folder, seeds = Path(sys.argv[1]), sys.argv[2].split(",")
     runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder)
     jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)

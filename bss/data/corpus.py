@@ -39,7 +39,7 @@ class Corpus:
     """A text corpus; one of a user's own is a value of a class made of this, with `texts`."""
 
     def texts(self) -> Iterator[str]:
-        """Streams the documents, in one order always; empty ones do not count."""
+        """Stream the documents, in one order always; empty ones do not count."""
         raise NotImplementedError(f"{type(self).__name__} has no texts")
 
     def given(self, request: CorpusRequest) -> "Corpus":
@@ -63,14 +63,14 @@ class Corpus:
         return {"fingerprint": total.hexdigest()}
 
     def open(self) -> Documents:
-        """The documents of each split."""
+        """Return the documents of each split."""
         return self._of_split
 
     def _of_split(self, split: str) -> Iterator[str]:
         return (content.decode() for content in self._contents() if split_of(content) == split)
 
     def _contents(self) -> Iterator[bytes]:
-        """The documents in UTF-8."""
+        """Yield the documents in UTF-8."""
         for number, text in enumerate(self.texts(), 1):
             where = f"corpus: document {number} of {type(self).__name__}"
             if not isinstance(text, str):
@@ -80,7 +80,7 @@ class Corpus:
 
 
 def fraction(content: bytes) -> float:
-    """A document's fixed place in [0, 1), uniform over documents; it decides their split.
+    """Return a document's fixed place in [0, 1), uniform over documents; it decides their split.
 
     Identical documents are so in one split: none that is held out was trained on under another
     name.
@@ -92,13 +92,13 @@ def fraction(content: bytes) -> float:
 
 
 def split_of(content: bytes) -> str:
-    """The split of a document in a corpus that comes without splits: 90%, 5% and 5%."""
+    """Return the split of a document in a corpus that comes without splits: 90%, 5% and 5%."""
     place = fraction(content)
     return next(split for split, (_, below) in SHARES.items() if place < below)
 
 
 def encoded(text: str, where: str) -> bytes:
-    """A text in UTF-8; refused is one that has none, with halves of surrogate pairs."""
+    """Return a text in UTF-8; refused is one that has none, with halves of surrogate pairs."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -106,5 +106,5 @@ def encoded(text: str, where: str) -> bytes:
 
 
 def slugged(name: str) -> str:
-    """A name as part of a file name."""
+    """Return a name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)

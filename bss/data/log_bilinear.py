@@ -96,7 +96,9 @@ class Tables(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def tables(language: SyntheticLanguage) -> Tables:
-    """The tables of a language, built on the host in float64, rounded, and kept on the device."""
+    """Return the tables of a language, built on the host in float64, rounded, and kept on the
+    device.
+    """
     V = language.vocab_size
     draw = np.random.default_rng((language.seed, 0))
     prior_V = np.arange(1, V + 1) ** -float(language.zipf)
@@ -140,13 +142,13 @@ def _scales(language: SyntheticLanguage) -> np.ndarray:
 
 
 def blank(tables: Tables, count: int) -> jax.Array:
-    """The memories of `count` sequences without a prefix: int32 (n, R, D)."""
+    """Return the memories of `count` sequences without a prefix: int32 (n, R, D)."""
     R, _, D = tables.steer_RxVxD.shape
     return jnp.zeros((count, R, D), jnp.int32)
 
 
 def remember(tables: Tables, memory_nxRxD, token_n):
-    """The memories after one more token."""
+    """Return the memories after one more token."""
     faded_nxRxD = memory_nxRxD >> tables.memories_R[None, :, None]
     return memory_nxRxD - faded_nxRxD + tables.steer_RxVxD[:, token_n].swapaxes(0, 1)
 

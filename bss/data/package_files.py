@@ -39,7 +39,7 @@ class PackageFiles(Corpus):
     library: PythonFiles = field(default_factory=PythonFiles)
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The packages of the list behind the name."""
+        """Return the packages of the list behind the name."""
         if not request.rest:
             return self
         return PackageFiles(Path(request.rest), self.sites, self.library)

@@ -50,7 +50,7 @@ _OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data se
 
 
 def corpus_of(request: CorpusRequest) -> Corpus:
-    """The corpus that a config asks for.
+    """Return the corpus that a config asks for.
 
     Raises:
         InputError: a name or a module that is not there, an attribute that is no corpus.
@@ -69,7 +69,7 @@ def prepare(
     text_feature: str = "text",
     shard_tokens: int = 2**28,
 ) -> Shards:
-    """Opens the token shards of a corpus, and writes them first where they are missing.
+    """Open the token shards of a corpus, and writes them first where they are missing.
 
     Args:
         corpus: by name, one of `CORPORA`, or a value; shards of that are named by its class. Of

@@ -88,13 +88,13 @@ class Manifest:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The manifest as JSON, with its content hash and, last, the hash of all before it."""
+        """Return the manifest as JSON, with its content hash and, last, the hash of all before it."""
         fields = asdict(self) | {"content_hash": self.content_hash}
         return json.dumps(fields | {"sha256": _hash_of(fields)}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Reads `to_json`; raises ValueError, KeyError or TypeError on anything else."""
+        """Read `to_json`; raises ValueError, KeyError or TypeError on anything else."""
         fields = json.loads(text)
         if fields["version"] != VERSION:
             raise ValueError(f"format version {fields['version']}, this bss reads {VERSION}")
@@ -174,7 +174,7 @@ class Shards:
         return self.manifest.tokenizer.vocab_size
 
     def split(self, name: str) -> Split:
-        """The counts and files of a split; InputError where there is none of that name."""
+        """Return the counts and files of a split; InputError where there is none of that name."""
         if name not in self.manifest.splits:
             raise InputError(
                 f"split: no {name!r}; expected one of {', '.join(self.manifest.splits)}"
@@ -182,7 +182,8 @@ class Shards:
         return self.manifest.splits[name]
 
     def tokens(self, split: str) -> TokenArray:
-        """All tokens of a split, memory-mapped; each file is checked when it is first opened.
+        """Return all tokens of a split, memory-mapped; each file is checked when it is first
+        opened.
 
         Raises:
             InputError: a file that is not as it was written.
@@ -210,7 +211,7 @@ class Shards:
 
 
 def open_shards(directory: Path) -> Shards:
-    """Opens a directory that `bss.data.prepare` wrote; checks its manifest, and its files' sizes.
+    """Open a directory that `bss.data.prepare` wrote; checks its manifest, and its files' sizes.
 
     Raises:
         InputError: no manifest, or a corrupt, truncated or foreign one; a shard that is missing or
@@ -236,7 +237,7 @@ def open_shards(directory: Path) -> Shards:
 
 
 def beside(directory: Path, content: str) -> Shards:
-    """The shards of a content hash, or its beginning, in a directory beside another."""
+    """Return the shards of a content hash, or its beginning, in a directory beside another."""
     for path in sorted(Path(directory).parent.glob(f"*/{MANIFEST}")):
         with contextlib.suppress(InputError):  # another's, or one that is being written
             shards = open_shards(path.parent)
@@ -251,7 +252,7 @@ _checked: set[tuple[str, str, int, int]] = set()
 
 
 def _opened(path: Path, sha256: str) -> np.ndarray:
-    """The bytes of a file; a process reads each file once for its checksum."""
+    """Return the bytes of a file; a process reads each file once for its checksum."""
     # A plain view: slicing a np.memmap costs ten times as much.
     content = np.asarray(np.memmap(path, np.uint8, mode="r"))
     state = path.stat()

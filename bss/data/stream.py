@@ -76,7 +76,7 @@ class Stream:
         return index_shuffle(offset, max_index=self.num_sequences - 1, seed=seed, rounds=_ROUNDS)
 
     def sequences(self, position: int, count: int) -> np.ndarray:
-        """The sequences at positions [position, position + count).
+        """Return the sequences at positions [position, position + count).
 
         Returns:
             int32 [count, seq_len + 1]; inputs are [:, :-1], targets [:, 1:].
@@ -88,7 +88,7 @@ class Stream:
         return self.at(range(position, position + count))
 
     def at(self, positions: Iterable[int]) -> np.ndarray:
-        """The sequences at some positions, of any pass, int32 [positions, seq_len + 1]."""
+        """Return the sequences at some positions, of any pass, int32 [positions, seq_len + 1]."""
         starts = [self.index(int(p)) * self.seq_len for p in positions]
         return self.tokens.windows(starts, self.seq_len + 1)
 

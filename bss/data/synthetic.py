@@ -48,7 +48,7 @@ _ENTROPY_BLOCK = 1024
 
 
 def multiply_high(a, b):
-    """The upper 32 of the 64 bits of a product of uint32, which JAX has no wider type for."""
+    """Return the upper 32 of the 64 bits of a product of uint32, which JAX has no wider type for."""
     a_high, a_low, b_high, b_low = a >> 16, a & 0xFFFF, b >> 16, b & 0xFFFF
     first = a_high * b_low + ((a_low * b_low) >> 16)
     second = a_low * b_high + (first & 0xFFFF)
@@ -57,7 +57,8 @@ def multiply_high(a, b):
 
 @functools.partial(jax.jit, static_argnames="seq_len")
 def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
-    """The sequences at positions 2^32·high + low; jitted, and callable inside other programs.
+    """Return the sequences at positions 2^32·high + low; jitted, and callable inside other
+    programs.
 
     Each draws 32 random bits per token, from the key folded with high, then low; both are uint32.
 
@@ -111,7 +112,8 @@ def truth(tables: Tables, sequences_nxT1) -> tuple[jax.Array, jax.Array]:
 
 
 def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
-    """The sequences at [position, position + count): int32 (count, seq_len + 1) on the device.
+    """Return the sequences at [position, position + count): int32 (count, seq_len + 1) on the
+    device.
 
     Raises:
         InputError: positions outside 0 to 2^64.
@@ -124,7 +126,7 @@ def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Arr
 
 
 def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
-    """The sequences at positions, uint64 (n,), that need not be neighbours; as `sequences`."""
+    """Return the sequences at positions, uint64 (n,), that need not be neighbours; as `sequences`."""
     high_n, low_n = (places_n >> np.uint64(32)).astype(np.uint32), places_n.astype(np.uint32)
     return generate(tables(language), high_n, low_n, language.seq_len)
 

@@ -30,11 +30,11 @@ class TextFiles(Corpus):
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The files behind the name."""
+        """Return the files behind the name."""
         return TextFiles(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:
-        """The name, and a hash of the pattern: those of two may read alike."""
+        """Return the name, and a hash of the pattern: those of two may read alike."""
         place = f"{Path(self.pattern).expanduser().absolute()}\n{self.text_feature}"
         return f"{slugged(name)[:_SHOWN]}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
@@ -54,7 +54,7 @@ class TextFiles(Corpus):
         return {"pattern": self.pattern, "files": len(names), "fingerprint": total.hexdigest()}
 
     def texts(self) -> Iterator[str]:
-        """The files, or the lines of JSON lines."""
+        """Yield the files, or the lines of JSON lines."""
         for path in (self._folder / name for name in self._names()):
             if path.suffix.lower() in _LINES:
                 yield from self._lines(path)
@@ -68,7 +68,7 @@ class TextFiles(Corpus):
         return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
     def _names(self) -> list[str]:
-        """The files below the folder, sorted."""
+        """Return the files below the folder, sorted."""
         pattern = str(Path(self.pattern).expanduser().relative_to(self._folder))
         paths = glob.iglob(pattern, root_dir=self._folder, recursive=True)
         names = sorted(name for name in paths if (self._folder / name).is_file())
@@ -86,7 +86,7 @@ class TextFiles(Corpus):
                     yield self._text(line, f"corpus: {path}, line {number},")
 
     def _text(self, line: bytes, where: str) -> str:
-        """The text of a JSON line."""
+        """Return the text of a JSON line."""
         expected = f'expected {{"{self.text_feature}": "..."}}'
         try:
             fields = json.loads(_decoded(line, where))

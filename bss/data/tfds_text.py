@@ -36,11 +36,11 @@ class TfdsText(Corpus):
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The data set that is asked for."""
+        """Return the data set that is asked for."""
         return TfdsText(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:
-        """The name, and the feature where it is not the usual one."""
+        """Return the name, and the feature where it is not the usual one."""
         return slugged(name if self.text_feature == "text" else f"{name}-{self.text_feature}")
 
     def source(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class TfdsText(Corpus):
 
 
 def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documents:
-    """The non-empty UTF-8 documents of a data set.
+    """Return the non-empty UTF-8 documents of a data set.
 
     The three splits are its own where it has them. With only one of validation and test (C4), its
     documents are divided between the two by their hash; with neither, all documents are divided,
@@ -112,7 +112,7 @@ def _shares(splits: set[str]) -> dict[str, tuple[str, float, float]]:
 
 
 def _left(name: str) -> Path | None:
-    """The folder of a data set that cannot be opened, if there is one."""
+    """Return the folder of a data set that cannot be opened, if there is one."""
     from tensorflow_datasets.core.utils.file_utils import list_data_dirs
 
     name, _, version = name.partition(":")
@@ -126,7 +126,7 @@ def _left(name: str) -> Path | None:
 
 
 def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
-    """Opens a prepared tfds data set from its files alone, or says how to prepare it."""
+    """Open a prepared tfds data set from its files alone, or says how to prepare it."""
     from google.protobuf.json_format import ParseError
     from tensorflow_datasets.core.features import Text as TextFeature
     from tensorflow_datasets.core.read_only_builder import builder_from_files

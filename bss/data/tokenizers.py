@@ -33,22 +33,23 @@ class Tokenizer(TokenizerInfo, ABC):
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of every text, [tokens], any unsigned dtype; no special token is added or read.
+        """Return the ids of every text, [tokens], any unsigned dtype; no special token is added or
+        read.
 
         On all cores, where the tokenizer can.
         """
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of one text."""
+        """Return the ids of one text."""
         return self.encode_batch([text])[0]
 
     @abstractmethod
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of some ids; end-of-document tokens are left out."""
+        """Return the text of some ids; end-of-document tokens are left out."""
 
     @abstractmethod
     def save(self, directory: Path) -> None:
-        """Writes what `saved` needs to open it again."""
+        """Write what `saved` needs to open it again."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,16 @@ class ByteTokenizer(Tokenizer):
     hash: str = hashlib.sha256(b"utf-8 bytes, 0xff ends a document").hexdigest()
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The bytes of every text, uint8 [bytes]."""
+        """Return the bytes of every text, uint8 [bytes]."""
         return [np.frombuffer(text.encode(), np.uint8) for text in texts]
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of some bytes; a character that was cut in two becomes U+FFFD."""
+        """Return the text of some bytes; a character that was cut in two becomes U+FFFD."""
         ids = np.asarray(tokens)
         return ids[ids != self.end_of_document].astype(np.uint8).tobytes().decode(errors="replace")
 
     def save(self, directory: Path) -> None:
-        """Writes nothing: its name says it all."""
+        """Write nothing: its name says it all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ class FileTokenizer(Tokenizer):
     inner: "tokenizers.Tokenizer"
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of every text, uint32 [tokens].
+        """Return the ids of every text, uint32 [tokens].
 
         Raises:
             InputError: a text that the tokenizer has no tokens for.
@@ -96,16 +97,16 @@ class FileTokenizer(Tokenizer):
         return [np.asarray(encoding.ids, np.uint32) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of some ids; special tokens are left out."""
+        """Return the text of some ids; special tokens are left out."""
         return self.inner.decode(np.asarray(tokens).tolist(), skip_special_tokens=True)
 
     def save(self, directory: Path) -> None:
-        """Writes `tokenizer.json`."""
+        """Write `tokenizer.json`."""
         self.inner.save(str(directory / FILE_NAME))
 
 
 def name_of(spec: str) -> str:
-    """The name of the tokenizer that a text asks for, without making it.
+    """Return the name of the tokenizer that a text asks for, without making it.
 
     Refused are what is none of "bytes", "bpe-SIZE" and an existing file, and a size that cannot
     hold the 256 bytes and the end of a document.
@@ -131,7 +132,7 @@ def name_of(spec: str) -> str:
 
 
 def make(spec: str, texts: Iterable[str]) -> Tokenizer:
-    """Makes the tokenizer that a text asks for.
+    """Make the tokenizer that a text asks for.
 
     Args:
         spec: "bytes", "bpe-SIZE", or the path of a `tokenizer.json`.
@@ -150,7 +151,7 @@ def make(spec: str, texts: Iterable[str]) -> Tokenizer:
 
 
 def saved(directory: Path, name: str, expected: str = "") -> Tokenizer:
-    """Opens the tokenizer that `save` left in a directory of shards.
+    """Open the tokenizer that `save` left in a directory of shards.
 
     Raises:
         InputError: it is missing, damaged, or not that of the `expected` hash.

@@ -31,7 +31,7 @@ class Progress:
     """
 
     def __init__(self, directory: Path, what: Mapping[str, Any]):
-        """Continues if the directory was begun for the same `what`; else empties it."""
+        """Continue if the directory was begun for the same `what`; else empties it."""
         self.directory, self._what = directory, json.loads(json.dumps(what))
         self.done: dict[str, Split] = {}
         try:
@@ -44,7 +44,7 @@ class Progress:
             directory.mkdir()
 
     def note(self, split: str, done: Split) -> None:
-        """Notes that a shard is on disk."""
+        """Note that a shard is on disk."""
         self.done[split] = done
         found = {"what": self._what, "done": {n: asdict(one) for n, one in self.done.items()}}
         file = _Whole(self.directory / FILE)
@@ -65,7 +65,7 @@ def write_split(
     dtype: np.dtype,
     shard_tokens: int,
 ) -> Split:
-    """Writes the tokens of documents into files, after those that are whole."""
+    """Write the tokens of documents into files, after those that are whole."""
     done = progress.done.get(name, Split(0, 0, 0, ()))
     count, tokens, size, files = done.documents, done.tokens, done.bytes, done.files
     whole = sum(file.tokens for file in files)
@@ -134,7 +134,7 @@ class _Whole:
         self.size += len(content)
 
     def close(self) -> str:
-        """The sha256 of its content."""
+        """Return the sha256 of its content."""
         with self.file:
             self.file.flush()
             os.fsync(self.file.fileno())

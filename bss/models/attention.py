@@ -49,7 +49,7 @@ def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
 
 
 def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
-    """The queries of the last T of S positions, each over the keys up to its own position."""
+    """Return the queries of the last T of S positions, each over the keys up to its own position."""
     B, K, G, T, D = q_BxKxGxTxD.shape
     S = k_BxKxSxD.shape[2]
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
@@ -65,7 +65,9 @@ def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
 
 
 def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
-    """The same by cuDNN's flash attention (Dao et al., 2205.14135); InputError without cuDNN."""
+    """Return the same by cuDNN's flash attention (Dao et al., 2205.14135); InputError without
+    cuDNN.
+    """
     try:
         return jax.nn.dot_product_attention(
             q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, scale=1.0, is_causal=True, implementation="cudnn"
@@ -78,7 +80,7 @@ def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
 
 
 def splash(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, *, interpret: bool = False):
-    """The same by JAX's Pallas kernel for TPUs; interpreted, it runs on any device."""
+    """Return the same by JAX's Pallas kernel for TPUs; interpreted, it runs on any device."""
     from jax.experimental.pallas.ops.tpu import splash_attention
 
     _, T, H, _ = q_BxTxHxD.shape
@@ -148,7 +150,8 @@ KERNELS = Registry(
 
 
 def choose(name: str, config: TransformerConfig, device: Any, seq_lens: Collection[int]) -> str:
-    """The name of the kernel that is used: the one asked for; of "auto", the first that can be.
+    """Return the name of the kernel that is used: the one asked for; of "auto", the first that can
+    be.
 
     Args:
         name: of `KERNELS`, or "auto".

@@ -52,7 +52,7 @@ def _summed(x_NxF, y_NxO):
 
 
 def _summed_on_cpu(x_NxF, y_NxO):
-    """The same: XLA's CPU backend sums many rows twice as fast where the right side is wide."""
+    """Return the same: XLA's CPU backend sums many rows twice as fast where the right side is wide."""
     if len(x_NxF) < _MANY_ROWS or x_NxF.shape[1] <= y_NxO.shape[1]:
         return _summed(x_NxF, y_NxO)
     # The barrier keeps the compiler from swapping the sides back.
@@ -113,7 +113,7 @@ def _in_chunks(fused: bool, x_NxM, head_MxV, targets_N) -> jax.Array:
 
 
 def _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N):
-    """The loss, and that of each target, [N, 1]."""
+    """Return the loss, and that of each target, [N, 1]."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(total, x_nxM, targets_n):
@@ -124,7 +124,7 @@ def _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N):
 
 
 def _with_gradients(fused, x_NxM, head_MxV, targets_N):
-    """The loss, and its gradients as what the backward pass takes."""
+    """Return the loss, and its gradients as what the backward pass takes."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(sums, x_nxM, targets_n):
@@ -166,7 +166,7 @@ def _losses(fused: bool, x_nxM, head_MxW, vocab: int, targets_n):
 
 
 def _in_one_pass(logits_nxW, targets_n):
-    """The normaliser and the target's logit: sums below a largest so far, that are joined."""
+    """Return the normaliser and the target's logit: sums below a largest so far, that are joined."""
 
     def joined(one, other):
         largest = jnp.maximum(one[0], other[0])

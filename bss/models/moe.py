@@ -72,7 +72,8 @@ _moved.defvjp(
 
 @jax.checkpoint
 def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
-    """Each block by the matrix of its expert, [n, b, O]; what is kept is not one for each block.
+    """Return each block by the matrix of its expert, [n, b, O]; what is kept is not one for each
+    block.
 
     The gradient of a matrix is summed over blocks in float32.
     """

@@ -70,7 +70,7 @@ SIZE_FIELDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def size(name: str) -> Mapping[str, Any]:
-    """The fields of a named size.
+    """Return the fields of a named size.
 
     Raises:
         InputError: no size is called so.
@@ -93,7 +93,7 @@ SIZES: Mapping[str, TransformerConfig] = {
 
 
 def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
-    """The model of that name, with `vocab_size` tokens or with its usual vocabulary.
+    """Return the model of that name, with `vocab_size` tokens or with its usual vocabulary.
 
     >>> named("nano", vocab_size=1024).vocab_size
     1024
@@ -103,7 +103,8 @@ def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
 
 
 def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, Any]]:
-    """Every named size, counted at sequences of `seq_len` and its usual or the given vocabulary.
+    """Return every named size, counted at sequences of `seq_len` and its usual or the given
+    vocabulary.
 
     FLOPs are for training, per token.
     """
@@ -126,7 +127,8 @@ def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, A
 
 
 def group_of(model: Any, vocab_size: int | None = None) -> dict[str, Any]:
-    """A model as a group of fields; one that says no vocabulary has `vocab_size` tokens, if given.
+    """Return a model as a group of fields; one that says no vocabulary has `vocab_size` tokens, if
+    given.
 
     Examples:
         >>> group_of("nano", 300)
@@ -146,7 +148,7 @@ def group_of(model: Any, vocab_size: int | None = None) -> dict[str, Any]:
 
 
 def model_of(model: ModelSpec, vocab_size: int | None = None) -> ModelFamily:
-    """The model, with `vocab_size` tokens; else with its own, or those of bytes.
+    """Return the model, with `vocab_size` tokens; else with its own, or those of bytes.
 
     Raises:
         InputError: an unknown size, family or field, and what the family refuses.

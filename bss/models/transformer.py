@@ -54,7 +54,7 @@ matrix is embedding and head."""
 
 
 def standard(axes: tuple[str, ...], width: float, tied: bool) -> Multipliers:
-    """All 1."""
+    """Return all 1."""
     return Multipliers()
 
 
@@ -378,7 +378,7 @@ class MixtureConfig(TransformerConfig):
         return blocks * size / (self.top_k * tokens)
 
     def mlp(self, rngs: Any) -> Callable[..., Any]:
-        """A block's experts."""
+        """Return a block's experts."""
         from bss.models.moe import Experts
 
         return Experts(self, rngs)
@@ -411,7 +411,7 @@ def block_shape(rows: int, experts: int) -> tuple[int, int]:
 
 
 def _network() -> Any:
-    """The network's module, imported where it is first used: sizes are counted without JAX."""
+    """Return the network's module, imported where it is first used: sizes are counted without JAX."""
     from bss.models import network
 
     return network

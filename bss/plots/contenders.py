@@ -165,7 +165,7 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
 
 
 def loss_noun(contenders: pd.DataFrame) -> str:
-    """The loss that contenders are compared by, in words."""
+    """Return the loss that contenders are compared by, in words."""
     return "test loss" if Comparison(contenders).column == "test_loss" else "held-out loss"
 
 
@@ -175,7 +175,7 @@ def difference_text(row: ComparedRun) -> str:
 
 
 def millinats(difference: float, error: float | None = None) -> str:
-    """A difference in 1e-3 nats, with half its interval where that is known.
+    """Return a difference in 1e-3 nats, with half its interval where that is known.
 
     Examples:
         >>> millinats(-0.0123), millinats(0.004, 0.001)

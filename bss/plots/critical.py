@@ -124,7 +124,7 @@ def laws_figure(
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
-    """The law's exponent over definitions of the critical batch, with intervals."""
+    """Return the law's exponent over definitions of the critical batch, with intervals."""
     first = next(iter(fits.values()))
     names = [row.name for row in first.definitions]
     figure, [[ax]] = style.new_figure(0.9 + 0.34 * len(names))
@@ -236,7 +236,7 @@ def draw_law(
 
 
 def law_title(law: PowerFit) -> str:
-    """A law in one variable with its interval, as a title."""
+    """Return a law in one variable with its interval, as a title."""
     p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
     between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""
     return f"{law.coefficient.value:.3g}·{symbol}^{p.value:.3f}{between}"

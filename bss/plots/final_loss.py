@@ -17,7 +17,7 @@ WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the b
 
 
 def table_figure(fit: TableFit) -> Figure:
-    """A panel for each model with a valley for each budget, and one of errors.
+    """Return a panel for each model with a valley for each budget, and one of errors.
 
     Lines are the law, marks the runs; a bar under a valley has the batches within .003 nats of the
     best, its mark is B_opt. The last panel has predicted less measured: of the law, and at each

@@ -179,7 +179,7 @@ def _draw_batches(
 def _panels(
     points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float, pad: float = 6
 ) -> tuple[Figure, list[tuple[Axes, float, dict[str, TargetFit]]]]:
-    """The points of each target that some run reached, a panel each, highest loss first.
+    """Return the points of each target that some run reached, a panel each, highest loss first.
 
     Returns:
         The figure; axes, target and the fits that converged there, for each panel.
@@ -273,7 +273,7 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
 
 
 def _weighted(fits: Mapping[str, EsFit]) -> dict[str, dict[str, Any]]:
-    """The looks of laws, with lines that grow thinner in their order."""
+    """Return the looks of laws, with lines that grow thinner in their order."""
     looks = style.law_styles(fits)
     rank = {law: min(i, len(WEIGHTS) - 1) for i, law in enumerate(fits)}
     return {law: look | {"lw": WEIGHTS[rank[law]]} for law, look in looks.items()}
@@ -284,7 +284,7 @@ def _line(look: dict[str, Any]) -> dict[str, Any]:
 
 
 def _diamond(look: dict[str, Any], size: float) -> dict[str, Any]:
-    """The hollow mark of a law's B_opt."""
+    """Return the hollow mark of a law's B_opt."""
     face = {"mfc": "white", "mec": look["color"], "mew": 1.5}
     return {"marker": look["marker"], "ms": size, "linestyle": "none", **face}
 

@@ -18,7 +18,7 @@ GREYS = ("#ffffff", "#f3f3f3", "#e4e4e4", "#d2d2d2", "#bdbdbd")
 
 
 def rates_figure(fit: TableFit) -> Figure:
-    """A panel for each of up to four (N, D), from the least compute to the most.
+    """Return a panel for each of up to four (N, D), from the least compute to the most.
 
     Lines are of equal loss above the best, in nats; dashed is the best rate at each batch, dotted
     the best batch at each rate; the star is the best of both, points are runs.

@@ -62,7 +62,7 @@ _DECIMAL_TICKS = ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (
 def new_figure(
     height: float, rows: int = 1, columns: int = 1, width: float = WIDTH, **subplots: Any
 ) -> tuple[Figure, np.ndarray]:
-    """An empty figure in the shared style, and its axes [rows, columns]; sizes in inches."""
+    """Return an empty figure in the shared style, and its axes [rows, columns]; sizes in inches."""
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **subplots)
@@ -75,7 +75,7 @@ def new_figure(
 def panels(
     count: int, height: float, beside: float = 0.0, **subplots: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of two panels a row and its axes, as many as are asked for; sizes in inches.
+    """Return a figure of two panels a row and its axes, as many as are asked for; sizes in inches.
 
     Args:
         count: of the panels.
@@ -92,7 +92,7 @@ def panels(
 
 
 def share_log_ranges(axes: Sequence[Axes]) -> None:
-    """Gives logarithmic axes one range of y and ranges of x of one length: slopes compare."""
+    """Give logarithmic axes one range of y and ranges of x of one length: slopes compare."""
     y = np.array([ax.get_ylim() for ax in axes])
     x = np.log([ax.get_xlim() for ax in axes])
     half = np.ptp(x, axis=1).max() / 2
@@ -128,17 +128,17 @@ def columns(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
 
 
 def handle(label: str, **look: Any) -> Line2D:
-    """A legend's entry: a line or a mark of a look."""
+    """Return a legend's entry: a line or a mark of a look."""
     return Line2D([], [], label=label, **look)
 
 
 def handles(looks: Mapping[Any, Look], form: str = "{}", **look: Any) -> list[Line2D]:
-    """A legend's entries, one for each of `named_styles` or the like."""
+    """Return a legend's entries, one for each of `named_styles` or the like."""
     return [handle(form.format(name), **own, **look) for name, own in looks.items()]
 
 
 def hollow(label: str, **look: Any) -> Line2D:
-    """A legend's entry for what hollow marks mean."""
+    """Return a legend's entry for what hollow marks mean."""
     return handle(label, ls="none", marker="o", mfc="white", mec=INK, **look)
 
 
@@ -169,7 +169,7 @@ def _marks(ax: Axes, x: np.ndarray, y: np.ndarray, filled: Any, look: Look) -> N
 
 
 def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> Figure:
-    """The figure with a legend to the right of the axes, where it covers no data."""
+    """Return the figure with a legend to the right of the axes, where it covers no data."""
     figure.legend(
         handles=list(handles),
         loc="outside right upper",
@@ -216,14 +216,14 @@ def count_axis(axis: Axis, most: int = 6) -> None:
 
 
 def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = (), most: int = 9) -> None:
-    """Makes an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
+    """Make an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
     few = sorted(set(batches))
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
     _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high, most))
 
 
 def svg(figure: Figure, name: str = "") -> str:
-    """The figure as an SVG element to put into a page, where no other has its name.
+    """Return the figure as an SVG element to put into a page, where no other has its name.
 
     Of its ids those are left that it refers to, with the name before them.
     """

@@ -52,7 +52,7 @@ def law_figure(
     panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray, Curve]]],
     clock: str = "intrinsic time",
 ) -> Figure:
-    """The law as lines on the exact recursion as points, against intrinsic time or steps.
+    """Return the law as lines on the exact recursion as points, against intrinsic time or steps.
 
     Args:
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
@@ -190,7 +190,7 @@ def _marks(look: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slope(x: np.ndarray, y: np.ndarray, exponent: float) -> np.ndarray:
-    """A power of x through the last point."""
+    """Return a power of x through the last point."""
     return y[-1] * (x / x[-1]) ** exponent
 
 

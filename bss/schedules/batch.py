@@ -70,13 +70,13 @@ class BatchSchedule:
         object.__setattr__(self, "batches", tuple(batches[i] for i in switches))
 
     def __call__(self, count: int) -> int:
-        """The batch, in sequences, in force at a count of 0 or more."""
+        """Return the batch, in sequences, in force at a count of 0 or more."""
         if count < 0:
             raise InputError(f"batch schedule: asked at {count}; counts are 0 or more")
         return self.batches[bisect_right(self.starts, count) - 1]
 
     def __str__(self) -> str:
-        """The notation, exact: `BatchSchedule.parse(str(schedule)) == schedule`."""
+        """Return the notation, exact: `BatchSchedule.parse(str(schedule)) == schedule`."""
         if len(self.batches) == 1:
             return str(self.batches[0])
         pairs = zip(self.starts, self.batches, strict=True)
@@ -90,7 +90,7 @@ class BatchSchedule:
         return self.batches[0]
 
     def mean_batch(self, total: int) -> float:
-        """The constant batch that takes as many steps over `total` counts (derived here).
+        """Return the constant batch that takes as many steps over `total` counts (derived here).
 
         The harmonic mean weighted by counts, total / Σ length_i / batch_i, without the rounding
         of segments to whole steps.
@@ -152,7 +152,7 @@ class BatchSchedule:
 
     @classmethod
     def stages(cls, batches: Sequence[int], total: int) -> Self:
-        """The batches in turn, each for an equal share of `total` counts (rounded down).
+        """Return the batches in turn, each for an equal share of `total` counts (rounded down).
 
         For stages of given lengths, give their starts: `BatchSchedule(starts, batches)`.
         """
@@ -161,7 +161,7 @@ class BatchSchedule:
 
     @classmethod
     def linear(cls, first: int, last: int, over: int, increment: int) -> Self:
-        """A ramp from `first` to `last` in equal increments, `last` reached at count `over`.
+        """Return a ramp from `first` to `last` in equal increments, `last` reached at count `over`.
 
         The increments come at equal distances, as in Megatron-LM's `--rampup-batch-size`.
         """
@@ -270,7 +270,7 @@ def _tokens_at(
 
 
 def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:
-    """The allowed batch closest to a value in log."""
+    """Return the allowed batch closest to a value in log."""
     if choices:
         i = bisect_left(choices, value)
         around = choices[max(i - 1, 0) : i + 1]
@@ -321,7 +321,7 @@ def _best_stages(
 def _crossing(
     ideal: Callable[[int], float], level: float, rising: bool, before: int, after: int
 ) -> int:
-    """The first count in (before, after] at which the function is past the level."""
+    """Return the first count in (before, after] at which the function is past the level."""
     while after - before > 1:
         middle = (before + after) // 2
         past = (ideal(middle) >= level) if rising else (ideal(middle) <= level)
@@ -330,7 +330,7 @@ def _crossing(
 
 
 def _three_digits(count: int) -> int:
-    """The count to three significant digits, so that a schedule can be read and typed."""
+    """Return the count to three significant digits, so that a schedule can be read and typed."""
     return round(count, 3 - len(str(count)))
 
 

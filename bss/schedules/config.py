@@ -108,7 +108,7 @@ class ScheduleConfig:
         return "stable" if "decay" in RATES[self.rate].takes and not self.decay else self.rate
 
     def effective(self, weight_decay: float = math.inf) -> "ScheduleConfig":
-        """The same without settings that change nothing.
+        """Return the same without settings that change nothing.
 
         Args:
             weight_decay: of the optimizer; without one it follows no batch.
@@ -121,7 +121,7 @@ class ScheduleConfig:
         return self.without((*self.unused, *idle))
 
     def without(self, names: Iterable[str]) -> "ScheduleConfig":
-        """The same with some settings at their defaults."""
+        """Return the same with some settings at their defaults."""
         return replace(self, **{name: getattr(ScheduleConfig, name) for name in names})
 
     def one_rate(self, other: "ScheduleConfig") -> float:
@@ -134,7 +134,7 @@ class ScheduleConfig:
         return min(self.stable_tokens, other.stable_tokens) if one_stable else 0
 
     def learning_rate(self, peak: float) -> Callable[[Any], Any]:
-        """The rate of these settings, a function of tokens.
+        """Return the rate of these settings, a function of tokens.
 
         Raises:
             InputError: a value out of range, warm-up and decay longer than the run, or a user's

@@ -22,7 +22,7 @@ class PowersToo(Registry[Callable[[float], float]]):
     """Rules by name; a number, as "0.34", is the power of B/B_ref."""
 
     def __missing__(self, name: str) -> Callable[[float], float]:
-        """The power that a number says."""
+        """Return the power that a number says."""
         try:
             power = float(name)
         except ValueError:
@@ -128,7 +128,8 @@ class Coupling:
         return tuple(n for n, ways in ways.items() if any(way is not None for way in ways))
 
     def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
-        """The settings of a step of this batch, in sequences; `lr` is the rate before coupling.
+        """Return the settings of a step of this batch, in sequences; `lr` is the rate before
+        coupling.
 
         Examples:
             >>> coupling = Coupling(lr="sqrt", reference_batch=8, beta2_half_life=4096)
@@ -180,7 +181,7 @@ def idle_rules(
 
 
 def half_life(beta: float, batch_tokens: int) -> float:
-    """The half-life, in tokens, of an average with this beta per step of so many tokens.
+    """Return the half-life, in tokens, of an average with this beta per step of so many tokens.
 
     Beta lies strictly between 0 and 1 (arXiv 2507.07101).
 

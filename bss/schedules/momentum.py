@@ -49,7 +49,7 @@ class Rules(Registry[Rule]):
     """Rules by name; a percentage, as "0.2%", is the part of the run's steps."""
 
     def __missing__(self, name: str) -> Rule:
-        """The share that a percentage says."""
+        """Return the share that a percentage says."""
         if "%" not in name:
             return super().__missing__(name)
         share = parse_tokens(name, field=self.kind, total=10**12) / 10**12
@@ -82,6 +82,6 @@ def beta1_by(name: str, beta1: float, batch_tokens: int, steps: float) -> float:
 
 
 def told(name: str) -> str:
-    """A rule and what is said of it; empty for none."""
+    """Return a rule and what is said of it; empty for none."""
     about = getattr(BETA1_RULES[name], "told", "")
     return "" if name == "none" else f"beta1 by {name}" + (f": {about}" if about else "")

@@ -109,7 +109,7 @@ class Plan:
         return segment.start_step + min(done, segment.steps)
 
     def tokens_at(self, step: int) -> int:
-        """The position at which a step starts; for `step == steps`, where the last one ends."""
+        """Return the position at which a step starts; for `step == steps`, where the last one ends."""
         if not 0 <= step <= self.steps:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps}")
         segment = self._segment(step)
@@ -121,7 +121,8 @@ class Plan:
         return np.interp(steps, firsts, [self.tokens_at(step) for step in firsts])
 
     def next_boundary(self, tokens: int) -> int:
-        """The first position at or after `tokens` at which a step starts or the last one ends.
+        """Return the first position at or after `tokens` at which a step starts or the last one
+        ends.
 
         In the remainder, where no step starts any more, the end of the last step.
         """
@@ -160,7 +161,7 @@ than its step of 8,192 tokens']
         return [f"stage {one[0]}{more}{_others(one)}" for one, more in lines if one]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan for JSON: segments and totals."""
+        """Return the plan for JSON: segments and totals."""
         totals = ("steps", "tokens", "remainder_tokens")
         segments = [
             {name: value for name, value in asdict(segment).items() if name != "start_step"}

@@ -29,7 +29,7 @@ class Origin:
         return f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
 
     def refuse(self, i: int, reason: str) -> NoReturn:
-        """Raises InputError, naming the row."""
+        """Raise InputError, naming the row."""
         raise InputError(f"{self.source}, {self.row(i)}: {reason}")
 
 
@@ -48,7 +48,7 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
 def numbers(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
 ) -> np.ndarray:
-    """A column of finite numbers; refuses text, infinities and, but for `missing_ok`, gaps."""
+    """Return a column of finite numbers; refuses text, infinities and, but for `missing_ok`, gaps."""
     values = as_numbers(pd.Series(frame[column]))
     refused = ~np.isfinite(values)
     if missing_ok and refused.any():
@@ -74,7 +74,7 @@ def _mend(column: str, text: str) -> str:
 
 
 def as_numbers(column: pd.Series) -> np.ndarray:
-    """A column as the numbers it holds; NaN for what is none."""
+    """Return a column as the numbers it holds; NaN for what is none."""
     values = pd.Series(pd.to_numeric(column, errors="coerce"))
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
         return values.to_numpy()
@@ -84,7 +84,7 @@ def as_numbers(column: pd.Series) -> np.ndarray:
 def positive(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
 ) -> np.ndarray:
-    """The same of numbers above 0, in float64."""
+    """Return the same of numbers above 0, in float64."""
     values = numbers(frame, column, origin, missing_ok).astype(float)
     for i in np.flatnonzero(values <= 0)[:1]:
         origin.refuse(i, f"{column} is {frame[column].iloc[i]}; write a positive number")
@@ -92,7 +92,7 @@ def positive(
 
 
 def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> np.ndarray:
-    """A column of whole numbers from `least` on, in int64."""
+    """Return a column of whole numbers from `least` on, in int64."""
     values = numbers(frame, column, origin)
     refused = (values < least) | (values >= 2**63)
     if values.dtype.kind == "f":

@@ -64,7 +64,7 @@ class Reading:
 
     @classmethod
     def parse(cls, text: str | None, seq_len: int | None = None) -> "Reading":
-        """A reading from names as text.
+        """Return a reading from names as text.
 
         Raises:
             InputError: the text is no list of OURS=THEIRS, or names a column twice.
@@ -88,7 +88,8 @@ class Reading:
         return self.columns.get(column, column)
 
     def read(self, frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
-        """The table with our names, the sequence length that was given, and counts as numbers.
+        """Return the table with our names, the sequence length that was given, and counts as
+        numbers.
 
         Raises:
             InputError: the table lacks a column that was named, or contradicts the length.
@@ -111,7 +112,7 @@ class Reading:
 
 
 def _count(value: object) -> object:
-    """A count written as text; what is none stays, for the check of its column to refuse."""
+    """Return a count written as text; what is none stays, for the check of its column to refuse."""
     try:
         return parse_tokens(value) if isinstance(value, str) else value
     except InputError:
@@ -119,7 +120,7 @@ def _count(value: object) -> object:
 
 
 def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """The table without the rows of each condition.
+    """Return the table without the rows of each condition.
 
     Args:
         table: any.

@@ -66,7 +66,7 @@ def check_runs(
 
 
 def loss_column(frame: pd.DataFrame) -> str:
-    """The column to evaluate a run by: held-out loss where there is one, else training loss."""
+    """Return the column to evaluate a run by: held-out loss where there is one, else training loss."""
     return "eval_loss" if "eval_loss" in frame else "loss"
 
 

@@ -91,13 +91,13 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
 
 
 def _writing(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer; only text repeats itself enough for a dictionary."""
+    """Return a writer; only text repeats itself enough for a dictionary."""
     text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
     return pq.ParquetWriter(path, schema, use_dictionary=text)
 
 
 def _under(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """The table with the columns and types of a schema, null where it has none."""
+    """Return the table with the columns and types of a schema, null where it has none."""
     tables = [schema.empty_table(), table.replace_schema_metadata()]
     return pa.concat_tables(tables, promote_options="permissive").cast(schema)
 
@@ -118,7 +118,7 @@ def check_name(path: Path) -> None:
 
 
 def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.DataFrame, Origin]:
-    """A table, and its origin; lines of CSV that begin with # are comments.
+    """Return a table, and its origin; lines of CSV that begin with # are comments.
 
     Args:
         path: CSV or Parquet.
@@ -146,7 +146,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
 
 
 def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
-    """A frame, its names as they are written, and the lines of its rows."""
+    """Return a frame, its names as they are written, and the lines of its rows."""
     numbered = [
         (number, line)
         for number, line in enumerate(_text(path).splitlines(), 1)
@@ -161,7 +161,7 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
 
 
 def _text(path: Path) -> str:
-    """A file's text, its line ends any; InputError where it is compressed or no UTF-8."""
+    """Return a file's text, its line ends any; InputError where it is compressed or no UTF-8."""
     with open(path, "rb") as file:
         head = file.read(8)
     for magic, mend in _NO_TEXT.items():

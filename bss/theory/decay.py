@@ -21,7 +21,7 @@ _TOLERANCE = 1e-6
 
 
 def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
-    """The law's risk after D samples one at a time.
+    """Return the law's risk after D samples one at a time.
 
     Args:
         law: which.
@@ -43,7 +43,7 @@ def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
 
 
 def best_peak(source: float, capacity: float, data: float, share: float) -> tuple[float, float]:
-    """The peak rate up to 1 with the lowest risk, and that risk; noise of variance 1.
+    """Return the peak rate up to 1 with the lowest risk, and that risk; noise of variance 1.
 
     Arguments as in `decayed_risk`; the law is that of infinite width.
     """
@@ -59,7 +59,7 @@ def best_peak(source: float, capacity: float, data: float, share: float) -> tupl
 
 
 def decay_order(source: float, capacity: float, data: np.ndarray, share: float) -> np.ndarray:
-    """The order of the best risk [N] in D, `data` [N], up to a constant (Li et al.).
+    """Return the order of the best risk [N] in D, `data` [N], up to a constant (Li et al.).
 
     Constant D^−s/(1+s). Exponential (D/log D)^p with p the power of the optimum, −s for hard and
     −sβ/(1+sβ) for easy tasks. WSD D^p for hard, D^p (log D)^((sβ−s)/(1+sβ)) for easy. Which it

@@ -44,7 +44,7 @@ class Exponents:
 
 
 def exponents(source: float, capacity: float) -> Exponents:
-    """The exponents of a task (Wang et al.; the catch-up's derived here).
+    """Return the exponents of a task (Wang et al.; the catch-up's derived here).
 
     Raises:
         InputError: source ≤ 0 or capacity ≤ 1.

@@ -43,7 +43,7 @@ class Exponentials:
     rates: np.ndarray
 
     def __call__(self, t: np.ndarray | float) -> np.ndarray:
-        """The sum at times of any shape."""
+        """Return the sum at times of any shape."""
         return np.exp(-np.asarray(t, np.float64)[..., None] * self.rates) @ self.weights
 
 
@@ -79,7 +79,7 @@ class RiskLaw:
 
 
 def limit_law(source: float, capacity: float, noise: float, longest: float) -> RiskLaw:
-    """The law at infinite width, up to constants (Li et al.), for s > 0, β > 1 and noise σ².
+    """Return the law at infinite width, up to constants (Li et al.), for s > 0, β > 1 and noise σ².
 
     `longest` is the intrinsic time up to which it will be asked.
     """
@@ -90,7 +90,7 @@ def limit_law(source: float, capacity: float, noise: float, longest: float) -> R
 
 
 def finite_law(task: Task) -> RiskLaw:
-    """The law of M modes: e = Σ λ|θ*|² e^{−2λt}, K = Σ λ² e^{−2λt}, as an excess risk.
+    """Return the law of M modes: e = Σ λ|θ*|² e^{−2λt}, K = Σ λ² e^{−2λt}, as an excess risk.
 
     What the modes cannot learn, `task.approximation`, is not in it.
     """
@@ -113,7 +113,7 @@ class Drive:
 
 
 def drive_of(run: Sequence[Stage]) -> Drive:
-    """The drive of stages of constant rate and batch."""
+    """Return the drive of stages of constant rate and batch."""
     ends = np.cumsum([stage.rate * stage.steps for stage in run])
     values = np.array([stage.rate / stage.batch for stage in run])
 
@@ -126,7 +126,8 @@ def drive_of(run: Sequence[Stage]) -> Drive:
 def law_curve(
     law: RiskLaw, drive: Drive, at: Sequence[float] | np.ndarray, *, tolerance: float = TOLERANCE
 ) -> np.ndarray:
-    """The law's excess risk, [N] float64, at intrinsic times `at` [N] of 0 or more, in any order.
+    """Return the law's excess risk, [N] float64, at intrinsic times `at` [N] of 0 or more, in any
+    order.
 
     The tolerance is the relative error to which γ · (e + σ²) is resolved, and so of the noise. The
     cost is O(N + panels) times the law's exponentials, where the panels grow as the logarithm of
@@ -152,7 +153,7 @@ def law_curve(
 def resolve_function(
     function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits intervals until the function's Legendre series on each has ended.
+    """Split intervals until the function's Legendre series on each has ended.
 
     At a kink or a jump, an interval is split until it is too short to matter.
 

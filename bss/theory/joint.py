@@ -60,7 +60,7 @@ class Member:
 
 
 def water_fill(weight: np.ndarray, widths: np.ndarray, total: float, low: float) -> np.ndarray:
-    """The r [N] of `low` or more that minimises Σ widths·weight/r with Σ widths·r = total.
+    """Return the r [N] of `low` or more that minimises Σ widths·weight/r with Σ widths·r = total.
 
     It is C·sqrt(weight), or `low` where that is more; weight and widths [N] and low are positive.
 
@@ -89,7 +89,7 @@ def water_fill(weight: np.ndarray, widths: np.ndarray, total: float, low: float)
 
 
 def joint_optimum(budget: Budget, *, feedback: bool = True) -> JointOptimum:
-    """The best horizon and ratio for a budget; the budget's max_batch binds no ratio.
+    """Return the best horizon and ratio for a budget; the budget's max_batch binds no ratio.
 
     With `feedback` the noise is weighed by e + σ², as the law does; else by σ² alone, as in
     `bss.theory.optimal`. The budget's lr is the largest rate.
@@ -105,7 +105,8 @@ def joint_optimum(budget: Budget, *, feedback: bool = True) -> JointOptimum:
 
 
 def member(best: JointOptimum, share: float) -> Member:
-    """The member in which the batch takes a share of the ratio's growth and the rate the rest.
+    """Return the member in which the batch takes a share of the ratio's growth and the rate the
+    rest.
 
     A share of 0 is a constant batch, of 1 a constant rate.
     """
@@ -114,12 +115,14 @@ def member(best: JointOptimum, share: float) -> Member:
 
 
 def fewest_steps(best: JointOptimum) -> Member:
-    """The member with the fewest steps: the batch grows up to its bound, then the rate falls."""
+    """Return the member with the fewest steps: the batch grows up to its bound, then the rate
+    falls.
+    """
     return _member(best, np.minimum(best.ratio * best.budget.lr, best.budget.max_batch))
 
 
 def unroll(best: JointOptimum, one: Member) -> tuple[np.ndarray, np.ndarray]:
-    """A member step by step, as `varying_risks` takes it: rates [K] and batches [K].
+    """Return a member step by step, as `varying_risks` takes it: rates [K] and batches [K].
 
     Batches stay real numbers; the last step may reach beyond the horizon.
     """

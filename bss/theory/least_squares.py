@@ -188,7 +188,7 @@ def _exponential_risks(problem: list, counts: np.ndarray, windows: np.ndarray) -
 
 
 def _moved(A, spectrum, rates, batch, noise):
-    """The second moments after one step."""
+    """Return the second moments after one step."""
     keep = 1 - rates * spectrum
     risk = (spectrum * A).sum(-1, keepdims=True)
     return keep**2 * A + rates**2 / batch * spectrum * (spectrum * A + risk + noise)

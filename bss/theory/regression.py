@@ -90,7 +90,7 @@ class Stage:
 
 
 def stages(schedule: BatchSchedule, data: int, rate: float) -> tuple[Stage, ...]:
-    """A batch schedule keyed by samples, resolved over `data` samples into stages.
+    """Return a batch schedule keyed by samples, resolved over `data` samples into stages.
 
     Switches fall where `bss.schedules.plan` puts them; samples that fill no batch are left over.
     """
@@ -99,7 +99,7 @@ def stages(schedule: BatchSchedule, data: int, rate: float) -> tuple[Stage, ...]
 
 
 def stable_rate(task: Task, batch: float) -> float:
-    """The learning rate below which the second moments stay bounded at this batch.
+    """Return the learning rate below which the second moments stay bounded at this batch.
 
     It solves (η/B) Σ_j λ_j / (2 − η(1 + 1/B) λ_j) = 1: the generator is positive definite below
     it (derived here).

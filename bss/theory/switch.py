@@ -71,7 +71,8 @@ def switch_risks(run: TwoStage, data: int, after: np.ndarray) -> np.ndarray:
 
 
 def best_switch(run: TwoStage, data: int) -> Switch:
-    """The switch point with the lowest final risk, P = 0 (the large batch throughout) included.
+    """Return the switch point with the lowest final risk, P = 0 (the large batch throughout)
+    included.
 
     A grid in log(D − P), then a continuous search around its best point.
 
@@ -89,7 +90,7 @@ def best_switch(run: TwoStage, data: int) -> Switch:
 
 
 def switch_exponent(switches: Sequence[Switch]) -> Slope | None:
-    """The exponent of D − P* in D, over budgets from 2^16 up; None for fewer than three."""
+    """Return the exponent of D − P* in D, over budgets from 2^16 up; None for fewer than three."""
     used = [s for s in switches if s.data >= ASYMPTOTIC]
     if len({s.data for s in used}) < 3:
         return None

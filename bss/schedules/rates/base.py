@@ -78,7 +78,7 @@ class LearningRate:
         return tuple(name for name in self.takes if name not in without)
 
     def __call__(self, name: str, peak: float, settings: Mapping[str, Any]) -> Callable[[Any], Any]:
-        """The rate of a run.
+        """Return the rate of a run.
 
         Args:
             name: of this idea, for errors and exports.
@@ -118,7 +118,7 @@ class OwnRate:
     rate: Callable[[Any], Any]
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count, of its shape; in float64 for a number or a NumPy array.
+        """Return the rate at a count, of its shape; in float64 for a number or a NumPy array.
 
         Raises:
             InputError: it fails there, or is no finite number of 0 or more.
@@ -148,7 +148,7 @@ class OwnRate:
 
 
 def _taken(field: str, function: Callable[..., Any], first: int) -> tuple[str, ...]:
-    """The settings that a function takes, after its first parameters."""
+    """Return the settings that a function takes, after its first parameters."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -40,7 +40,7 @@ class PowerRate:
             )
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count, as `Rate`."""
+        """Return the rate at a count, as `Rate`."""
         real, xp = numbers(count)
         behind = xp.maximum(real, float(self.within.warmup))
         return self.within(count) * (self.within.warmup / behind) ** self.exponent
@@ -53,7 +53,7 @@ class PowerRate:
 
 
 def power_law(exponent: float) -> LearningRate:
-    """The idea of a power law, whose stable part ends where the decay begins."""
+    """Return the idea of a power law, whose stable part ends where the decay begins."""
 
     def make(
         peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float

@@ -72,7 +72,7 @@ class Rate:
             raise InputError("floor: an exponential decay never reaches 0; write a floor above 0")
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count, of its shape.
+        """Return the rate at a count, of its shape.
 
         A number or NumPy array is answered in float64 by NumPy, exact for counts below 2^53; a jax
         array, traced or not, in jax's default float.
@@ -88,7 +88,7 @@ class Rate:
         return rate
 
     def _fall(self, left: Any, xp: Any) -> Any:
-        """The fraction of the peak when a part `left` = 1 − x of the decay is ahead."""
+        """Return the fraction of the peak when a part `left` = 1 − x of the decay is ahead."""
         match self.shape:
             case "exponential":
                 return self.floor ** (1.0 - left)
