@@ -98,7 +98,7 @@ def of_docstrings(tree: ast.Module, name: str) -> list[Sentence]:
         text = re.split(r"\n\s*Examples?:\n", text)[0]
         for paragraph in re.split(r"\n\s*\n", text):
             paragraph = SECTION.sub("", paragraph.strip())
-            for item in re.split(r"\n(?=\s*[\w, *]+: )", paragraph):
+            for item in re.split(r"\n(?=\s*(?:[\w, *]+:|-) )", paragraph):
                 line = getattr(node, "lineno", 1)
                 found += [Sentence(name, line, "docstring", one) for one in sentences(item)]
     return found

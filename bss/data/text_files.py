@@ -1,4 +1,4 @@
-"""Text files of one's own as a corpus: a document is a file, or a line of JSON lines."""
+"""Custom text files as a corpus: each file, or each line of JSON lines, is a document."""
 
 import glob
 import hashlib
@@ -19,27 +19,27 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class TextFiles(Corpus):
-    """The files that a pattern names, sorted by their names; text in UTF-8.
+    """The files that match a pattern, sorted by name; text in UTF-8.
 
     Attributes:
-        pattern: a path in which `*`, `?`, `[...]` stand for parts of a name and `**` for folders.
-        text_feature: the field of a JSON line that is the text.
+        pattern: a path with the wildcards `*`, `?`, `[...]` and `**` (folders).
+        text_feature: the field of a JSON line that contains the text.
     """
 
     pattern: str
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """Return the files behind the name."""
+        """Return the files that match the pattern in the name."""
         return TextFiles(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:
-        """Return the name, and a hash of the pattern: those of two may read alike."""
+        """Return the name with a hash of the pattern, because two patterns can share a name."""
         place = f"{Path(self.pattern).expanduser().absolute()}\n{self.text_feature}"
         return f"{slugged(name)[:_SHOWN]}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
     def source(self) -> dict[str, Any]:
-        """See `Corpus`; the bytes of every file are hashed, and where it lies in the pattern."""
+        """See `Corpus`; the bytes and the relative path of every file are hashed."""
         total, names = hashlib.sha256(self.text_feature.encode()), self._names()
         for name in names:
             try:
@@ -63,7 +63,7 @@ class TextFiles(Corpus):
 
     @property
     def _folder(self) -> Path:
-        """The part of the pattern in which nothing stands for anything else."""
+        """Return the part of the pattern before its first wildcard."""
         parts = Path(self.pattern).expanduser().parts[:-1]
         return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
@@ -75,7 +75,7 @@ class TextFiles(Corpus):
         if not names:
             raise InputError(
                 f"corpus: {self.pattern!r} matches no file in {Path.cwd()}; expected a file or a "
-                "pattern, as 'files:texts/**/*.txt' for a folder"
+                "pattern, e.g. 'files:texts/**/*.txt' for a folder"
             )
         return names
 
@@ -91,7 +91,7 @@ class TextFiles(Corpus):
         try:
             fields = json.loads(_decoded(line, where))
         except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"{where} is no JSON ({error}); {expected}") from None
+            raise InputError(f"{where} is not JSON ({error}); {expected}") from None
         if not isinstance(fields, dict) or not isinstance(fields.get(self.text_feature), str):
             there = ", ".join(fields) if isinstance(fields, dict) else type(fields).__name__
             raise InputError(

@@ -23,7 +23,7 @@ from jax.sharding import Mesh
 
 from bss.data import synthetic
 from bss.data.log_bilinear import SyntheticLanguage
-from bss.data.shards import Shards, beside, open_shards
+from bss.data.shards import Shards, open_shards, sibling
 from bss.errors import InputError
 from bss.models.base import ModelFamily
 from bss.schedules.buckets import BucketSizes
@@ -182,7 +182,7 @@ def shards_of(one: HeldOutSet, run: RunConfig, own: Shards) -> Shards:
     """
     if one.content in ("", run.data.content):
         return own
-    other = beside(own.directory, one.content)
+    other = sibling(own.directory, one.content)
     if other.manifest.tokenizer.hash != own.manifest.tokenizer.hash:
         raise InputError(
             f"evaluation.sets: {other.directory} has another tokenizer than {own.directory}; "
