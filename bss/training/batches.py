@@ -1,11 +1,10 @@
 """The batches of a run: sequences by position, grouped into steps, prefetched to the devices.
 
 Sources address sequences by position alone, so that batch size, micro-batches and restarts never
-change the order of the data. A dispatch takes as many steps as a device can take without an event
-(evaluation, fork point, batch change): a program releases its memory when it ends and allocates it
-again, which takes 10 to 20% of a step of 128 to 256 dimensions on CPUs, and the host works for
-every call. Several steps in one dispatch give the same bits as one by one
-(tests/training/test_step.py).
+change the order of the data. A dispatch takes all steps up to the next event (evaluation, fork
+point, batch change). Fewer dispatches are faster: a program allocates its memory again at each
+call, which costs 10 to 20% of a small step on CPUs. Several steps in one dispatch give the same
+bits as single steps (tests/training/test_step.py).
 """
 
 import functools
@@ -118,9 +117,9 @@ class SyntheticSource:
         return np.asarray(synthetic.at(self._language, np.uint64(self._offset) + places))
 
     def check(self, sequences: int) -> None:
-        """See `TextSource`; there are as many sequences as lie between two data seeds."""
+        """See `TextSource`; the number of sequences is the distance between two data seeds."""
         if sequences > _SEED_STRIDE:
-            raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
+            raise InputError(f"tokens: {sequences} sequences requested; at most {_SEED_STRIDE}")
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """See `TextSource`."""
@@ -302,7 +301,7 @@ def _stacked(each: list[Any], most: int) -> tuple[Any, ...]:
 
 
 def prefetch(inputs: Iterator[T], busy: "Lock | None" = None) -> Generator[T, None, None]:
-    """Yield the items of an iterator, made ahead by a thread; errors are raised where it is read.
+    """Yield the items of an iterator, made ahead by a thread; errors are raised in the reader.
 
     While `busy` is locked nothing is made or transferred to the devices.
     """

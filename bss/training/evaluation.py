@@ -490,7 +490,7 @@ def check_runs(runs: Sequence[RunConfig], shards: str = "") -> None:
     """Check that the shards of a directory suffice for runs; warn about repeated passes.
 
     Args:
-        runs: the runs; those of the synthetic language need no shards.
+        runs: the runs; the synthetic language needs no shards.
         shards: the directory; empty if it is not known yet.
 
     Raises:

@@ -60,7 +60,7 @@ def local_slots(
     Args:
         workers: number of slots; 0 for as many as possible.
         devices: accelerators per slot; 0 divides them among `workers`, or is `least`.
-        pin: pin each slot to a core if there is no accelerator.
+        pin: pin each slot to a core on machines without an accelerator.
         least: minimum of accelerators per run.
 
     Raises:

@@ -2,7 +2,7 @@
 
 `train` trains one run; `train_vmapped` trains runs of one `vmap_key` in one program. Everything is
 keyed by tokens consumed. Between two events (an evaluation, a fork point, a batch change) steps are
-only dispatched, and the metrics of a dispatch are read after the next one has started.
+only dispatched. The metrics of a dispatch are read after the next one has started.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def train(
 
     Raises:
         InputError: If the config, the data or the directory is bad.
-        Interrupted: After saving, if the run was asked to stop.
+        Interrupted: After saving, if the run received a request to stop.
     """
     path = run_path(execution.runs, run)
     if distributed.is_multihost():

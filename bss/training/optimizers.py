@@ -24,7 +24,7 @@ from bss.registry import Chosen, Registry
 
 
 class StepSettings(NamedTuple):
-    """The traced settings of one step: float32 scalars, and the weight averages' rates, [K].
+    """The traced settings of one step: float32 scalars, and the rate of each weight average, [K].
 
     The betas are passed as 1 - beta, because float32 cannot resolve beta near 1.
     """

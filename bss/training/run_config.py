@@ -1,7 +1,7 @@
 """RunConfig: the settings that determine a run's trajectory and loss curve, and the run's id.
 
-Where and how a run is executed (devices, micro-batches, directories) is `bss.training.execution`.
-Two runs with equal configs have equal ids, whatever executed them.
+The execution of a run (devices, micro-batches, directories) is configured by
+`bss.training.execution`. Two runs with equal configs have equal ids, whatever executed them.
 """
 
 import dataclasses
@@ -178,9 +178,9 @@ class RunConfig:
         """Twelve hexadecimal digits that identify the trajectory.
 
         They are a hash of the fields that differ from their defaults, so that a new option does not
-        rename old runs. Excluded are the names of corpus and tokenizer, settings without effect,
-        and the stop of a base run (one whose schedules do not depend on it): a longer token budget
-        continues it.
+        rename old runs. The names of corpus and tokenizer and settings without effect are excluded.
+        So is the token budget if no schedule depends on it, because a longer budget continues the
+        run.
         """
         return self.effective()._hash()
 

@@ -185,7 +185,7 @@ class RunDirectory:
 
         Args:
             tokens: where the run continues.
-            curve: the rows of the checkpoint; None to keep those of the file.
+            curve: the rows of the checkpoint; None to keep the rows of the file.
         """
         found = read_curve(self.path)
         rows = [row for row in found if row["tokens"] <= tokens] if curve is None else curve
