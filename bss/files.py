@@ -1,4 +1,4 @@
-"""Files read and written in one way: JSON with its mistakes told, writes that are whole or not."""
+"""Read JSON with clear errors, and write files atomically."""
 
 import fcntl
 import json
@@ -24,7 +24,7 @@ PACKED = {
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends without an error."""
+    """A temporary path next to `path` that replaces it if the block ends without an error."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -83,7 +83,7 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
 
     Args:
         path: of the file.
-        hint: what to do where it is missing or damaged, for the error message.
+        hint: advice for the error message, if the file is missing or damaged.
         field: the option or field that named it, put before the path.
 
     Raises:

@@ -1,8 +1,8 @@
 """Configs and fits as plain nested dicts and back, by their types.
 
-A class may shape its own form: `parse` and `str` make a text of a value, metadata `key` names a
-field there, `encoded` and `decoded` change the fields' dict after and before, and `variant` chooses
-the class by an entry.
+A class may change its form. `parse` and `str` convert a value from and to text, and metadata `key`
+names a field. `encoded` and `decoded` change the dict of fields, and `variant` chooses the class of
+an entry.
 """
 
 import dataclasses
@@ -55,8 +55,8 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     Args:
         cls: what to build.
         entry: its fields by name. Integers may be written as token counts ("10M").
-        where: path of the entry, ending in a point, for error messages.
-        strict: refuse unknown keys, and null in place of a number; else the one is ignored and the
+        where: path of the entry, with a final ".", for error messages.
+        strict: refuse unknown keys, and null for a number; else the one is ignored and the
             other NaN, as JSON has no NaN: so fits are read.
 
     Raises:

@@ -97,6 +97,8 @@ def of_docstrings(tree: ast.Module, name: str) -> list[Sentence]:
             continue
         text = re.split(r"\n\s*Examples?:\n", text)[0]
         for paragraph in re.split(r"\n\s*\n", text):
+            if all(line.startswith("    ") for line in paragraph.splitlines()):
+                continue  # code or a formula
             paragraph = SECTION.sub("", paragraph.strip())
             for item in re.split(r"\n(?=\s*(?:[\w, *]+:|-) )", paragraph):
                 line = getattr(node, "lineno", 1)

@@ -144,8 +144,8 @@ def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
             ) from None
         raise InputError(
             f"corpus: no data set {corpus.name!r} is prepared in {folder}; use 'stdlib', "
-            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to the folder "
-            f"that contains it, or prepare it once with {how}"
+            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to the "
+            f"folder that contains it, or prepare it once with {how}"
         ) from None
     info = builder.info
     if info.file_format is None or info.file_format.value != "array_record":

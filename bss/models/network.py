@@ -7,7 +7,7 @@ Attention has grouped queries (Ainslie et al., 2305.13245) and QK-norm (Dehghani
 Matrices are initialised from plain (not truncated) normals, which a parametrization multiplies (see
 `transformer`):
 
-- std 1/sqrt(fan_in). It is divided by sqrt(2·num_layers) if they write to the residual stream (GPT-2).
+- std 1/sqrt(fan_in), divided by sqrt(2·num_layers) before the residual stream (GPT-2).
 - std 1/sqrt(d_model) for an untied embedding.
 - std 1/d_model for the matrix that makes logits (the head, or the tied matrix). The initial loss is
   then within 1/(2·d_model) of ln(vocab_size) untied, and close to it tied.

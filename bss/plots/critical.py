@@ -1,7 +1,7 @@
 """Critical batch sizes: how they are read from steps, and how they grow.
 
-The figures of Zhang et al. (arXiv 2410.21676) with intervals, and the exponents of the
-least-squares theory. N and D are shown in millions, B in the unit of the fit.
+The figures of Zhang et al. (arXiv 2410.21676) with intervals, and exponents of linear regression. N
+and D are shown in millions, B in the unit of the fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 
 def critical_figure(fit: CriticalFit) -> Figure:
-    """Steps against batch with the definition drawn, beside critical batch against size."""
+    """Plot steps against batch size with the definition, and critical batch size against N or D."""
     figure, [[left, right]] = style.new_figure(3.5, columns=2)
     draw_steps(left, fit)
     name = next((name for name in SYMBOLS if name in fit.laws), None)
@@ -46,14 +46,14 @@ def relative_steps(fit: CriticalFit) -> Figure:
 
 
 def definition_figure(fit: CriticalFit, model: str) -> Figure:
-    """What a critical batch is, on one curve: linear scaling, the overhead, the batch they give.
+    """Plot the definition of the critical batch size on one curve: linear scaling and the overhead.
 
     Args:
         fit: fitted critical batches.
         model: the curve to draw, by its model's name.
 
     Raises:
-        InputError: there is no such model, or its critical batch is not identified.
+        InputError: If the model does not exist, or its critical batch size is not resolved.
     """
     fitted = next((at for at in fit.fits if at.curve.model == model), None)
     if fitted is None or fitted.cbs.value is None or fitted.S_min.value is None:
@@ -96,8 +96,7 @@ def laws_figure(
     Args:
         fits: by the title of their panels.
         forecasts: by variable ("params", "tokens"), sizes to extend the law to.
-        published: by variable, coefficient and exponent of another law to draw beside; x in
-            the unit of ours.
+        published: by variable, (coefficient, exponent) of another law to draw; x in the same unit.
 
     Raises:
         InputError: no fit has a law in one variable.
@@ -247,7 +246,7 @@ def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
 
 
 def curve_handles(fit: CriticalFit) -> list[Line2D]:
-    """What a legend of `draw_steps` needs."""
+    """Handles and labels for a legend of `draw_steps`."""
     models = zip(fit.fits, _looks(fit), strict=True)
     return [
         *(style.handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),

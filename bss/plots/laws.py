@@ -54,8 +54,8 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     """Tokens E against steps S to each target loss, with the laws, one panel per target.
 
-    The stages of the law that has the most are marked, and its transition is shaded where it has
-    one. Faint diagonals are constant batches, E = B·S.
+    The stages of the law with the most stages are marked, and its transition, if any, is shaded.
+    Faint diagonals are fixed batch sizes, E = B·S.
 
     Args:
         points: table of points.
@@ -118,7 +118,7 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
 
 
 def _estimates(fit: EsFit, name: str) -> list[Estimate]:
-    """What is known of a batch at the targets."""
+    """Estimates of a batch size at the targets."""
     estimates = (at.shown(name) for at in fit.fits)
     return [at for at in estimates if at is not None]
 

@@ -75,12 +75,12 @@ def new_figure(
 def panels(
     count: int, height: float, beside: float = 0.0, **subplots: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure of two panels a row and its axes, as many as are asked for; sizes in inches.
+    """Return a figure with two panels per row, and its axes; sizes in inches.
 
     Args:
         count: of the panels.
         height: of a row.
-        beside: width that a legend takes.
+        beside: width of a legend.
         subplots: as those of `new_figure`.
     """
     rows, columns = -(-count // 2), min(count, 2)
@@ -143,7 +143,7 @@ def hollow(label: str, **look: Any) -> Line2D:
 
 
 def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) -> None:
-    """A line with bars from low to high; no bar where an end is unknown; some marks hollow."""
+    """Plot a line with bars from low to high; no bar if an end is unknown; some marks hollow."""
     x, y, low, high = line
     spread = np.nan_to_num(np.array([y - low, high - y]), posinf=0, neginf=0)
     bare: dict[str, Any] = {"linestyle": "-"} | dict(look) | {"marker": ""}
@@ -152,7 +152,7 @@ def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) ->
 
 
 def band(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
-    """A line through its marks in a band from low to high; no band where an end is unknown."""
+    """Plot a line with marks in a band from low to high; no band if an end is unknown."""
     x, y, low, high = np.array(line)[:, np.argsort(line[0])]
     ax.fill_between(x, low, high, color=look["color"], alpha=0.16, lw=0)
     bare: dict[str, Any] = {"linestyle": "-", "lw": 1.4} | dict(look) | {"marker": ""}
@@ -225,7 +225,7 @@ def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = (), most: int = 9
 def svg(figure: Figure, name: str = "") -> str:
     """Return the figure as an SVG element to put into a page, where no other has its name.
 
-    Of its ids those are left that it refers to, with the name before them.
+    Only ids that it refers to are kept, prefixed by the name.
     """
     buffer = io.StringIO()
     with matplotlib.rc_context(_SVG_RC):

@@ -56,7 +56,7 @@ def law_figure(
 
     Args:
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
-        clock: what the times are.
+        clock: name of the time variable.
     """
     figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
     handles = []
@@ -169,7 +169,7 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     """Schedules of one ratio of batch to rate, which lose and consume alike.
 
     Args:
-        members: named (share of the data consumed [N], batches [N], rates [N]).
+        members: by name, (share of the data consumed [N], batch sizes [N], LRs [N]).
     """
     figure, [[left, right]] = style.new_figure(3.3, columns=2)
     handles = _lines(left, {name: (share, batch) for name, (share, batch, _) in members.items()})

@@ -46,7 +46,8 @@ class BucketSizes:
         if not fitting:
             raise InputError(
                 f"batch: {batch} is not two or more micro-batches of "
-                f"{', '.join(map(str, choices))}; add a divisor of {batch} below it, or do not split for the noise scale"
+                f"{', '.join(map(str, choices))}; add a divisor of {batch} below it, "
+                "or do not split for the noise scale"
             )
         return max(fitting)
 

@@ -1,4 +1,4 @@
-"""How a user's table is read: what it calls its columns, what it leaves out, how it writes counts.
+"""Read third-party tables: column names, missing columns, and numbers with suffixes.
 
 `--columns params=N,batch=gbsz --seq-len 4096` on the command line is a Reading here.
 """
@@ -35,11 +35,11 @@ NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Reading:
-    """What a table calls its columns, and the sequence length that it does not tell.
+    """Column names of a table, and a sequence length that it does not contain.
 
     Attributes:
-        columns: the table's name of a column, by the name it has here. A column that the table
-            already has under that name gives way.
+        columns: the table's name of a column, by the name it has here. It replaces a column of that
+            name.
         seq_len: tokens per sequence, where the table has no such column.
 
     Raises:
@@ -67,7 +67,7 @@ class Reading:
         """Return a reading from names as text.
 
         Raises:
-            InputError: the text is no list of OURS=THEIRS, or names a column twice.
+            InputError: If the text is not a list of OURS=THEIRS, or names a column twice.
 
         Examples:
             >>> Reading.parse("params=N,batch=gbsz").columns
@@ -84,7 +84,7 @@ class Reading:
         return cls(columns, seq_len)
 
     def theirs(self, column: str) -> str:
-        """What the table calls a column."""
+        """Return the table's name of a column."""
         return self.columns.get(column, column)
 
     def read(self, frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:

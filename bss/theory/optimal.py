@@ -1,14 +1,14 @@
 """The optimal batch schedule under a data budget, by the law's functional, in closed form.
 
-Wang et al. (arXiv 2602.14208): at constant rate η, with u the intrinsic time left,
+Wang et al. (arXiv 2602.14208): at constant LR η, with u the remaining intrinsic time,
 
     minimise (1 + T)^−s + ησ² ∫₀ᵀ (1 + u)^−q / b(u) du,  q = 2 − 1/β,
     over T and B_min ≤ b ≤ B_max, with ∫₀ᵀ b du = ηD.
 
 For a given T the optimum is water-filling, b = C·sqrt(kernel) clipped to the bounds. Turned round,
 each C has one T that spends the budget, and every integral is elementary; so one search over C
-finds the optimum (derived here). Where C·sqrt(kernel) is below B_min the batch is constant: hard
-tasks are stable for most of the run and grow at its end, easy ones grow throughout.
+finds the optimum (derived here). The batch size stays at B_min while C·sqrt(kernel) is below it. So
+on hard tasks it grows only at the end, on easy tasks throughout.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Budget:
         source: s.
         capacity: β.
         data: D, in samples.
-        lr: η, the constant rate (the largest one, where the rate is optimised too).
+        lr: η, the LR (its maximum, if the LR is optimised too).
         noise: σ², positive: without noise there is nothing to optimise.
         min_batch: B_min, at least 1.
         max_batch: B_max; infinite for none.
@@ -96,7 +96,7 @@ class OptimalSchedule:
 
     @property
     def steps(self) -> float:
-        """Steps that the horizon stands for."""
+        """Steps of the horizon."""
         return self.horizon / self.budget.lr
 
     @property
@@ -145,7 +145,7 @@ def optimum(budget: Budget) -> OptimalSchedule:
 
 
 def constant_optimum(budget: Budget) -> tuple[float, float]:
-    """Return the best constant batch within the bounds, and its risk."""
+    """Return the best fixed batch size within the bounds, and its risk."""
     largest = min(budget.max_batch, budget.data)
 
     def risk(log_batch: float) -> float:
@@ -224,7 +224,7 @@ def _horizon(budget: Budget, multiplier: Reals) -> np.ndarray:
 
 
 def _risk(budget: Budget, multiplier: Reals) -> np.ndarray:
-    """Return the functional of the schedule that a multiplier stands for."""
+    """Return the functional of the schedule of a multiplier."""
     horizon = _horizon(budget, multiplier)
     clipped, growing = _parts(budget, multiplier, horizon)
     memory, rest = 1 - 1 / budget.capacity, 1 - budget.power

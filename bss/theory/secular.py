@@ -1,9 +1,8 @@
 """Eigenvalues and eigenvectors of a diagonal matrix minus a matrix of rank one.
 
 The secular equation is solved for all eigenvalues at once, each as a distance from the nearest
-pole, so that eigenvalues many orders of magnitude apart all keep their relative accuracy. Times
-that distance the equation has no pole in its bracket, in which SciPy finds its roots
-(Chandrupatla, 1997).
+pole. So eigenvalues of very different magnitude keep their relative accuracy. Times that distance
+the equation has no pole in its bracket, in which SciPy finds its roots (Chandrupatla, 1997).
 """
 
 import numpy as np

@@ -98,7 +98,7 @@ class Execution(SharedExecution):
             raise InputError(f"execution.keep is {self.keep!r}; expected one of {choices}")
         if _URL.match(self.runs):
             raise InputError(
-                f"runs is {self.runs}, which is no directory; mount a volume (NFS, Lustre, "
+                f"runs is {self.runs}, which is not a directory; mount a volume (NFS, Lustre, "
                 "Filestore, EFS) that many machines write, with locks between them, appends and "
                 "renames, and name its path"
             )

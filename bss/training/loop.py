@@ -94,7 +94,7 @@ def train_vmapped(
         The final status of each run, by id.
     """
     if distributed.is_multihost():
-        raise InputError("a fleet is trained by one process; train its runs one by one")
+        raise InputError("a fleet is trained by one process; train its runs separately")
     check(execution.fsdp == 1, "execution.fsdp", execution.fsdp, "1: a fleet is trained with it")
     mesh = make_mesh(execution.devices)
     check(mesh.size == 1, "execution.devices", mesh.size, "1: a fleet is trained on it")

@@ -43,7 +43,7 @@ class Masks(NamedTuple):
         decay: bool, True if weight decay applies.
         matrices: bool, True for a matrix from its last axis but one to its last, or a stack of
             such matrices.
-        rates: float multipliers of the learning rate, not of weight decay; None if all are 1.
+        rates: float multipliers of the LR, not of weight decay; None if all are 1.
     """
 
     decay: Any

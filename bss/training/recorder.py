@@ -152,7 +152,7 @@ class RunRecorder:
             )
 
     def resume(self, position: TrainPosition, record: dict[str, Any] | None) -> None:
-        """Continue from a position; `record` comes from the run's checkpoint; None for a new run."""
+        """Continue from a position; `record`: the checkpoint's; None for a new run."""
         self.position = position
         self.checkpoints.drop_newer(position.tokens)
         curve = [] if record is None else record.get("curve")
@@ -415,7 +415,7 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
         ):
             if own != its:
                 raise InputError(
-                    f"{name} differs from that of the parent run {parent.id}; "
+                    f"{name} differs from the parent run {parent.id}; "
                     "a branch goes on with its parent's state, so give it the same"
                 )
     state, record = restore_fork(path, run.parent.tokens, shapes)

@@ -97,7 +97,7 @@ class EvaluationConfig:
             check_least(f"evaluation.sets {one.name}", one, tokens=1)
             if not one.name.isidentifier() or one.name in taken:
                 raise InputError(
-                    f"evaluation.sets: {one.name!r} is no name of its own; use letters, digits, "
+                    f"evaluation.sets: {one.name!r} is not a new name; use letters, digits, "
                     f"underscores, and none of {', '.join(sorted(taken))}"
                 )
             taken.add(one.name)
@@ -275,7 +275,7 @@ def half_life(text: str, tokens: int) -> float:
             fraction = math.nan
         if 0 < fraction <= 1:
             return fraction * tokens
-    raise InputError(f'averages: {text!r}: expected tokens, as "50K", or 0 < percent <= 100')
+    raise InputError(f'averages: {text!r}: expected tokens, e.g. "50K", or 0 < percent <= 100')
 
 
 def fork_points(run: RunConfig, plan: Plan, wanted: tuple[int, ...]) -> set[int]:

@@ -43,7 +43,7 @@ def make_mesh(devices: int = 0, fsdp: int = 1) -> Mesh:
     if local[0].platform == "tpu" and len({d.slice_index for d in jax.devices()}) > 1:
         raise InputError(
             "several TPU slices are joined, and a run is trained on one; start it on one slice, "
-            "without MEGASCALE_COORDINATOR_ADDRESS, or give each slice runs of its own"
+            "without MEGASCALE_COORDINATOR_ADDRESS, or give each slice other runs"
         )
     each = (jax.local_devices(process) for process in range(jax.process_count()))
     return mesh_of([device for own in each for device in own[: devices or len(own)]], fsdp)

@@ -257,5 +257,7 @@ def test_processes_that_cannot_be(processes):
 
 def test_a_bucket_of_a_cloud_is_no_place_for_runs():
     for runs in ("gs://bucket/runs", "s3:/bucket/runs"):
-        with pytest.raises(InputError, match=f"runs is {runs}, which is no directory; mount a vol"):
+        with pytest.raises(
+            InputError, match=f"runs is {runs}, which is not a directory; mount a vol"
+        ):
             EngineConfig(runs=runs).execution()

@@ -175,7 +175,7 @@ def test_what_cannot_be_measured_is_one_line_before_anything_trains(
 
 @pytest.mark.parametrize("name", ["eval", "a b", "", "test", "mine"])
 def test_a_set_has_a_name_of_its_own(name):
-    with pytest.raises(InputError, match=f"{name!r} is no name of its own; use letters"):
+    with pytest.raises(InputError, match=f"{name!r} is not a new name; use letters"):
         EvaluationConfig(sets=(HeldOutSet("mine"), HeldOutSet(name)))
 
 

@@ -110,7 +110,7 @@ class Rate:
         return "cosine" if whole else "wsd" if self.decay else "constant"
 
     def code(self) -> Iterator[str]:
-        """Yield lines of Python that set `value` to the LR at `middle` tokens; `math` is imported."""
+        """Yield Python lines that set `value` to the LR at `middle` tokens; `math` is imported."""
         yield f"value = {self.peak!r}"
         if self.warmup:
             yield f"value *= min(middle / {self.warmup!r}, 1.0)"
