@@ -1,4 +1,4 @@
-"""The critical batch size: with model and data, with either alone, and what else it hangs on.
+"""The critical batch size as a function of model size, data and other settings.
 
     python -m experiments.critical_batch --config=configs/critical_batch.py:cpu
     python -m experiments.critical_batch --config=configs/critical_batch.py:paper \
@@ -11,12 +11,12 @@
 | gpu   | 50k to 0.8M    | 0.5M to 7.9M   | one accelerator, synthetic language; not measured  |
 | paper | 85M to 1.2B    | 1.7B to 25B    | 5,300 H100-hours at 40% of 989 TFLOP/s (dry run)   |
 
---config.dry_run=True prints the price of any. Batches are a factor of 2 apart, in tokens, from half
-the reference to 4 times the guessed bend. `paper` has the sizes, budgets, batches, rates, beta2 and
-warm-up of Zhang et al. (arXiv 2410.21676); which model its context lengths were compared at is not
-known, 151M is our choice, and its averages are a bank of half-lives in parts of the tokens consumed
-instead of the paper's tau by batch. The others warm up over one fixed number of tokens, so that a
-run serves all budgets of its model.
+--config.dry_run=True prints the cost of any size. Batch sizes are a factor of 2 apart, from half
+the reference to 4 times the expected critical batch size. `paper` has the sizes, budgets, batch
+sizes, LRs, beta2 and warm-up of Zhang et al. (arXiv 2410.21676). The model of its context lengths
+is unknown; 151M is our choice. Its averages have half-lives in shares of the tokens consumed
+instead of the paper's tau by batch size. Other sizes warm up over a fixed number of tokens, so that
+a run serves all budgets of its model.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The set-up and grid of the earlier E(S) study (results/es_wsd, 2026-11-21), for late_switch.
 
-Every batch was tried at three learning rates, a factor 2 apart, and at the shared one. The second
-moment has one half-life in tokens for all batches; there is no weight decay.
+Every batch size was tried at three LRs, a factor 2 apart, and at the shared one. The second moment
+has one half-life in tokens for all batch sizes, without weight decay.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A ladder of sizes, each rung predicted from those below it, in parts on one runs directory.
+"""A series of model sizes, each predicted from smaller ones, in parts on one runs directory.
 
     python -m experiments.ladder --config=configs/ladder.py:es_99k --config.dry_run=True
     python -m experiments.ladder --config=configs/ladder.py:es_99k
@@ -25,12 +25,12 @@
 | width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
 | large          | 12M, 25M          | 124M, 252M | 7 batches                  | one H100; not run |
 
-A model of width d has 2 log2(d/32) layers and heads of 32; sequences are of 256 bytes of the text
-of configs/packages.json (166.6M tokens), of which only the runs at 25M parameters read some twice.
-beta1 is .9 per step, as the predictions of configs/momentum.py came out undecided; rates are those
-that `pilot_rates` chose, kept over widths by "mup". Times are of two cores: those of the parts that
-took them, and by their FLOP/s of the others (a dry run says about 1.6 times as much). What is
-expected: results/predictions/ladder.json, which the runs record.
+A model of width d has 2 log2(d/32) layers and heads of 32. Sequences are 256 bytes of the text of
+configs/packages.json (166.6M tokens); only runs at 25M parameters read some of it twice. beta1 is
+0.9 per step, because the predictions of configs/momentum.py were inconclusive. LRs were chosen by
+`pilot_rates` and transfer across widths by "mup". Times are on two cores: measured ("took"), or
+estimated from FLOP/s (a dry run estimates 1.6 times more). Predictions:
+results/predictions/ladder.json, which the runs record.
 """
 
 from collections.abc import Iterable, Sequence

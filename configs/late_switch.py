@@ -1,4 +1,4 @@
-"""Fast catch-up and late switching, with tuned baselines, under constant rate, WSD and cosine.
+"""Fast catch-up and late switching, with tuned baselines, under constant LR, WSD and cosine.
 
     python -m experiments.late_switch --config=configs/late_switch.py:cpu
     python -m experiments.late_switch --config=configs/late_switch.py:paper --config.dry_run=True
@@ -11,11 +11,11 @@
 | gpu   | 10.6M parameters | 25M             | one accelerator, synthetic; not measured           |
 | paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
 
-cpu and gpu have the set-up of E(S) under WSD and share its runs directory: the constants of both
-are the same runs, trained once, and so are the schedules that results/es_wsd/schedules.json names.
-The paper's dense models reach 492M on C4, with base batches of 512 to 1024 switched to 2 to 8 times
-as much [secondary]; 604M is the nearest size here, and its rates and lengths are our choice. Its
-mixture of experts is not here.
+cpu and gpu have the set-up of E(S) under WSD and share its runs directory. So runs with fixed batch
+sizes and the schedules of results/es_wsd/schedules.json are trained once. The paper's dense models
+reach 492M on C4; batch sizes of 512 to 1024 are multiplied by 2 to 8 [secondary]. 604M is the
+nearest size here; its LRs and lengths are our choice. The paper's mixture of experts is not
+included.
 """
 
 import itertools

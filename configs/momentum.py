@@ -1,4 +1,4 @@
-"""What decides the large batch: beta1 of each batch, in parts on one runs directory.
+"""The effect of beta1 at each batch size, in parts on one runs directory.
 
     python -m experiments.momentum --config=configs/momentum.py:grid
 
@@ -10,10 +10,10 @@
 | long  | beta1 at batches 8 and 32                          | 2M              | 6 arms, 5 seeds  |
 | cuts  | batch × 4 beside rates cut, from one checkpoint    | 1M to 1.9M      | 6 arms, 8 seeds  |
 
-Rates are chosen on seeds 0 and 1, decayed, at 500K tokens; seeds 5 and more are judged, which no
-pilot saw. The choice was made and is read from the results; --config.chosen= trains it again. All
-are of 99k parameters, on two cores, with beta2 .95 per step but for `late`, which has the half-life
-of configs/es_wsd_archive.py. What is expected: results/predictions/momentum.json.
+LRs are chosen on seeds 0 and 1, annealed, at 500K tokens. Seeds from 5 on are compared; no pilot
+used them. The choice is read from the results; --config.chosen= trains it again. Models have 99k
+parameters, on two cores, with beta2 0.95 per step. `late` has the half-life of
+configs/es_wsd_archive.py. Predictions: results/predictions/momentum.json.
 """
 
 from collections.abc import Iterable, Sequence

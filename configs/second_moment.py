@@ -1,4 +1,4 @@
-"""What decides the best batch, in parts: each is a config of its own, on one runs directory.
+"""The effect of beta2 on the optimal batch size, in parts on one runs directory.
 
     python -m experiments.second_moment --config=configs/second_moment.py:rules
 
@@ -13,9 +13,9 @@
 | large  | a larger batch with tokens enough                   | 70M    | 2 and 1 runs, 5 seeds    |
 | steps  | the large batch for as many steps as the switched   | 66M    | 1 run, 5 seeds           |
 
-Rates are tried on the first two seeds, a factor 2 apart and until the best is bracketed; the
-others are trained at the chosen rates and judged. Parts with one rate use every seed. All are of
-99k parameters, on two cores.
+LRs are tried on the first two seeds, a factor 2 apart, until the best is bracketed. Other seeds are
+trained at the chosen LRs and compared. Parts with one LR use every seed. Models have 99k
+parameters, on two cores.
 """
 
 from collections.abc import Mapping, Sequence

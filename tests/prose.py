@@ -96,6 +96,7 @@ def of_docstrings(tree: ast.Module, name: str) -> list[Sentence]:
         if not isinstance(node, DOCUMENTED) or not (text := ast.get_docstring(node)):
             continue
         text = re.split(r"\n\s*Examples?:\n", text)[0]
+        text = re.sub(r"(?m)^\|.*$", lambda row: row[0].replace("|", "\n\n"), text)  # cells
         for paragraph in re.split(r"\n\s*\n", text):
             if all(line.startswith("    ") for line in paragraph.splitlines()):
                 continue  # code or a formula
