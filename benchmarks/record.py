@@ -1,4 +1,4 @@
-"""What every benchmark writes beside its numbers, and how it is told."""
+"""Records of benchmarks: machine, versions, disturbances, and their text."""
 
 import datetime
 import os
@@ -42,7 +42,7 @@ def save(name: str, result: Row, folder: Path = RESULTS) -> None:
 
 
 def installed(package: str) -> str | None:
-    """Return the version of a package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -50,7 +50,7 @@ def installed(package: str) -> str | None:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
-    """Of two variants' rounds: the median of the ratios of each round, and their quartiles."""
+    """Return the median and quartiles of the ratios of two variants, by round."""
     return spread([a / b for a, b in zip(above, below, strict=True)])
 
 
@@ -64,9 +64,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def told(one: Mapping[str, float] | None, digits: str = ".2f") -> str:
-    """Return a spread for people: its median, its quartiles in brackets; a dash where there is
-    none.
-    """
+    """Return a spread as text: its median, with quartiles in brackets; a dash for None."""
     if one is None:
         return "–"
     middle, low, high = (format(one[name], digits) for name in ("median", "low", "high"))
@@ -89,7 +87,7 @@ def present_cores() -> list[int]:
 
 
 def busy_seconds(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> float | None:
-    """CPU seconds that these cores have worked since they started; None where none tells."""
+    """Return the CPU seconds of these cores since boot; None if unknown."""
     try:
         found = dict(re.findall(r"^cpu(\d+) (.+)$", stat.read_text(), re.M))
         told = [[*map(int, found[str(core)].split())] for core in cores]
@@ -122,8 +120,8 @@ class Others:
     """The share of some cores' time that others take while a block runs.
 
     Attributes:
-        own: CPU seconds that the block took, which it is told.
-        share: of the cores' time; None where nobody tells.
+        own: CPU seconds of the block, which the caller sets.
+        share: of the cores' time; None if unknown.
     """
 
     def __init__(self, cores: Sequence[int]):
@@ -141,7 +139,7 @@ class Others:
 
 
 def gpu_users() -> str:
-    """Who else is on the NVIDIA GPUs, in words; "" where nobody is, or there is no GPU."""
+    """Return the other processes on the NVIDIA GPUs, as text; "" for none."""
     if not (command := shutil.which("nvidia-smi")):
         return ""
     asked = ["--query-gpu=memory.used,utilization.gpu", "--format=csv,noheader,nounits"]

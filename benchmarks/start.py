@@ -28,7 +28,7 @@ MODELS = ("nano", "micro")
 
 
 def starts(model: str, warm: bool) -> Turn:
-    """Return a turn starts the command, and tells the seconds until it has taken a step."""
+    """Return a turn: it starts the command and reports the seconds to its first step."""
     from benchmarks.text import run_on_sources, scratch
     from bss.values import to_dict
 

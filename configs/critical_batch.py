@@ -56,11 +56,11 @@ def context(model: str, tokens: int, lengths: Sequence[int]) -> dict:
 def grid(
     low: int, high: int, *, reference: int, rate: float, tried: int, half_life: int
 ) -> list[dict]:
-    """Batches from `low` to `high` tokens and the rates of each, both a factor of 2 apart.
+    """Return batch sizes from `low` to `high` tokens and the LRs of each, both a factor of 2 apart.
 
-    `rate` is the middle of those tried at the reference batch; it grows as the batch to the power
-    0.37, as the best rates of a pilot did (pico, 62K and 124K tokens, batches of 64 to 4096
-    tokens). beta2 has a half-life in tokens, but is not below 0.95.
+    `rate` is the middle LR at the reference batch size. It grows with the batch size to the power
+    0.37, as in a pilot (pico, 62K and 124K tokens, 64 to 4096 tokens per step). beta2 has a
+    half-life in tokens, but is not below 0.95.
     """
     entries = []
     for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
@@ -72,7 +72,7 @@ def grid(
 
 
 def published_grid() -> list[dict]:
-    """Return the paper's batches, in sequences of 512, with one rate and beta2 each."""
+    """Return the paper's batch sizes, in sequences of 512, with one LR and beta2 each."""
     beta2s = {64: 0.999, 128: 0.999, 256: 0.995, 512: 0.99, 1024: 0.99}
     batches = [64 << k for k in range(9)]
     rates = [(b, 3.16e-3, {}) for b in batches]

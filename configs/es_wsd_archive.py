@@ -10,7 +10,7 @@ from configs.overlays import PRICED, SETUP, sized
 
 
 def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
-    """Batches with the rates that each is tried at."""
+    """Batch sizes, with the LRs tried at each."""
     return [{"batch": batch, "rates": tried} for batch, tried in rates.items()]
 
 

@@ -30,7 +30,7 @@ FAST = 8e-3
 
 
 def arms(batches: Iterable[int], betas: Sequence[float]) -> list[dict]:
-    """Constant batches with each beta1, and the two rates that each is tried at."""
+    """Return fixed batch sizes with each beta1, and the two LRs tried at each."""
     return [
         {
             "batch": batch,
@@ -44,12 +44,12 @@ def arms(batches: Iterable[int], betas: Sequence[float]) -> list[dict]:
 
 
 def one(batch: int, rate: float) -> dict:
-    """Return a constant batch with beta1 .9 at one rate."""
+    """Return a fixed batch size with beta1 0.9 at one LR."""
     return {"batch": batch, "beta1": 0.9, "rates": (rate,), "judged": ()}
 
 
 def fork(name: str, at: float, *, grow: int = 1, stop: float = 1.0, **changes: float) -> dict:
-    """What goes on otherwise from a checkpoint of constant 4 with beta1 .9; see `Fork`."""
+    """Return the forked runs from a checkpoint of batch 4 with beta1 0.9; see `Fork`."""
     own = {f"optimizer.{field}": value for field, value in changes.items()}
     return {"name": name, "batch": 4, "at": at, "grow": grow, "stop": stop, "changes": own}
 

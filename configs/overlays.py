@@ -57,11 +57,11 @@ def at_size(
 
     Args:
         size: its name.
-        base: values by dotted path; `{size}` in their texts stands for the name.
+        base: values by dotted path; `{size}` in their texts is replaced by the name.
         overlays: by size, new values by dotted path; a group of fields is merged.
 
     Raises:
-        ValueError: there is no such size.
+        ValueError: If the size does not exist.
 
     Examples:
         >>> base = {"results": "runs/{size}", "setup": {"model": "nano"}}

@@ -24,7 +24,7 @@ from configs.overlays import SETUP, sized
 
 
 def arms(rates: Mapping[int, Sequence[float]], *rules: str) -> list[dict]:
-    """Constant batches under each rule, with the rates that each batch is tried at."""
+    """Return fixed batch sizes under each rule, with the LRs tried at each."""
     return [
         {"rule": rule, "batch": str(batch), "rates": tried}
         for rule in rules
@@ -33,7 +33,7 @@ def arms(rates: Mapping[int, Sequence[float]], *rules: str) -> list[dict]:
 
 
 def schedules(*batches: str) -> list[dict]:
-    """Constants and schedules with beta2 .95 per step, at one rate."""
+    """Return fixed batch sizes and schedules with beta2 0.95 per step, at one LR."""
     return [{"rule": STEP, "batch": batch, "rates": (ONE_RATE,)} for batch in batches]
 
 
@@ -44,7 +44,7 @@ def per_step(beta2: float) -> dict:
 
 
 def in_tokens(name: str, half_life: int, **changes: float) -> dict:
-    """Return the rule that keeps a half-life in tokens, and what else is changed of the optimizer."""
+    """Return the rule with a half-life in tokens, and other changes of the optimizer."""
     own = {f"optimizer.{field}": value for field, value in changes.items()}
     return {"name": name, "changes": {"optimizer.beta2_half_life": half_life, **own}}
 

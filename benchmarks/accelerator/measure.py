@@ -2,7 +2,7 @@
 
     python -m benchmarks.accelerator.measure JOB      # {"seconds": left, "cases": [...]}
 
-Each line is {"case": its index, "row": {...}}. What compilers and others print goes to standard
+Each line is {"case": its index, "row": {...}}. Output of compilers and libraries goes to standard
 error.
 """
 

@@ -1,4 +1,4 @@
-"""What fits of planted data and of two published tables answer, beside what is true.
+"""Fits of planted data and of two published tables, compared with the truth.
 
     python -m benchmarks.laws SETS.jsonl                       # all sets that are missing
     python -m benchmarks.laws SETS.jsonl --only schedules      # of these questions
@@ -101,7 +101,7 @@ def reported(name: str) -> Iterator[tuple[str, Answer]]:
 
 @cache
 def published(name: str) -> tuple[pd.DataFrame, np.ndarray, dict[str, np.ndarray]]:
-    """Return a published table, its rows near the best of their cell, and the folds to leave out."""
+    """Return a published table, its rows near the best of each (N, D), and the folds."""
     frame = pd.read_csv(RESULTS / "published" / PUBLISHED[name])
     frame = frame.rename(columns={"peak_lr": "lr"}).assign(seq_len=SEQ_LEN)
     cell: Any = frame.groupby(["params", "tokens"], sort=True)

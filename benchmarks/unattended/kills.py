@@ -26,7 +26,7 @@ _PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 
 
 def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
-    """Of the processes that train."""
+    """Process ids of the training processes."""
     if part != "two processes":
         told = [str(folder), ",".join(map(str, seeds)), *(["Ray"] if part == "Ray" else [])]
         return [[sys.executable, "-m", "benchmarks.unattended.runs", *told]]
@@ -131,7 +131,7 @@ class Disturbed:
         return any([*path.glob("*/*.orbax-checkpoint-tmp*")] for path in self.paths)
 
     def _saves(self) -> int:
-        """Return the steps to the newest checkpoint that all have, or the rows, whatever is more."""
+        """Return the steps to the newest common checkpoint, or the rows if they are more."""
         return min((self._newest(path) for path in self.paths), default=0)
 
     def _newest(self, path: Path) -> int:
@@ -169,7 +169,7 @@ class OnRay(Disturbed):
 
 
 def measured(part: str, count: int, folder: Path, draw: random.Random) -> dict[str, int]:
-    """What so many kills did, counted; runs that are not named "bit-identical" are within 2e-6."""
+    """Return counts of the effects of kills; runs not "bit-identical" agree within 2e-6."""
     found, number = Counter[str](), 0
     seeds, kind = [*range(SIDE_BY_SIDE.get(part, 1))], OnRay if part == "Ray" else Disturbed
     assert ended(started(part, seeds, folder / "undisturbed"))

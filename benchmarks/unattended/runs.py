@@ -1,4 +1,4 @@
-"""The short runs that are disturbed, in a process of their own where they are killed.
+"""The short runs that are disturbed; killed ones run in a separate process.
 
 python -m benchmarks.unattended.runs FOLDER SEEDS [Ray]
 """
@@ -55,7 +55,7 @@ def an_execution(folder: Path) -> Execution:
 
 
 def directory_of(run: RunConfig, folder: Path) -> Path:
-    """Of a run, below a folder."""
+    """Return the directory of a run below a folder."""
     return folder / "runs" / run.id
 
 
@@ -65,7 +65,7 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
 
 
 def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
-    """What of a run is compared: its status, curve, final losses and every number of its state."""
+    """Return the compared values of a run: status, curve, final losses and the complete state."""
     directory = directory_of(run, folder)
     status, shapes = read_status(directory), state_shapes(run, make_mesh(1))
     with open_checkpoints(directory) as checkpoints:
