@@ -70,7 +70,7 @@ class Registry(dict[str, T]):
         return path_of(value, self.kind)
 
 
-class Chosen:
+class Registered:
     """A config whose class is named by an entry of its dict, under `key`.
 
     The base class defines `choices`, the registry; its first class is the default if the key is

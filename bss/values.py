@@ -55,7 +55,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     Args:
         cls: what to build.
         entry: its fields by name. Integers may be written as token counts ("10M").
-        where: path of the entry, with a final ".", for error messages.
+        where: prefix for error messages, the path of the entry with a final ".".
         strict: refuse unknown keys, and null for a number; else the one is ignored and the
             other NaN, as JSON has no NaN: so fits are read.
 

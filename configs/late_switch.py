@@ -74,7 +74,7 @@ def schedules(
 
 
 def from_es_wsd() -> list[dict]:
-    """Return the schedules of results/es_wsd; two-stage ones are forked from the first batch size."""
+    """Return the schedules of results/es_wsd; two-stage ones are forked from the first."""
     known = json.loads(OF_ES.read_text())
     return [
         {"name": name, "batch": known[name], "alone": len(known[name].split()) > 2}

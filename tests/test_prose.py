@@ -27,8 +27,7 @@ LONG = 0.01
 # Percentages above the target. Lower an entry when its place improves, delete it at the target.
 NOT_YET = {
     ("CHANGELOG.md", "page"): 42,
-    ("CONTRIBUTING.md", "page"): 26,
-    ("DESIGN.md", "page"): 11,
+    ("DESIGN.md", "page"): 4,
     ("benchmarks", "message"): 14,
     ("bss/advice", "docstring"): 15,
     ("bss/advice", "message"): 10,
@@ -56,7 +55,6 @@ NOT_YET = {
     ("bss/values.py", "docstring"): 7,
     ("configs", "docstring"): 10,
     ("configs", "message"): 17,
-    ("docs", "docstring"): 28,
     ("docs/advise.md", "page"): 18,
     ("docs/commands.md", "page"): 39,
     ("docs/fit.md", "page"): 49,
@@ -65,7 +63,6 @@ NOT_YET = {
     ("docs/machines/absent.md", "page"): 11,
     ("docs/machines/many.md", "page"): 37,
     ("docs/machines/present.md", "page"): 42,
-    ("docs/recipe.md", "page"): 10,
     ("docs/rules.md", "page"): 13,
     ("experiments", "docstring"): 37,
     ("experiments", "message"): 17,

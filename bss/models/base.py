@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bss.errors import InputError
-from bss.registry import Chosen, Registry
+from bss.registry import Registered, Registry
 
 if TYPE_CHECKING:
     import jax
@@ -102,7 +102,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class ModelFamily(Chosen):
+class ModelFamily(Registered):
     """A model as a value. The key `family` of its dict names the class; default: a transformer.
 
     A custom family is a frozen dataclass that inherits from this class and defines every method

@@ -183,7 +183,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
             top.plot(at, predicted, color=look["color"], lw=1.2)
             bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **look)
     bottom.axhline(0, color=style.FAINT, linewidth=0.8, zorder=1)
-    note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
+    note = f"{fit.clock} time variable, rms error {fit.rmse:.2%}"
     style.panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
     top.set_ylabel("loss (nats per token)")
     bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")

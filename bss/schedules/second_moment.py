@@ -1,8 +1,8 @@
 """Warnings about beta2 settings that average the second moment over too few steps.
 
-A half-life in tokens (arXiv 2507.07101) is fewer steps at a larger batch size. If one step takes as
-many tokens as the half-life, beta2 is 0.5, and the second moment is mostly the newest gradient. A
-sweep without this warning would compare batch sizes by the effect of beta2 (derived here).
+A half-life in tokens (arXiv 2507.07101) is fewer steps at a larger batch size. If one step is as
+long as the half-life, beta2 is 0.5, and the second moment is mostly the newest gradient. A sweep
+without this warning would compare batch sizes by the effect of beta2 (derived here).
 """
 
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ A metric is a function of an `EvalModel`, its parameters and sequences (int32 [B
 the T targets of each sequence: [B], or [B, K] if it reports K equal parts of a sequence separately.
 A custom one is named `package.module:ATTRIBUTE`. Means are per target, over all sequences of a
 held-out set; standard errors are over its sequences. Sequences are on the devices in micro-batches,
-of which the last is padded: all sequences count, whatever the devices are.
+and the last is padded: all sequences count, for any number of devices.
 """
 
 import math

@@ -106,8 +106,8 @@ def memory_fraction() -> float:
     Raises:
         InputError: If a variable is not a fraction.
     """
-    told = ((name, text) for name in _FRACTIONS if (text := os.environ.get(name)))
-    name, text = next(told, (_FRACTIONS[0], _FRACTION))
+    given = ((name, text) for name in _FRACTIONS if (text := os.environ.get(name)))
+    name, text = next(given, (_FRACTIONS[0], _FRACTION))
     with contextlib.suppress(ValueError):
         if 0 < (fraction := float(text)) <= 1:
             return fraction

@@ -20,7 +20,7 @@ import optax
 import optax.contrib
 
 from bss.errors import InputError
-from bss.registry import Chosen, Registry
+from bss.registry import Registered, Registry
 
 
 class StepSettings(NamedTuple):
@@ -52,7 +52,7 @@ class Masks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Optimizer(Chosen):
+class Optimizer(Registered):
     """An optimizer and its settings at the reference batch size; `name` selects it in a dict.
 
     A custom optimizer defines `direction`, or `descent` if its update has another form.
@@ -103,7 +103,7 @@ class Optimizer(Chosen):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """See `Chosen`.
+        """See `Registered`.
 
         `beta2_half_life` is never unused, not even without a second moment: the ids of committed
         runs depend on it.

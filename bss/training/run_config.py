@@ -13,7 +13,7 @@ from typing import Any
 
 from bss.errors import InputError, check_least
 from bss.models import ModelFamily
-from bss.registry import Chosen
+from bss.registry import Registered
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import Coupling
 from bss.schedules.momentum import beta1_by
@@ -163,8 +163,8 @@ class RunConfig:
             half_life(text, self.schedule.tokens)
         if self.model.own_rates and not self.optimizer.own_rates:
             raise InputError(
-                f"optimizer.name is {self.optimizer.chosen}; expected adamw, which alone has the "
-                "rates of a parametrization other than standard"
+                f"optimizer.name is {self.optimizer.chosen}; expected adamw, the only one with "
+                "LR multipliers of a parametrization other than standard"
             )
         rule = self.schedule.beta1_coupling
         if rule != "none" and self.optimizer.one_beta1:
@@ -302,6 +302,6 @@ def _non_default(value: Any) -> dict[str, Any]:
         elif v != f.default:
             plain = to_dict(v)
             differing[f.name] = float(plain) if f.type is float else plain
-    if isinstance(value, Chosen) and not value.is_default:
+    if isinstance(value, Registered) and not value.is_default:
         differing[value.key] = value.chosen
     return differing
