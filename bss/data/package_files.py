@@ -119,9 +119,7 @@ class PackageFiles(Corpus):
         try:
             wanted = json.loads(self.listed.read_text())
         except (OSError, ValueError) as error:
-            raise InputError(
-                f"corpus: {self.listed} is not a list ({error}); {_EXPECTED}"
-            ) from None
+            raise InputError(f"corpus: {self.listed}: not a list ({error}); {_EXPECTED}") from None
         if not isinstance(wanted, dict) or not isinstance(wanted.get("packages"), dict):
             raise InputError(f"corpus: {self.listed} names no packages; {_EXPECTED}")
         if unknown := sorted({*wanted} - {"packages", "python", "sha256"}):

@@ -243,8 +243,7 @@ def sibling(directory: Path, content: str) -> Shards:
             if shards.content_hash.startswith(content):
                 return shards
     raise InputError(
-        f"shards: no directory next to {directory} has the content hash {content[:12]}; "
-        "prepare them there"
+        f"shards: none next to {directory} has the content {content[:12]}; prepare them there"
     )
 
 

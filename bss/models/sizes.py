@@ -176,7 +176,4 @@ def _read(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"model: {text!r} is not JSON ({error.msg}); write it like "
-            '\'{"name": "nano", "num_layers": 3}\''
-        ) from None
+        raise InputError(f"model: {text!r} is not JSON ({error.msg}); correct it") from None

@@ -140,9 +140,7 @@ class BatchSchedule:
         for pair in pairs:
             start, _, batch = pair.partition(":")
             if not start or not batch.isascii() or not batch.isdigit() or len(batch) > 18:
-                raise InputError(
-                    f"batch: {pair} is not a start:batch pair; write it like '0:8 2M:16'"
-                )
+                raise InputError(f"batch: {pair} is not start:batch; write it like '0:8 2M:16'")
             if steps := _STEPS.fullmatch(start):
                 starts.append(_tokens_at(int(steps[1]), starts, batches, seq_len))
             else:

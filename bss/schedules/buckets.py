@@ -45,9 +45,8 @@ class BucketSizes:
             fitting = [bucket for bucket in fitting if bucket < batch]
         if not fitting:
             raise InputError(
-                f"batch: {batch} is not two or more micro-batches of "
-                f"{', '.join(map(str, choices))}; add a divisor of {batch} below it, "
-                "or do not split for the noise scale"
+                f"batch: {batch} is not two or more buckets of {', '.join(map(str, choices))}; "
+                "add a smaller divisor, or do not split for the noise scale"
             )
         return max(fitting)
 

@@ -118,7 +118,7 @@ def test_units_that_contradict(capsys, tmp_path):
         ("(", "--run-regex '(': missing"),
         ("b8", "write named groups"),
         (r"(?P<size>\d+M)", "does not match run 'chart-b8'"),
-        (r"(?P<batch>b\d+)", "is not a start:batch pair"),
+        (r"(?P<batch>b\d+)", "is not start:batch"),
         (r"(?P<size>b\d+)", "--run-regex size: 'b8' is not a count"),
         (r"(?P<lr>chart)", "--run-regex lr: 'chart' is no number"),
     ],

@@ -41,7 +41,7 @@ def test_split_steps_have_two_buckets_or_more():
         (lambda: BucketSizes((8,)).max_microbatches(PLAN), "7 is a multiple of no bucket"),
         (
             lambda: BucketSizes((4, 8), split=True).bucket(4),
-            "4 is not two or more micro-batches of 4, 8",
+            "4 is not two or more buckets of 4, 8",
         ),
         (lambda: BucketSizes((0, 8)), "buckets"),
     ],

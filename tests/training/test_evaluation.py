@@ -154,7 +154,7 @@ def test_named_sets_stand_in_the_curve_and_the_status(tiny_run, tiny_shards, tin
         ({"metrics": ("tests.training.own_metrics:thirds",)}, r"returns \(2, 3\) of 2 sequences"),
         ({"metrics": ("tests.training.own_metrics:raises",)}, "cannot be measured: ZeroDivision"),
         ({"metrics": ("tests.training.own_metrics:LIST",)}, "is list; expected Callable"),
-        ({"sets": (HeldOutSet("a", content="beef"),)}, "none beside .* has the content beef"),
+        ({"sets": (HeldOutSet("a", content="beef"),)}, "none next to .* has the content beef"),
         ({"sets": (HeldOutSet("a", split="tset"),)}, "no 'tset'"),
         (
             {"sets": (HeldOutSet("eval_loss"),), "metrics": ("tests.training.own_metrics:se",)},
