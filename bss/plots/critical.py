@@ -22,8 +22,8 @@ from bss.theory.critical import CriticalTable
 OURS, PUBLISHED, FREE = "#10375c", "#c2571a", "#7d7d7d"
 AXES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
-BESIDE = 1.08  # the law-free values stand beside those of the law
-_BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
+OFFSET = 1.08  # factor between the marks of law-free values and of the law
+_PUBLISHED: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 
 def critical_figure(fit: CriticalFit) -> Figure:
@@ -117,9 +117,9 @@ def laws_figure(
         if published and name in published:
             coefficient, exponent = published[name]
             x = np.array(ax.get_xlim())
-            ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
-    beside = [style.handle("published law", **_BESIDE)] if published else []
-    return style.side_legend(figure, [*law_handles(panels[0][1].level), *beside])
+            ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_PUBLISHED)
+    published_law = [style.handle("published law", **_PUBLISHED)] if published else []
+    return style.side_legend(figure, [*law_handles(panels[0][1].level), *published_law])
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
@@ -213,8 +213,8 @@ def draw_law(
     measured = (at.interpolated for at in fit.fits if fit.quantity == "cbs")
     for x, free in zip(sizes, measured, strict=False):
         ends, at = np.array([free.low, free.high], float), np.array([free.value], float)
-        ax.plot([BESIDE * x, BESIDE * x], ends, color=FREE, lw=1, zorder=2)
-        ax.plot([BESIDE * x], at, "x", color=FREE, ms=5, zorder=2)
+        ax.plot([OFFSET * x, OFFSET * x], ends, color=FREE, lw=1, zorder=2)
+        ax.plot([OFFSET * x], at, "x", color=FREE, ms=5, zorder=2)
     grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)

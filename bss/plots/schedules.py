@@ -22,7 +22,7 @@ def schedule_figure(
 
     Args:
         plan: what is trained.
-        optimal: the law's B_opt in sequences as a function of tokens consumed, drawn behind.
+        optimal: B_opt in sequences as a function of tokens consumed, in the background.
         decayed: the same schedule with a decay, drawn as a second rate.
     """
     figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))

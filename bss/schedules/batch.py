@@ -75,7 +75,7 @@ class BatchSchedule:
     def __call__(self, count: int) -> int:
         """Return the batch size, in sequences, at a count of 0 or more."""
         if count < 0:
-            raise InputError(f"batch schedule: asked at {count}; counts are 0 or more")
+            raise InputError(f"batch schedule: called at {count}; counts are 0 or more")
         return self.batches[bisect_right(self.starts, count) - 1]
 
     def __str__(self) -> str:

@@ -82,7 +82,7 @@ class RiskLaw:
 def limit_law(source: float, capacity: float, noise: float, longest: float) -> RiskLaw:
     """Return the law at infinite width, up to factors (Li et al.), for s > 0, β > 1 and noise σ².
 
-    `longest` is the intrinsic time up to which it will be asked.
+    `longest` is the largest intrinsic time at which it is evaluated.
     """
     check_exponents(source, capacity)
 
@@ -142,7 +142,7 @@ def law_curve(
         return times
     last = float(times.max())
     if not (times.min() >= 0 and last <= law.longest):
-        raise InputError(f"intrinsic time: asked outside 0 to {law.longest:g}, where the law holds")
+        raise InputError(f"intrinsic time: outside 0 to {law.longest:g}, where the law holds")
     edges = np.unique(np.concatenate([[0.0], [e for e in drive.edges if 0 < e < last], times]))
 
     pieces = resolve_function(

@@ -43,7 +43,7 @@ SYNTHETIC = "synthetic"
 MAX_STEPS = 64
 """Maximum of steps per dispatch."""
 DISPATCH_FLOPS = 2.7e11
-"""FLOPs of a dispatch, about 4 s of a CPU core: the delay of a run that is asked to stop."""
+"""FLOPs of a dispatch, about 4 s of a CPU core: the delay of a stop."""
 
 _SEED_STRIDE = 1 << 48
 _BLOCK = 1024

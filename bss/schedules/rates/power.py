@@ -42,8 +42,8 @@ class PowerRate:
     def __call__(self, count: Any) -> Any:
         """Return the LR at a count, as `Rate`."""
         real, xp = numbers(count)
-        behind = xp.maximum(real, float(self.within.warmup))
-        return self.within(count) * (self.within.warmup / behind) ** self.exponent
+        after_warmup = xp.maximum(real, float(self.within.warmup))
+        return self.within(count) * (self.within.warmup / after_warmup) ** self.exponent
 
     def code(self) -> Iterator[str]:
         """See `Rate.code`."""
