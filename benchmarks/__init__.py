@@ -1,1 +1,1 @@
-"""What the speed claims stand on: `python -m benchmarks.NAME`, ratios from interleaved runs."""
+"""Speed measurements: `python -m benchmarks.NAME`, ratios from interleaved runs."""

@@ -3,14 +3,14 @@
     python -m benchmarks.advice            # print the table, write baselines/advice.csv
     python -m benchmarks.advice --write    # also estimate bss/advice/calibration.json again
 
-Measured optima are those of results/published: one per model and budget of steplaw_rates.csv
-(steplaw_dense_best.csv has a part of the same runs), and one per model of mlperf_rcp.csv that is
-trained from scratch. The optima of a rule are its values on a grid over its range. Sources that
-share runs are one source. marin_beta2.csv has neither N nor D.
+Measured optima are in results/published: one per model and budget of steplaw_rates.csv
+(steplaw_dense_best.csv is a part of it). mlperf_rcp.csv adds one per model trained from scratch.
+The optima of a rule are its values on a grid over its range. Sources that share runs are one
+source. marin_beta2.csv has neither N nor D.
 
 The standard deviations `between` and `growth` maximize the likelihood of the errors at left-out
-optima; each left-out source counts as one, whatever its number of optima. A bound, where the
-smallest or largest batch is the best, counts as held if the interval reaches it.
+optima; each left-out source counts as one, whatever its number of optima. If the smallest or
+largest batch size is best, the interval must reach this bound.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def table_source(optima: Iterable[Optimum]) -> tuple[Rule, dict[str, float]]:
 
 
 def exponent(optima: Iterable[Optimum]) -> float:
-    """Return the least-squares exponent of D of a source's best batch sizes."""
+    """Return the exponent of D of a source's best batch sizes, by linear regression."""
     tokens, best = np.log2([(at.tokens, at.value) for at in optima if at.value]).T
     return float(np.polyfit(tokens, best, 1)[0])
 
@@ -170,7 +170,7 @@ def all_left_out(
 def estimate(
     optima: dict[str, list[Optimum]], sources: dict[str, Rule], law: dict[str, float]
 ) -> Constants:
-    """Return the constants that make the errors at left-out optima most likely."""
+    """Return the parameters that make the errors at left-out optima most likely."""
     exponents = [exponent(optima[name]) for name in sources]
     weight = abs(law["params"] / law["tokens"])
     start = Constants(0.5, 0.1, float(np.mean(exponents)), weight)
@@ -225,7 +225,7 @@ def by_distance(errors: Iterable[Errors]) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Print and save the table; with --write estimate the constants first."""
+    """Print and save the table; with --write estimate the parameters first."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--write", action="store_true", help="estimate the constants again")
     options = parser.parse_args()

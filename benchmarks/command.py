@@ -22,17 +22,17 @@ from bss.provenance import machine
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What `python -m benchmarks.NAME` does.
+    """The command `python -m benchmarks.NAME`.
 
     Attributes:
         name: of the module, and of its file of results.
         doc: its text for --help.
-        measured: gives rows, of the options; each is told as soon as it comes.
+        measured: function of the options that yields rows; each is printed immediately.
         columns: heads of the table of what was measured.
         cells: of a row, lines of the table.
         seconds: of each row, if nobody says.
-        cores: numbers of cores, as --cores has them; "" where there is no choice.
-        add: adds what options it has besides.
+        cores: numbers of cores, as in --cores; "" without a choice.
+        add: adds other options.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Benchmark:
     add: Callable[[argparse.ArgumentParser], object] = lambda parser: None
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Measures, prints and saves; returns the status of the command."""
+        """Measure, prints and saves; returns the status of the command."""
         prog = f"python -m benchmarks.{self.name}"
         parser = argparse.ArgumentParser(prog=prog, description=self.doc)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -88,7 +88,7 @@ class Benchmark:
         return [" | ".join(cells) for cells in each]
 
     def shown(self, result: Row) -> str:
-        """A result as text: its table, then what was not measured, and why."""
+        """Return a result as text: its table, then what was not measured, and why."""
         rows = result["table"]
         lines = [cells for row in rows if "not_measured" not in row for cells in self.cells(row)]
         under = [result["note"], *(note for row in rows for note in notes(row))]
@@ -97,7 +97,7 @@ class Benchmark:
 
 
 def notes(row: Row) -> list[str]:
-    """What of a row was not measured, and why; and what disturbed it."""
+    """Return the missing values of a row with reasons, and its disturbances."""
     on = row.get("shape") or row.get("what") or ""
     cores = row.get("cores")
     on += f" on {cores} core{'s' * (cores > 1)}" if cores else ""
@@ -123,7 +123,7 @@ DISTURBED = 0.05
 
 
 def machine_cells(row: Row) -> tuple[str, str]:
-    """How fast the machine was in the first and the last round, and what others took of it."""
+    """Return the machine's speed in the first and last round, and the share of other processes."""
     products, others = row["product_gflops"], row["others_cpu"]
     return f"{products[0]:.0f} → {products[-1]:.0f}", "–" if others is None else f"{others:.0%}"
 
@@ -135,7 +135,7 @@ MACHINE = ("GFLOP/s", "others")
 def pinned(counts: Sequence[int]) -> Iterator[tuple[Row, list[int]]]:
     """For each number of cores the start of a row, and the last of the cores that this may use.
 
-    A row of more than there are says so.
+    A row with more cores than exist is marked.
     """
     present = present_cores()
     for count in counts:

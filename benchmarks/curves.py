@@ -87,7 +87,7 @@ def bss(words: list[str], devices: int, processes: int = 1) -> None:
 
 
 def train(config: Json, folder: Path) -> list[Json]:
-    """The rows of a config's curve, or curves, trained below a folder."""
+    """Return the rows of a config's curve, or curves, trained below a folder."""
     devices, execution = config.get("devices", 1), EXECUTION | config.get("execution", {})
     execution, run = execution | {"runs": str(folder)}, merged(RUN, config.get("run", {}))
     file = folder.with_suffix(".json")
@@ -111,7 +111,7 @@ def train(config: Json, folder: Path) -> list[Json]:
 
 
 def rows_of(folder: Path) -> list[Json]:
-    """The rows of all curves below a folder, in order of their ids."""
+    """Return the rows of all curves below a folder, in order of their ids."""
     rows = []
     for file in sorted(folder.glob("*/curve.jsonl")):
         for line in file.read_text().splitlines():
@@ -121,7 +121,7 @@ def rows_of(folder: Path) -> list[Json]:
 
 
 def finals(folder: Path) -> list[Json]:
-    """The final losses of all runs below a folder, in order of their ids."""
+    """Return the final losses of all runs below a folder, in order of their ids."""
     found = [(file.parent.name, file.read_text()) for file in sorted(folder.glob("*/status.json"))]
     return [{"run": name, **json.loads(status)["losses"]} for name, status in found]
 
@@ -136,12 +136,12 @@ def write(rows: list[Json], path: Path) -> None:
 
 
 def text(value: Any) -> str:
-    """All digits of a number."""
+    """Return all digits of a number."""
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
 
 def difference(rows: list[Json], path: Path) -> float:
-    """The largest difference of a number; infinite where rows, columns or texts differ."""
+    """Return the largest difference of a number; infinite where rows, columns or texts differ."""
     with path.open(newline="") as file:
         before = list(csv.DictReader(file))
     now = [{name: text(value) for name, value in row.items()} for row in rows]

@@ -1,8 +1,8 @@
-"""Variants of one work, each in a process of its own, timed in turn, round by round.
+"""Variants of one task, each in a separate process, timed alternately in rounds.
 
 All are alive and only one works: the others wait for a line of text. So what slows the machine for
-a while slows all of them, and no two share a thread pool. A product of matrices takes its turn too,
-and tells how fast the machine was.
+a while slows all of them, and no two share a thread pool. A matrix product is timed too, as a
+measure of the machine's speed.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Variant:
         maker: "module:function" that makes its Turn of the settings.
         settings: what it is made of.
         unit: steps of a turn are a multiple of it.
-        warm: steps before it says that it is ready; what they tell is in the results.
+        warm: steps before it reports that it is ready; their output is in the results.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Entry:
         self._tell({**asdict(variant), "cores": [*cores]})
 
     def facts(self) -> dict[str, Any]:
-        """What it says once it is warm and pinned, or why it will not be."""
+        """Return its report once it is warm and pinned, or the reason of failure."""
         return self._answer()
 
     def turn(self, steps: int) -> float:
-        """Takes steps, notes what they took; the CPU seconds of all of it.
+        """Take steps, notes what they took; the CPU seconds of all of it.
 
         Raises:
             InputError: where its process has died.
@@ -96,7 +96,7 @@ class Entry:
         return steps * sum(answer["cpu"]) + answer["idle_cpu"]
 
     def raced(self) -> dict[str, Any]:
-        """What its turns took; nothing where it had none."""
+        """Return the times of its turns; empty if it had none."""
         names = ("seconds", "cpu", "told", "idle_cpu")
         return {name: getattr(self, name) for name in names} if self.seconds else {}
 
@@ -107,7 +107,7 @@ class Entry:
             one.clear()
 
     def end(self) -> None:
-        """Closes its input, at which it leaves."""
+        """Close its input, at which it leaves."""
         assert self._process.stdin and self._process.stdout
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -127,12 +127,12 @@ class Entry:
 def race(
     variants: Sequence[Variant], cores: Sequence[int], seconds: float, most: int = MOST_ROUNDS
 ) -> dict[str, Any]:
-    """Times variants in turn on these cores, for about so many seconds, after all are warm.
+    """Time variants alternately on these cores, for about `seconds`, after all are warm.
 
     Returns:
-        `rounds`; `variants`, by name what each said of itself and `Entry.raced`, or why it was
-        "not_measured" or its "error"; `product_gflops` of the rounds; `others_cpu`, the share of
-        these cores that other processes took, or None.
+        `rounds`; `variants`, by name the report and `Entry.raced`, or "not_measured" or "error"
+        with the reason. Also `product_gflops` of the rounds and `others_cpu`, the CPU share of
+        other processes, or None.
     """
     entries = [Entry(variant, cores) for variant in (*variants, PRODUCT)]
     try:
@@ -158,7 +158,7 @@ def race(
 
 
 def complete(found: dict[str, Any]) -> dict[str, Any]:
-    """What a race found; "not_measured" where a variant was not, as nothing is told of it alone."""
+    """Return the results; "not_measured" for a single variant."""
     for name, one in found["variants"].items():
         if why := one.get("not_measured") or one.get("error"):
             return {**found, "not_measured": f"{name}: {why}"}
@@ -166,7 +166,7 @@ def complete(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _steps(entry: Entry) -> tuple[int, float]:
-    """How many steps of a variant are a turn, and the seconds of the fewest, taken to know that."""
+    """Return the steps per turn of a variant, and the seconds of the calibration."""
     unit = entry.variant.unit
     entry.turn(unit)
     seconds = unit * entry.seconds[0]
@@ -175,7 +175,7 @@ def _steps(entry: Entry) -> tuple[int, float]:
 
 
 def product(side: int) -> Turn:
-    """A float32 product by NumPy, which no variant uses."""
+    """Return a float32 product by NumPy, which no variant uses."""
     import numpy as np
 
     x = np.random.default_rng(0).normal(size=(side, side)).astype(np.float32)
@@ -188,7 +188,7 @@ def product(side: int) -> Turn:
 
 
 def _made(job: dict[str, Any]) -> tuple[Turn, dict[str, Any]]:
-    """A job's Turn, warm; and what its process says of it, or why there is none."""
+    """Return a job's Turn, warm, and its process's report, or the reason of failure."""
     module, _, name = job["maker"].partition(":")
     start = time.perf_counter()
     try:
@@ -203,7 +203,7 @@ def _made(job: dict[str, Any]) -> tuple[Turn, dict[str, Any]]:
 
 
 def main() -> None:
-    """Makes the variant that the first line names; then a turn for each line."""
+    """Make the variant that the first line names; then a turn for each line."""
     output, job = os.fdopen(os.dup(1), "w", buffering=1), json.loads(sys.stdin.readline())
     os.dup2(2, 1)  # what compilers and others print
     turn, answer = _made(job)

@@ -1,9 +1,9 @@
-"""What a growing batch costs: a run of four stages beside runs at each of its batches.
+"""The cost of a growing batch: a run of four stages, and runs at each of its batch sizes.
 
     python -m benchmarks.ramp
 
-Each stage's seconds beside those of as many steps of a run that has its batch throughout; and the
-first dispatch behind each switch beside the median of its stage. Evaluation and saving come behind.
+Each stage is compared with equal steps of a run at its batch size. The first dispatch after each
+switch is compared with the median of its stage. Evaluation and saving come behind.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ MODEL, SEQ_LEN, BATCHES, STEPS = "nano", 64, (4, 8, 16, 32), 192
 
 
 class Dispatched(NamedTuple):
-    """A dispatch: tokens before and behind it, its steps, and seconds from the last one's end."""
+    """A dispatch: tokens before and after it, its steps, and its seconds."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Dispatched(NamedTuple):
 
 
 def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
-    """Trains a run from its beginning, and times what it dispatches; its status too.
+    """Train a run from its beginning, and times what it dispatches; its status too.
 
     All is compiled before the first, which takes as long as the devices need to begin.
     """
@@ -65,7 +65,7 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
 
 
 def rounds(model: str, seq_len: int, batches: list[int], steps: int) -> Turn:
-    """A turn trains the ramp and the constants, and tells what each took."""
+    """Return a turn: it trains the ramp and fixed batch sizes, and reports their times."""
     from benchmarks.text import run_on_sources, scratch
 
     folder = scratch()
@@ -95,7 +95,7 @@ def rounds(model: str, seq_len: int, batches: list[int], steps: int) -> Turn:
         }
 
     def _paced(found: list[Dispatched]) -> float:
-        """Seconds of a stage's steps, at the pace of those behind a run's first dispatch."""
+        """Return the seconds of a stage's steps, at the pace after a run's first dispatch."""
         steady = found[1:] or found
         return steps * sum(d.seconds for d in steady) / sum(d.steps for d in steady)
 
@@ -103,12 +103,12 @@ def rounds(model: str, seq_len: int, batches: list[int], steps: int) -> Turn:
 
 
 def _switch(seconds: list[float]) -> float:
-    """Of a step of the first dispatch, over the median of the others."""
+    """Return the time per step of the first dispatch over the median of the others."""
     return seconds[0] / statistics.median(seconds[1:] or seconds)
 
 
 def measured(options: Any) -> Iterator[Row]:
-    """A row for each number of cores."""
+    """Yield a row for each number of cores."""
     settings = {"model": MODEL, "seq_len": SEQ_LEN, "batches": BATCHES, "steps": STEPS}
     settings |= options.settings
     for start, on in pinned(options.cores):
@@ -137,7 +137,7 @@ def _found(turns: list[Row]) -> Row:
 
 
 def cells(row: Row) -> list[list[str]]:
-    """A line for the whole, and one for each stage."""
+    """Return a line for the whole, and one for each stage."""
     cores, batches = str(row["cores"]), row["batches"]
     whole = [cores, " → ".join(map(str, batches)), told(row["ratio"]), "", *machine_cells(row)]
     switches = ["", *map(told, row["switch_ratios"])]

@@ -1,4 +1,4 @@
-"""What every benchmark writes beside its numbers, and how it is told."""
+"""Records of benchmarks: machine, versions, disturbances, and their text."""
 
 import datetime
 import os
@@ -35,14 +35,14 @@ def head(command: str, device: str, **more: Any) -> Row:
 
 
 def save(name: str, result: Row, folder: Path = RESULTS) -> None:
-    """Writes a result, and says where it lies."""
+    """Write a result, and says where it lies."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{name}.json", result)
     print(f"{folder / name}.json")
 
 
 def installed(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -50,12 +50,12 @@ def installed(package: str) -> str | None:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
-    """Of two variants' rounds: the median of the ratios of each round, and their quartiles."""
+    """Return the median and quartiles of the ratios of two variants, by round."""
     return spread([a / b for a, b in zip(above, below, strict=True)])
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """The median of some rounds, and their quartiles, to four digits."""
+    """Return the median of some rounds, and their quartiles, to four digits."""
     each = [*values] * (1 if len(values) > 1 else 2)
     low, middle, high = statistics.quantiles(each, n=4, method="inclusive")
     return {
@@ -64,7 +64,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def told(one: Mapping[str, float] | None, digits: str = ".2f") -> str:
-    """A spread for people: its median, its quartiles in brackets; a dash where there is none."""
+    """Return a spread as text: its median, with quartiles in brackets; a dash for None."""
     if one is None:
         return "–"
     middle, low, high = (format(one[name], digits) for name in ("median", "low", "high"))
@@ -81,13 +81,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def present_cores() -> list[int]:
-    """The cores that this process may use, in order."""
+    """Return the cores that this process may use, in order."""
     known = hasattr(os, "sched_getaffinity")
     return sorted(os.sched_getaffinity(0)) if known else [*range(os.cpu_count() or 1)]
 
 
 def busy_seconds(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> float | None:
-    """CPU seconds that these cores have worked since they started; None where none tells."""
+    """Return the CPU seconds of these cores since boot; None if unknown."""
     try:
         found = dict(re.findall(r"^cpu(\d+) (.+)$", stat.read_text(), re.M))
         told = [[*map(int, found[str(core)].split())] for core in cores]
@@ -120,8 +120,8 @@ class Others:
     """The share of some cores' time that others take while a block runs.
 
     Attributes:
-        own: CPU seconds that the block took, which it is told.
-        share: of the cores' time; None where nobody tells.
+        own: CPU seconds of the block, which the caller sets.
+        share: of the cores' time; None if unknown.
     """
 
     def __init__(self, cores: Sequence[int]):
@@ -139,7 +139,7 @@ class Others:
 
 
 def gpu_users() -> str:
-    """Who else is on the NVIDIA GPUs, in words; "" where nobody is, or there is no GPU."""
+    """Return the other processes on the NVIDIA GPUs, as text; "" for none."""
     if not (command := shutil.which("nvidia-smi")):
         return ""
     asked = ["--query-gpu=memory.used,utilization.gpu", "--format=csv,noheader,nounits"]

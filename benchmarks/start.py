@@ -28,7 +28,7 @@ MODELS = ("nano", "micro")
 
 
 def starts(model: str, warm: bool) -> Turn:
-    """A turn starts the command, and tells the seconds until it has taken a step."""
+    """Return a turn: it starts the command and reports the seconds to its first step."""
     from benchmarks.text import run_on_sources, scratch
     from bss.values import to_dict
 
@@ -76,7 +76,7 @@ def _first_row(command: list[str], runs: Path) -> float:
 
 
 def measured(options: Any) -> Iterator[Row]:
-    """A row for each model and number of cores."""
+    """Yield a row for each model and number of cores."""
     for model in options.models.split(","):
         named(model)  # a wrong name is told before anything is measured
         for start, on in pinned(options.cores):

@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parents[1] / "bss"
 
 
 def scratch() -> Path:
-    """A folder that goes with the process."""
+    """Return a folder that goes with the process."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     return Path(folder.name)
@@ -23,7 +23,8 @@ def scratch() -> Path:
 def run_on_sources(
     folder: Path, model: str, seq_len: int, schedule: ScheduleConfig
 ) -> tuple[RunConfig, Execution]:
-    """A run that is evaluated at its end, and how it is executed: all that it writes in a folder.
+    """Return a run that is evaluated at its end, and how it is executed: all that it writes in a
+    folder.
 
     It reads the sources over and over, saves at its end only, and compiles into the folder's cache.
     """

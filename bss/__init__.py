@@ -5,13 +5,12 @@ everything else may change. A sweep, its law and the schedule that it calls for:
 
     import bss
 
-    setup = bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=200_000))
-    swept = bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs")
-    points, told = bss.measure_points(swept.runs)
-    fit = bss.fit_es(points)
-    schedule, law, why = bss.derive_schedule(fit, points, tokens=1_000_000, limits=bss.Limits(4))
+    setup = bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=200_000)) swept =
+    bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs") points, warnings =
+    bss.measure_points(swept.runs) fit = bss.fit_es(points) schedule, law, why =
+    bss.derive_schedule(fit, points, tokens=1_000_000, limits=bss.Limits(4))
 
-A name is imported from its room once it is asked for, so that `import bss` loads nothing.
+A name is imported from its package on first use, so that `import bss` loads nothing.
 """
 
 # ruff: noqa: F401 - the imports are for type checkers
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def _exports() -> dict[str, tuple[str, str]]:
-    """By exported name its room and its name there: those of the imports above.
+    """Return, by exported name, its module and its name there, from the imports above.
 
     They are read from this file, as is usual for packages that load lazily (SPEC 1 of Scientific
     Python), so that type checkers and `__getattr__` have one list.
@@ -81,19 +80,21 @@ DISTRIBUTION = "batch-size-scaling"
 
 
 def version() -> str:
-    """Of the installed package; what looks it up takes longer to load than most that asks."""
+    """Version of the installed package; it is imported late because the look-up is slow."""
     from importlib.metadata import version as of
 
     return of(DISTRIBUTION)
 
 
 def install(extra: str) -> str:
-    """The command that adds an extra to the installation there is, a wheel's or a checkout's."""
+    """Return the command that adds an extra to the installation there is, a wheel's or a
+    checkout's.
+    """
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def __getattr__(name: str) -> Any:
-    """What is exported, from its room."""
+    """Import an exported name from its module."""
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room, own_name = _EXPORTS[name]

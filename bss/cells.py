@@ -19,7 +19,7 @@ class Table:
     """A table for people: the first column is text, the others are numbers.
 
     Attributes:
-        title: what it is of; empty where its place says so.
+        title: of the table; "" for none.
         columns: their names.
         rows: cells, row by row.
         strong: rows to set in bold.
@@ -38,7 +38,7 @@ class Table:
         cells: Mapping[str, Callable[[T], Any]],
         strong: Sequence[bool] = (),
     ) -> "Table":
-        """A row for each entry: what stands in each column, by the column's name."""
+        """Return one row per entry: its cells by column name."""
         rows = [[cell(one) for cell in cells.values()] for one in entries]
         return cls(title, [*cells], rows, strong)
 
@@ -65,12 +65,12 @@ class Table:
 
 
 def _header(column: str) -> str:
-    """The name of a column with spaces for underscores, but for those of symbols as B_opt."""
+    """Return the name of a column with spaces for underscores, except in symbols such as B_opt."""
     return re.sub(r"(?<![A-Z])_", " ", column) if column.isascii() else column
 
 
 def _cell(column: str, value: Any) -> str:
-    """A value as text, by the name of its column."""
+    """Return a value as text, by the name of its column."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -85,9 +85,9 @@ def _cell(column: str, value: Any) -> str:
 
 
 def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
-    """An estimate with its interval, in units of so much; without a value its bounds, or a dash.
+    """Return an estimate with its interval, in a unit; without a value its bounds, or a dash.
 
-    `one` has value, low and high, each None where it is not told.
+    `one` has value, low and high; None if unknown.
 
     Examples:
         >>> from bss.laws.base import Estimate
@@ -110,14 +110,14 @@ def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number to a few digits, a dash for none."""
+    """Return a number to a few digits, a dash for none."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
 def with_error(value: float | None, error: float | None) -> str:
-    """Return a number with its standard error to two digits, where that is known.
+    """Return a number with its standard error, if known, to two digits.
 
     Examples:
         >>> with_error(1.87036, 0.01816), with_error(1.60071, None)

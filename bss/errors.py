@@ -4,7 +4,7 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Bad input, told in one line: the field, its value, what is expected, how to fix it.
+    """Bad input, in one line: the field, its value, the expected value, how to fix it.
 
     The command line prints the message and exits with status 2; nothing else catches it.
     """
@@ -17,7 +17,7 @@ def check(holds: bool, field: str, value: Any, expected: str) -> None:
 
 
 def check_least(group: str, value: Any, **least: float) -> None:
-    """Refuses a config, of this group of settings, of which a field is below its least."""
+    """Raise InputError if a field of this group of settings is below its minimum."""
     for name, low in least.items():
         if not getattr(value, name) >= low:
             raise InputError(f"{group}.{name} is {getattr(value, name)}; expected {low} or more")

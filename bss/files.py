@@ -1,4 +1,4 @@
-"""Files read and written in one way: JSON with its mistakes told, writes that are whole or not."""
+"""Read JSON with clear errors, and write files atomically."""
 
 import fcntl
 import json
@@ -24,7 +24,7 @@ PACKED = {
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends without an error."""
+    """A temporary path next to `path` that replaces it if the block ends without an error."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -56,7 +56,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: str | Path) -> bool:
-    """Whether a process, of any machine that shares the file, holds its lock."""
+    """Return whether a process, of any machine that shares the file, holds its lock."""
     try:
         with open(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -68,22 +68,22 @@ def is_locked(path: str | Path) -> bool:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Replaces a text file, whole or not at all."""
+    """Replace a text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Replaces a JSON file, whole or not at all."""
+    """Replace a JSON file, whole or not at all."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
-    """The JSON object of a file.
+    """Return the JSON object of a file.
 
     Args:
         path: of the file.
-        hint: what to do where it is missing or damaged, for the error message.
+        hint: advice for the error message, if the file is missing or damaged.
         field: the option or field that named it, put before the path.
 
     Raises:
@@ -105,7 +105,7 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
 
 
 def is_there(file: Path) -> bool:
-    """Whether a file can be opened, its directory having been read anew."""
+    """Return whether a file can be opened, its directory having been read anew."""
     with suppress(OSError), os.scandir(file.parent), open(file):
         return True
     return False

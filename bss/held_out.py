@@ -1,4 +1,4 @@
-"""What a curve calls a held-out number: written by training, read by all that draws or compares."""
+"""Names of held-out numbers in a curve: training writes them, plots and comparisons read them."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ class HeldOutColumn:
         metric: what is measured.
         of: the held-out set.
         half_life: of the weight average that is evaluated; empty for the weights.
-        part: of a sequence, counted from 1, where a metric tells parts apart; 0 for the whole.
+        part: part of a sequence, counted from 1, if a metric distinguishes parts; 0 for the whole.
 
     Examples:
         >>> str(HeldOutColumn(half_life="4%")), HeldOutColumn("accuracy", "wiki").error
@@ -39,6 +39,6 @@ class HeldOutColumn:
 
 
 def losses_in(columns: Iterable[str]) -> list[HeldOutColumn]:
-    """Of a curve's columns the held-out losses along it, of the weights and of each average."""
+    """Return the columns with held-out losses during a run, of the weights and of each average."""
     read = (re.fullmatch(rf"{HeldOutColumn()}(?:_avg_([^_]+))?", name) for name in columns)
     return [HeldOutColumn(half_life=one[1] or "") for one in read if one]

@@ -1,4 +1,4 @@
-"""What made a result: the commit and the machine, for the record beside it."""
+"""Provenance of a result: the commit and the machine."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ import jax
 
 @cache
 def commit() -> str:
-    """The repository's commit, "+" behind it where the tree differs; "" outside a checkout.
+    """Return the repository's commit, followed by "+" if the tree differs; "" outside a checkout.
 
-    A copy without its history, as in a container, is told by the variable BSS_COMMIT.
+    For a copy without history, e.g. in a container, set the variable BSS_COMMIT.
     """
     if named := os.environ.get("BSS_COMMIT"):
         return named
@@ -31,7 +31,7 @@ def commit() -> str:
 
 
 def machine() -> str:
-    """The device's kind and the host's processor, for the record beside a result."""
+    """Return the device's kind and the host's processor."""
     return f"{jax.local_devices()[0].device_kind} ({_processor()})"
 
 

@@ -1,4 +1,4 @@
-"""Ideas by name: those registered here, or `package.module:ATTRIBUTE` of a user's own."""
+"""Registries: values by registered name, or custom ones by `package.module:ATTRIBUTE`."""
 
 import difflib
 import importlib
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Values of one kind by registered name; a user's own, by where they are imported from.
+    """Values of one kind by registered name; custom ones by `package.module:ATTRIBUTE`.
 
     Attributes:
-        kind: what they are, as the field is called in an error message.
-        of: the class that a user's own must be an instance of; `type[X]` for a class under X.
-        takes: what one that is a function is called with, by position.
-        loaded: a user's own that were asked for, by name.
+        kind: name of the field, for error messages.
+        of: the class that a custom value must be an instance of; `type[X]` for a subclass of X.
+        takes: positional parameters, if the values are functions.
+        loaded: custom values that were used, by name.
 
     Examples:
         >>> Registry("number", {"one": 1})["one"], Registry("number", {})["math:tau"]
@@ -36,7 +36,7 @@ class Registry(dict[str, T]):
         self.loaded: dict[str, T] = {}
 
     def __missing__(self, name: str) -> T:
-        """The value that `package.module:ATTRIBUTE` names; else those there are are told."""
+        """Return the value of `package.module:ATTRIBUTE`; other names are refused."""
         if ":" in name:
             value = load(name, self.kind)
             self._check(name, value)
@@ -63,18 +63,18 @@ class Registry(dict[str, T]):
             raise InputError(f"{self.kind}: {name} is {is_}; expected {expected}")
 
     def name_of(self, value: T) -> str:
-        """The name of a value: registered, loaded before, or else its `path_of`."""
+        """Return the name of a value: registered, loaded before, or else its `path_of`."""
         for name, known in (*self.items(), *self.loaded.items()):
             if known == value:
                 return name
         return path_of(value, self.kind)
 
 
-class Chosen:
+class Registered:
     """A config whose class is named by an entry of its dict, under `key`.
 
-    The base of all that can be chosen there says where they are registered; the first of them is
-    meant where the key is absent. `bss.values` reads and writes them by these hooks.
+    The base class defines `choices`, the registry; its first class is the default if the key is
+    absent. `bss.values` reads and writes them by these hooks.
     """
 
     key: ClassVar[str]
@@ -91,26 +91,26 @@ class Chosen:
 
     @property
     def is_default(self) -> bool:
-        """Whether its class is the one meant where none is named."""
+        """True if its class is the default."""
         return self.chosen == next(iter(self.choices()))
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The fields that change nothing beside the others; none unless its class says so."""
+        """The fields without effect, given the others; by default there are none."""
         return ()
 
     def effective(self) -> Self:
-        """The same without settings that change nothing, each at its default."""
+        """Return the same without settings that change nothing, each at its default."""
         return self.without(self.unused)
 
     def without(self, names: Iterable[str]) -> Self:
-        """The same with some settings at their defaults."""
+        """Return the same with some settings at their defaults."""
         plain: Any = {name: getattr(type(self), name) for name in names}
         return replace(self, **plain) if plain else self  # type: ignore[type-var]
 
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type:
-        """The class that a dict names."""
+        """Return the class that a dict names."""
         choices = cls.choices()
         return choices[str(entry.get(cls.key, next(iter(choices))))]
 
@@ -121,12 +121,12 @@ class Chosen:
         return entry
 
     def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Its fields behind the name of the class."""
+        """Return its fields, preceded by the name of the class."""
         return {self.key: self.chosen, **fields}
 
 
 def load(path: str, kind: str) -> Any:
-    """What `package.module:ATTRIBUTE` names; the working directory is searched last.
+    """Import the value of `package.module:ATTRIBUTE`; the working directory is searched last.
 
     Raises:
         InputError: no such module or attribute, or the module fails.
@@ -147,7 +147,7 @@ def load(path: str, kind: str) -> Any:
 
 
 def attempt(kind: str, name: str, call: Callable[[], T]) -> T:
-    """What a user's function gives; how it fails is told in one line.
+    """Return the result of a custom function; raise its errors as one-line InputErrors.
 
     Raises:
         InputError: it raises anything.
@@ -162,7 +162,7 @@ def attempt(kind: str, name: str, call: Callable[[], T]) -> T:
 
 
 def _can_take(value: Any, count: int) -> bool:
-    """Whether a function can be called with so many values; true where nothing tells."""
+    """Return whether a function accepts this number of arguments; True if it is unknown."""
     try:
         inspect.signature(value).bind(*range(count))
     except TypeError:
@@ -173,7 +173,7 @@ def _can_take(value: Any, count: int) -> bool:
 
 
 def _signature(value: Any) -> str:
-    """A callable's class, and what it takes where something tells."""
+    """Return a callable's class and, if known, its parameters."""
     name = type(value).__name__
     if isinstance(value, type) or not callable(value):
         return name
@@ -196,6 +196,6 @@ def path_of(value: Any, kind: str) -> str:
     if module in (None, "__main__") or name is None or "<locals>" in name:
         raise InputError(
             f"{kind}: {name or value!r} cannot be imported by a worker process; define it in a "
-            "module of its own and name it package.module:ATTRIBUTE"
+            "module and name it package.module:ATTRIBUTE"
         )
     return f"{module}:{name}"

@@ -1,8 +1,8 @@
-"""Paired comparisons of final losses over seeds, and the effects that so many seeds can detect.
+"""Paired comparisons of final losses over seeds, and the effects that they can detect.
 
 Runs of one seed share initialisation and data order, so differences are paired by seed. P values
 are of Student's paired t test, adjusted by Holm within one table. The best constant-batch run is
-chosen by held-out loss; the loss that is compared is of the test split, if every run has one.
+chosen by held-out loss; the compared loss is the test loss, if every run has one.
 """
 
 import math
@@ -77,7 +77,7 @@ class Difference:
 
 
 def paired(differences: ArrayLike) -> Difference:
-    """Return the mean of differences [seed], NaN where a seed is missing, and its t test.
+    """Return the mean of differences [seed] and its t test; NaN for a missing seed.
 
     Examples:
         >>> one = paired([-0.010, -0.012, -0.008])
@@ -125,7 +125,7 @@ def compare(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[K,
     """Return the first minus the second compared run of each pair, adjusted by Holm over the pairs.
 
     Args:
-        losses: [compared run, seed]; NaN where a run was not trained.
+        losses: [compared run, seed]; NaN if a run was not trained.
         pairs: Names in the index.
     """
     found = {(a, b): paired((losses.loc[a] - losses.loc[b]).to_numpy()) for a, b in pairs}
@@ -166,7 +166,7 @@ def minimum_detectable_effect(
 
 @dataclass(frozen=True)
 class Slope:
-    """A slope in log–log, with the confidence interval of a least-squares line.
+    """A slope in log–log, with the confidence interval of ordinary linear regression.
 
     The interval measures how straight the line is; a bend at small x shifts it as a whole.
     """
@@ -202,7 +202,7 @@ class ComparedRun:
         eval_loss: Mean held-out loss.
         tokens, steps: Consumed and taken by each run.
         best: Whether it is the best constant-batch run.
-        to_best: Its loss minus that of the best constant-batch run; None without such a run.
+        to_best: Its loss minus the best constant-batch run's; None without such a run.
     """
 
     name: str
@@ -222,7 +222,7 @@ class ComparedRun:
 
     @property
     def difference(self) -> float:
-        """Its loss minus that of the best constant-batch run, the mean over paired seeds."""
+        """Its loss minus the best constant-batch run's, the mean over paired seeds."""
         return math.nan if self.to_best is None else self.to_best.mean
 
     @property

@@ -20,12 +20,11 @@ _POWER = re.compile(r"2\^([0-9]{1,2})")
 
 
 def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = None) -> int:
-    """The exact count that a text means.
+    """Return the exact count that a text means.
 
     Args:
         text: "250M", "1.5B", "200K", "1e6", "2^20" or an integer; decimal suffixes K, M, B, T in
-            either case. "20%" where a total is given; a share that is no whole count is rounded
-            down.
+            either case. "20%" if a total is given; fractions of a count are rounded down.
         field: the name of the setting, for the error message.
         total: what a percentage is a share of.
 
@@ -33,14 +32,14 @@ def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = 
         A count in [0, 2^63).
 
     Raises:
-        InputError: the text is no such count, or is negative, fractional or too large.
+        InputError: If the text is not a count, or is negative, fractional or too large.
 
     Examples:
         >>> parse_tokens("1.5B"), parse_tokens("2^20"), parse_tokens("20%", total=1001)
         (1500000000, 1048576, 200)
     """
     if isinstance(text, bool) or not isinstance(text, int | str):
-        raise InputError(f"{field}: {text!r} is no count; write an integer or a text like 250M")
+        raise InputError(f"{field}: {text!r} is not a count; write an integer or a text like 250M")
     count = text if isinstance(text, int) else _count(text.strip(), field, total)
     if count < 0:
         raise InputError(f"{field}: {text} is negative; write a count of 0 or more")
@@ -79,7 +78,7 @@ def _count(text: str, field: str, total: int | None) -> int:
     number = _NUMBER.fullmatch(text)
     if number is None or len(text) > 40:
         raise InputError(
-            f"{field}: {text[:40]!r} is no count of 0 or more; "
+            f"{field}: {text[:40]!r} is not a count of 0 or more; "
             "write it like 250M, 1.5B, 200K, 1e6, 2^20 or 123456"
         )
     value, suffix = Fraction(Decimal(number[1])) * 10 ** int(number[2] or 0), number[3].upper()
@@ -91,5 +90,5 @@ def _count(text: str, field: str, total: int | None) -> int:
         return math.floor(value * total / 100)
     count = value * SUFFIXES[suffix]
     if count.denominator != 1:
-        raise InputError(f"{field}: {text} is no whole number; write an exact count")
+        raise InputError(f"{field}: {text} is not a whole number; write an exact count")
     return int(count)

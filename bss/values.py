@@ -1,8 +1,8 @@
 """Configs and fits as plain nested dicts and back, by their types.
 
-A class may shape its own form: `parse` and `str` make a text of a value, metadata `key` names a
-field there, `encoded` and `decoded` change the fields' dict after and before, and `variant` chooses
-the class by an entry.
+A class may change its form. `parse` and `str` convert a value from and to text, and metadata `key`
+names a field. `encoded` and `decoded` change the dict of fields, and `variant` chooses the class of
+an entry.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def to_dict(value: Any) -> Any:
-    """A value as nested dicts, tuples, lists, numbers and text, ready for JSON."""
+    """Return a value as nested dicts, tuples, lists, numbers and text, ready for JSON."""
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -50,13 +50,13 @@ def dotted(fields: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, An
 
 
 def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True) -> T:
-    """Builds a dataclass or NamedTuple from a nested mapping, by the types of its fields.
+    """Build a dataclass or NamedTuple from a nested mapping, by the types of its fields.
 
     Args:
         cls: what to build.
         entry: its fields by name. Integers may be written as token counts ("10M").
-        where: path of the entry, ending in a point, for error messages.
-        strict: refuse unknown keys, and null in place of a number; else the one is ignored and the
+        where: prefix for error messages, the path of the entry with a final ".".
+        strict: refuse unknown keys, and null for a number; else the one is ignored and the
             other NaN, as JSON has no NaN: so fits are read.
 
     Raises:
@@ -89,7 +89,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
 
 @functools.cache
 def _choices_with(key: str, cls: type) -> list[str]:
-    """The names of what can be chosen in its place that have a field of this name."""
+    """Return the names of what can be chosen in its place that have a field of this name."""
     choices = cls.choices() if hasattr(cls, "choices") else {}  # type: ignore[attr-defined]
     return [name for name, other in choices.items() if key in _fields(other)[1]]
 
@@ -108,7 +108,7 @@ def _key(field: dataclasses.Field) -> str:
 
 
 def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
-    """A value of an annotated type."""
+    """Return a value of an annotated type."""
     origin, members = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -139,7 +139,7 @@ def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
 
 
 def _union(members: tuple[Any, ...], value: Any, where: str, strict: bool) -> Any:
-    """The first member that takes the value; the error of the one nearest to it."""
+    """Return the first member that takes the value; the error of the one nearest to it."""
     if value is None and type(None) in members:
         return None
     errors = []

@@ -1,4 +1,4 @@
-"""The critical batch size: with model and data, with either alone, and what else it hangs on.
+"""The critical batch size as a function of model size, data and other settings.
 
     python -m experiments.critical_batch --config=configs/critical_batch.py:cpu
     python -m experiments.critical_batch --config=configs/critical_batch.py:paper \
@@ -11,12 +11,12 @@
 | gpu   | 50k to 0.8M    | 0.5M to 7.9M   | one accelerator, synthetic language; not measured  |
 | paper | 85M to 1.2B    | 1.7B to 25B    | 5,300 H100-hours at 40% of 989 TFLOP/s (dry run)   |
 
---config.dry_run=True prints the price of any. Batches are a factor of 2 apart, in tokens, from half
-the reference to 4 times the guessed bend. `paper` has the sizes, budgets, batches, rates, beta2 and
-warm-up of Zhang et al. (arXiv 2410.21676); which model its context lengths were compared at is not
-known, 151M is our choice, and its averages are a bank of half-lives in parts of the tokens consumed
-instead of the paper's tau by batch. The others warm up over one fixed number of tokens, so that a
-run serves all budgets of its model.
+--config.dry_run=True prints the cost of any size. Batch sizes are a factor of 2 apart, from half
+the reference to 4 times the expected critical batch size. `paper` has the sizes, budgets, batch
+sizes, LRs, beta2 and warm-up of Zhang et al. (arXiv 2410.21676). The model of its context lengths
+is unknown; 151M is our choice. Its averages have half-lives in shares of the tokens consumed
+instead of the paper's tau by batch size. Other sizes warm up over a fixed number of tokens, so that
+a run serves all budgets of its model.
 """
 
 import math
@@ -56,11 +56,11 @@ def context(model: str, tokens: int, lengths: Sequence[int]) -> dict:
 def grid(
     low: int, high: int, *, reference: int, rate: float, tried: int, half_life: int
 ) -> list[dict]:
-    """Batches from `low` to `high` tokens and the rates of each, both a factor of 2 apart.
+    """Return batch sizes from `low` to `high` tokens and the LRs of each, both a factor of 2 apart.
 
-    `rate` is the middle of those tried at the reference batch; it grows as the batch to the power
-    0.37, as the best rates of a pilot did (pico, 62K and 124K tokens, batches of 64 to 4096
-    tokens). beta2 has a half-life in tokens, but is not below 0.95.
+    `rate` is the middle LR at the reference batch size. It grows with the batch size to the power
+    0.37, as in a pilot (pico, 62K and 124K tokens, 64 to 4096 tokens per step). beta2 has a
+    half-life in tokens, but is not below 0.95.
     """
     entries = []
     for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
@@ -72,7 +72,7 @@ def grid(
 
 
 def published_grid() -> list[dict]:
-    """The paper's batches, in sequences of 512, with one rate and beta2 each."""
+    """Return the paper's batch sizes, in sequences of 512, with one LR and beta2 each."""
     beta2s = {64: 0.999, 128: 0.999, 256: 0.995, 512: 0.99, 1024: 0.99}
     batches = [64 << k for k in range(9)]
     rates = [(b, 3.16e-3, {}) for b in batches]

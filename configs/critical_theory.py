@@ -1,4 +1,4 @@
-"""Critical batches of SGD on least squares, exactly, and how their exponent depends on procedure.
+"""Exact critical batch sizes of SGD on linear regression, under several procedures.
 
     python -m experiments.critical_theory --config=configs/critical_theory.py:cpu
 
@@ -7,8 +7,8 @@
 | smoke | 2^11 samples   | 64    | 20 seconds           | tests                   |
 | cpu   | 2^14 samples   | 400   | 10 minutes           | results/critical_theory |
 
-Expect, at cpu size and with the pinned procedure (the first): exponents of 0.41, 0.63, 0.36 and
-−0.02 for (a, b) = (1.5, 2.5), (1.5, 4.5), (2, 3), (2, 1.5); theory 0.400, 0.625, 0.333, 0.
+Expected at cpu size with the first procedure: exponents 0.41, 0.63, 0.36 and −0.02 for (a, b) =
+(1.5, 2.5), (1.5, 4.5), (2, 3), (2, 1.5). Theory: 0.400, 0.625, 0.333, 0.
 """
 
 from configs.overlays import sized
@@ -17,7 +17,7 @@ TASKS = ((1.5, 2.5), (1.5, 4.5), (2.0, 3.0), (2.0, 1.5))
 
 
 def procedures(rates: int) -> list[dict]:
-    """The pinned procedure, and others that differ from it in one setting."""
+    """Return the pinned procedure, and others that differ from it in one setting."""
     pinned = {"overhead": 0.2, "rate_cap": 0.5, "average": "start", "rates": rates}
     changes = [
         {},

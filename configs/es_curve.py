@@ -1,4 +1,4 @@
-"""E(S) at one shared learning rate, and the batch schedule it calls for, on real text.
+"""E(S) at one learning rate (LR), and the batch schedule derived from it, on real text.
 
     python -m experiments.es_curve --config=configs/es_curve.py:demo
 
@@ -7,9 +7,9 @@
 | smoke | 131k parameters  | 0.9M   | under a minute      | tests                  |
 | demo  | 131k parameters  | 11M    | about 3 minutes     | `make demo`            |
 
-Expect, at demo size: curves of different batches that cross, B_opt between 2 and 8 sequences
-that grows as the target loss falls, and a late switch that ends lower than every constant at
-constant learning rate; with one seed none of it is tested.
+Expected at demo size: curves of different batch sizes cross. B_opt is between 2 and 8 sequences and
+grows as the target loss falls. At constant LR a late switch beats every fixed batch size. One seed
+tests none of this.
 """
 
 from configs.overlays import SETUP, sized

@@ -48,7 +48,7 @@ def constants(*batches: int, **fields: object) -> list[dict]:
 
 
 def schedules(of: Mapping[str, Any]) -> list[dict]:
-    """The arms of a3: constants, the ramp and the late switch."""
+    """Return the arms of a3: constants, the ramp and the late switch."""
     return [
         *constants(*of["constants"]),
         {"batch": of["ramp"], "name": RAMP, "role": "schedule"},
@@ -57,7 +57,9 @@ def schedules(of: Mapping[str, Any]) -> list[dict]:
 
 
 def changed(of: Mapping[str, Any]) -> list[dict]:
-    """The arms of a4: the ramp and one constant under each change; sqrt changes the ramp alone."""
+    """Return the arms of a4: the ramp and one constant under each change; sqrt changes the ramp
+    alone.
+    """
     (constant,), ramp = of["constants"], of["ramp"]
     longer = " ".join(_quarter(stage) for stage in ramp.split())
     groups = {
@@ -84,7 +86,7 @@ def _quarter(stage: str) -> str:
 
 
 def mup(name: str) -> dict:
-    """A named size whose LR follows from that of 12k parameters."""
+    """Return a named size whose LR follows from that of 12k parameters."""
     return {"name": name, "parametrization": "mup", "base_width": 32}
 
 
@@ -185,7 +187,7 @@ LONG = {"setup.text.seq_len": 64, "setup.schedule.tokens": 3_000_000, "ends": (1
 
 
 def scheduled(of: Mapping[str, Any]) -> dict[str, dict]:
-    """The parts that train the schedules of SCHEDULES."""
+    """Return the parts that train the schedules of SCHEDULES."""
     judged = {"seeds": (20, 21, 22, 23, 24, 25, 26, 27), **LONG, "arms": schedules(of["a3"])}
     return {
         "a3": {**judged, "title": "The schedule", "results": "results/es_wsd/scheduler"},
@@ -207,7 +209,7 @@ def scheduled(of: Mapping[str, Any]) -> dict[str, dict]:
 
 
 def get_config(part: str = "a1") -> ConfigDict:
-    """The config of a part.
+    """Return the config of a part.
 
     Raises:
         ValueError: there is no such part, or its schedules are not there yet.

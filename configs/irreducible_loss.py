@@ -1,4 +1,4 @@
-"""The fitted L_0 against the synthetic language's own entropy.
+"""The fitted L_0, compared with the entropy of the synthetic language.
 
     python -m experiments.irreducible_loss --config=configs/irreducible_loss.py:smoke
 
@@ -7,8 +7,8 @@
 | smoke | 12k parameters | 700K            | 41M tokens; 28 min on 2 cores busy with other work |
 | cpu   | 99k parameters | 2M              | 132M tokens; not measured                          |
 
-The number to expect at smoke size: the Adam clock's L_0 0.010 nats above the language's 1.480, and
-0.003 below what the model reaches; the other surfaces 0.13 to 0.20 nats too low.
+Expected at smoke size: L_0 of the Adam surface is 0.010 nats above the entropy of 1.480 and 0.003
+below the best model's loss. The other surfaces are 0.13 to 0.20 nats too low.
 
 A vocabulary of 16 keeps the logits' rank, 15, within the width of pico, 32, so that the model can
 come within 0.013 nats of the language.

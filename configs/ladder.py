@@ -1,4 +1,4 @@
-"""A ladder of sizes, each rung predicted from those below it, in parts on one runs directory.
+"""A series of model sizes, each predicted from smaller ones, in parts on one runs directory.
 
     python -m experiments.ladder --config=configs/ladder.py:es_99k --config.dry_run=True
     python -m experiments.ladder --config=configs/ladder.py:es_99k
@@ -25,12 +25,12 @@
 | width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
 | large          | 12M, 25M          | 124M, 252M | 7 batches                  | one H100; not run |
 
-A model of width d has 2 log2(d/32) layers and heads of 32; sequences are of 256 bytes of the text
-of configs/packages.json (166.6M tokens), of which only the runs at 25M parameters read some twice.
-beta1 is .9 per step, as the predictions of configs/momentum.py came out undecided; rates are those
-that `pilot_rates` chose, kept over widths by "mup". Times are of two cores: those of the parts that
-took them, and by their FLOP/s of the others (a dry run says about 1.6 times as much). What is
-expected: results/predictions/ladder.json, which the runs record.
+A model of width d has 2 log2(d/32) layers and heads of 32. Sequences are 256 bytes of the text of
+configs/packages.json (166.6M tokens). Only runs at 25M parameters read some of it twice. Adam's
+beta1 is 0.9 per step, because the predictions of configs/momentum.py were inconclusive. LRs were
+chosen by `pilot_rates` and transfer across widths by "mup". Times are on two cores: measured
+("took"), or estimated from FLOP/s (a dry run estimates 1.6 times more). Predictions:
+results/predictions/ladder.json, which the runs record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ PER_PARAMETER = 10
 
 
 def model(layers: int, width: int, **fields: Any) -> dict:
-    """The model of a width, with rates as at a width of 64."""
+    """Return the model of a width, with the LRs of width 64."""
     own = {"num_heads": max(width // 32, 1), "head_dim": 32, "d_ff": 4 * width}
     shape = {"num_layers": layers, "d_model": width, "vocab_size": 256, **own}
     return {**shape, "parametrization": "mup", "base_width": 64, **fields}
@@ -78,13 +78,13 @@ MODELS = {
 
 
 def grid(batches: Iterable[int], factors: Sequence[float] = (1.0,)) -> list[dict]:
-    """Constant batches, each at multiples of its rate."""
+    """Return fixed batch sizes, each at multiples of its LR."""
     rates = {b: RATES[max(known for known in RATES if known <= b)] for b in batches}
     return [{"batch": b, "rates": tuple(rate * f for f in factors)} for b, rate in rates.items()]
 
 
 def rung(name: str, batches: list[dict], tokens: float = 0, **more: Any) -> dict:
-    """A model with its budget, by default that of its parameters."""
+    """Return a model with its token budget, by default 10 tokens per parameter."""
     params, shape = MODELS[name]
     budget = round(tokens or PER_PARAMETER * params)
     changes = {"model": shape, **more.pop("changes", {})}
@@ -92,19 +92,19 @@ def rung(name: str, batches: list[dict], tokens: float = 0, **more: Any) -> dict
 
 
 def eighth(name: str) -> dict:
-    """Three batches about their rates at an eighth of a model's budget."""
+    """Return three batch sizes with three LRs each, at an eighth of a model's budget."""
     return rung(name, grid((1, 4, 16), AROUND), PER_PARAMETER * MODELS[name][0] / 8)
 
 
 def short(name: str, factors: Sequence[float] = (1.0,)) -> dict:
-    """A model with sequences of 64, at batches that begin at a quarter of the others' least."""
+    """Return a model with sequences of 64, from a quarter of the usual smallest batch size on."""
     rates = {1: 1e-3, 2: 1.4e-3, 4: 2e-3, 8: 2.8e-3, 16: 4e-3}
     batches = [{"batch": b, "rates": tuple(r * f for f in factors)} for b, r in rates.items()]
     return rung(name, batches, changes={"data.seq_len": 64})
 
 
 def late(batch: int, *ats: float, grow: int = 2) -> list[dict]:
-    """Late switches from a constant batch."""
+    """Return late switches from a fixed batch size."""
     return [{"batch": batch, "grow": grow, "at": at} for at in ats]
 
 

@@ -1,4 +1,4 @@
-"""Fast catch-up and late switching, with tuned baselines, under constant rate, WSD and cosine.
+"""Fast catch-up and late switching, with tuned baselines, under constant LR, WSD and cosine.
 
     python -m experiments.late_switch --config=configs/late_switch.py:cpu
     python -m experiments.late_switch --config=configs/late_switch.py:paper --config.dry_run=True
@@ -39,14 +39,14 @@ def schedules(
     late: tuple[float, ...] = (),
     parts: tuple[float, ...] = BUDGETS,
 ) -> list[dict]:
-    """The batch schedules that are tried.
+    """Return the batch schedules that are tried.
 
     Args:
         small: first batch, in sequences.
         last: the large one.
         rate: peak learning rate.
         from_es: schedules that E(S) calls for.
-        late: rates of the late switch; none to tune it.
+        late: LRs of the late switch; empty to tune it.
         parts: of the tokens: runs that end there have the large batch in their last shares.
     """
     one = (rate,)
@@ -71,7 +71,7 @@ def schedules(
 
 
 def from_es_wsd() -> list[dict]:
-    """What results/es_wsd calls for: one of two stages branches from its first batch there."""
+    """Return the schedules of results/es_wsd; two-stage ones are forked from the first."""
     known = json.loads(OF_ES.read_text())
     return [
         {"name": name, "batch": known[name], "alone": len(known[name].split()) > 2}
@@ -87,7 +87,7 @@ def stages(small: int, last: int) -> str:
 
 
 def growing(batch: str, rate: float) -> list[dict]:
-    """A schedule that grows as E(S) would have it, where none has been measured."""
+    """Return a schedule that grows like B_opt of E(S), if none has been measured."""
     return [{"name": ES_NAMES[0], "batch": batch, "rates": (rate,)}]
 
 

@@ -1,4 +1,4 @@
-"""What decides the large batch: beta1 of each batch, in parts on one runs directory.
+"""The effect of beta1 at each batch size, in parts on one runs directory.
 
     python -m experiments.momentum --config=configs/momentum.py:grid
 
@@ -10,10 +10,10 @@
 | long  | beta1 at batches 8 and 32                          | 2M              | 6 arms, 5 seeds  |
 | cuts  | batch × 4 beside rates cut, from one checkpoint    | 1M to 1.9M      | 6 arms, 8 seeds  |
 
-Rates are chosen on seeds 0 and 1, decayed, at 500K tokens; seeds 5 and more are judged, which no
-pilot saw. The choice was made and is read from the results; --config.chosen= trains it again. All
-are of 99k parameters, on two cores, with beta2 .95 per step but for `late`, which has the half-life
-of configs/late_switch.py. What is expected: results/predictions/momentum.json.
+LRs are chosen on seeds 0 and 1, annealed, at 500K tokens. Seeds from 5 on are compared; no pilot
+used them. The choice is read from the results; --config.chosen= trains it again. Models have 99k
+parameters, on two cores, with beta2 0.95 per step. `late` has the half-life of
+configs/late_switch.py. Predictions: results/predictions/momentum.json.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ FAST = 8e-3
 
 
 def arms(batches: Iterable[int], betas: Sequence[float]) -> list[dict]:
-    """Constant batches with each beta1, and the two rates that each is tried at."""
+    """Return fixed batch sizes with each beta1, and the two LRs tried at each."""
     return [
         {
             "batch": batch,
@@ -44,12 +44,12 @@ def arms(batches: Iterable[int], betas: Sequence[float]) -> list[dict]:
 
 
 def one(batch: int, rate: float) -> dict:
-    """A constant batch with beta1 .9 at one rate."""
+    """Return a fixed batch size with beta1 0.9 at one LR."""
     return {"batch": batch, "beta1": 0.9, "rates": (rate,), "judged": ()}
 
 
 def fork(name: str, at: float, *, grow: int = 1, stop: float = 1.0, **changes: float) -> dict:
-    """What goes on otherwise from a checkpoint of constant 4 with beta1 .9; see `Fork`."""
+    """Return the forked runs from a checkpoint of batch 4 with beta1 0.9; see `Fork`."""
     own = {f"optimizer.{field}": value for field, value in changes.items()}
     return {"name": name, "batch": 4, "at": at, "grow": grow, "stop": stop, "changes": own}
 

@@ -7,8 +7,8 @@
 | smoke | 2^18 samples         | 32    | seconds              | tests                         |
 | cpu   | 2^24 samples         | 128   | 10 seconds           | results/optimal_schedule      |
 
-Expect, at cpu size: D − P* ∝ D^0.7475 for the hard task (theory 0.743) and P* = 0 for the easy
-one; a gap that closes as δ^−0.76 (theory −0.75); exponents of the optimum within 0.02 of theory
+Expected at cpu size: D − P* ∝ D^0.7475 for the hard task (theory 0.743) and P* = 0 for the easy
+task. The gap closes as δ^−0.76 (theory −0.75). Exponents of the optimum are within 0.02 of theory
 for (0.3, 4).
 """
 

@@ -1,4 +1,4 @@
-"""A config at several sizes: one base, what each size has in place of it, and what bases share."""
+"""A config at several sizes: one base, the overrides of each size, and shared settings."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ DEVICES = {
     "attention": "auto",
     "trackers": (),
 }
-"""How an engine uses a machine; see `bss.sweeps.setup.EngineConfig`."""
+"""Use of a machine by an engine; see `bss.sweeps.setup.EngineConfig`."""
 
 SETUP = {
     "model": "nano",
@@ -33,10 +33,10 @@ SETUP = {
         **DEVICES,
     },
 }
-"""How small models are trained on a CPU; a base adds to it by dotted paths."""
+"""Settings for small models on a CPU; a base adds to them by dotted paths."""
 
 PRICED = {"dry_run": False, "peak_flops": 989e12, "mfu": 0.4}
-"""What a study asks that can print its price."""
+"""Settings of a study that can print its cost."""
 
 
 def sized(
@@ -53,15 +53,15 @@ def sized(
 def at_size(
     size: str, base: Mapping[str, Any], overlays: Mapping[str, Mapping[str, Any]]
 ) -> ConfigDict:
-    """The base with the overlay of a size.
+    """Return the base with the overlay of a size.
 
     Args:
         size: its name.
-        base: values by dotted path; `{size}` in their texts stands for the name.
+        base: values by dotted path; `{size}` in their texts is replaced by the name.
         overlays: by size, new values by dotted path; a group of fields is merged.
 
     Raises:
-        ValueError: there is no such size.
+        ValueError: If the size does not exist.
 
     Examples:
         >>> base = {"results": "runs/{size}", "setup": {"model": "nano"}}

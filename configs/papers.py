@@ -1,4 +1,4 @@
-"""Models of the papers' sizes, to be compiled for machines that could train them.
+"""Models of the papers' sizes, to compile for machines that could train them.
 
     bss compile --config configs/papers.py:h100 --on h100:1
 

@@ -1,4 +1,4 @@
-"""What decides the best batch, in parts: each is a config of its own, on one runs directory.
+"""The effect of beta2 on the optimal batch size, in parts on one runs directory.
 
     python -m experiments.second_moment --config=configs/second_moment.py:rules
 
@@ -13,9 +13,9 @@
 | large  | a larger batch with tokens enough                   | 70M    | 2 and 1 runs, 5 seeds    |
 | steps  | the large batch for as many steps as the switched   | 66M    | 1 run, 5 seeds           |
 
-Rates are tried on the first two seeds, a factor 2 apart and until the best is bracketed; the
-others are trained at the chosen rates and judged. Parts with one rate use every seed. All are of
-99k parameters, on two cores.
+LRs are tried on the first two seeds, a factor 2 apart, until the best is bracketed. Other seeds are
+trained at the chosen LRs and compared. Parts with one LR use every seed. Models have 99k
+parameters, on two cores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from configs.overlays import SETUP, sized
 
 
 def arms(rates: Mapping[int, Sequence[float]], *rules: str) -> list[dict]:
-    """Constant batches under each rule, with the rates that each batch is tried at."""
+    """Return fixed batch sizes under each rule, with the LRs tried at each."""
     return [
         {"rule": rule, "batch": str(batch), "rates": tried}
         for rule in rules
@@ -33,18 +33,18 @@ def arms(rates: Mapping[int, Sequence[float]], *rules: str) -> list[dict]:
 
 
 def schedules(*batches: str) -> list[dict]:
-    """Constants and schedules with beta2 .95 per step, at one rate."""
+    """Return fixed batch sizes and schedules with beta2 0.95 per step, at one LR."""
     return [{"rule": STEP, "batch": batch, "rates": (ONE_RATE,)} for batch in batches]
 
 
 def per_step(beta2: float) -> dict:
-    """The rule that keeps beta2 whatever the batch."""
+    """Return the rule that keeps beta2 whatever the batch."""
     changes = {"optimizer.beta2": beta2, "optimizer.beta2_half_life": 0}
     return {"name": f"{beta2:g} per step", "changes": changes}
 
 
 def in_tokens(name: str, half_life: int, **changes: float) -> dict:
-    """The rule that keeps a half-life in tokens, and what else is changed of the optimizer."""
+    """Return the rule with a half-life in tokens, and other changes of the optimizer."""
     own = {f"optimizer.{field}": value for field, value in changes.items()}
     return {"name": name, "changes": {"optimizer.beta2_half_life": half_life, **own}}
 

@@ -1,4 +1,4 @@
-"""Constant batches over one set-up, on real text: the start of a sweep of one's own.
+"""Fixed batch sizes over one set-up, on real text: a template for a sweep.
 
     python -m experiments.sweep --config=configs/sweep.py:nano
 
@@ -7,7 +7,7 @@
 | smoke | 29k parameters  | 4    | 0.2M   | under a minute      | tests         |
 | nano  | 131k parameters | 6    | 6M     | about 3 minutes     | a first sweep |
 
-The time of nano is not measured: it is by the tokens a second of `configs/es_curve.py:demo`.
+The time of nano is estimated from the tokens per second of `configs/es_curve.py:demo`.
 
 Every field is an option: axes by `--config.axes.schedule.batch="(2,4,8)"`, the set-up by
 `--config.setup.optimizer.lr=2e-3`.

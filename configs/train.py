@@ -3,9 +3,9 @@
     python -m experiments.train --config=configs/train.py:nano \
         --config.schedule.batch="0:8 40K:16" --config.schedule.tokens=100000
 
-The argument is a named size (`bss models` lists them); every field is an option of that command.
-That command takes under two minutes on 2 CPU cores, the preparation of the corpus included; expect
-a held-out loss of 2.54.
+The argument is a named size (`bss models` lists them); every field is an option. The command takes
+less than two minutes on 2 CPU cores, with the preparation of the corpus. Expect a held-out loss of
+2.54.
 """
 
 from bss.models.sizes import SIZES as NAMED

@@ -1,4 +1,4 @@
-"""What the notebooks share: where an experiment's results lie, and numbers as text."""
+"""Shared by the notebooks: directories of results, and numbers as text."""
 
 import importlib
 import json
@@ -18,17 +18,17 @@ if str(ROOT) not in sys.path:
 
 
 def results_of(experiment: str, *, trains: bool = True) -> Path:
-    """The directory of an experiment's results.
+    """Return the directory of an experiment's results.
 
-    They are the committed ones, unless the environment has RUN=smoke|cpu|gpu: then the experiment
-    runs first, at that size, and the directory is the one that its config names.
+    These are the committed results, unless the environment has RUN=smoke|cpu|gpu. Then the
+    experiment runs first, at that size, and the directory is named by its config.
 
     Args:
         experiment: name of its driver, config and results.
-        trains: False for theory, whose cpu size stands in for gpu.
+        trains: False for theory, whose cpu size replaces gpu.
 
     Raises:
-        RuntimeError: the experiment failed, with the end of what it said.
+        RuntimeError: If the experiment failed, with the end of its output.
     """
     size = os.environ.get("RUN")
     if not size:
@@ -37,17 +37,17 @@ def results_of(experiment: str, *, trains: bool = True) -> Path:
 
 
 def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
-    """The directories of an experiment whose sizes are parts of its question.
+    """Return the directories of an experiment by part.
 
-    With RUN=smoke the size smoke runs and stands for every part; with RUN=cpu|gpu each part runs.
-    A part that ends in "_h100" is the size before that, whose results were made on that device.
+    With RUN=smoke the size smoke runs and replaces every part; with RUN=cpu|gpu each part runs. A
+    part that ends in "_h100" is the size before that, whose results were made on that device.
 
     Args:
         experiment: name of its driver, config and results.
         parts: as its results name them.
 
     Raises:
-        RuntimeError: the experiment failed, with the end of what it said.
+        RuntimeError: If the experiment failed, with the end of its output.
     """
     run = os.environ.get("RUN")
     if not run:
@@ -73,7 +73,7 @@ def _run(experiment: str, size: str) -> Path:
 
 
 def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
-    """Final losses minus that of the best constant batch of each LR phase, in 1e-3 nats.
+    """Return final losses minus the best fixed batch size's in each LR phase, in 1e-3 nats.
 
     ± is half of the 95% confidence interval (paired t over seeds).
 

@@ -1,4 +1,4 @@
-"""Code lines by room, no docstring, comment or blank: `python tests/lines.py [FOLDER ...]`."""
+"""Code lines by package, without docstrings and comments: `python tests/lines.py [FOLDER ...]`."""
 
 import ast
 import io
@@ -11,20 +11,20 @@ BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, token
 
 
 def code_lines(source: str) -> int:
-    """Lines that hold code; a text that stands alone documents."""
-    told, held = set(), set()
+    """Return the number of code lines; strings that stand alone are documentation."""
+    documented, code = set(), set()
     for node in ast.walk(ast.parse(source)):
         value = node.value if isinstance(node, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            told |= {*range(value.lineno, (value.end_lineno or value.lineno) + 1)}
+            documented |= {*range(value.lineno, (value.end_lineno or value.lineno) + 1)}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in BLANK and token.type != tokenize.ENDMARKER:
-            held |= {*range(token.start[0], token.end[0] + 1)}
-    return len(held - told)
+            code |= {*range(token.start[0], token.end[0] + 1)}
+    return len(code - documented)
 
 
 def by_room(folder: Path) -> Counter[str]:
-    """Lines of each room of a folder; of files in none under the folder's own name."""
+    """Return the lines of each package of a folder; other files count under the folder's name."""
     rooms: Counter[str] = Counter()
     for path in folder.rglob("*.py"):
         parts = path.relative_to(folder).parts

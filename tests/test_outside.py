@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SECTION = (
-    (ROOT / "docs/train.md").read_text().partition("## Installed, in a directory of your own")[2]
-)
+SECTION = (ROOT / "docs/train.md").read_text().partition("## Use outside of the checkout")[2]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 

@@ -161,7 +161,7 @@ def test_a_failed_write_leaves_the_old_table(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space"):
         write_table(pd.DataFrame({"a": [1]}), path)
     assert os.listdir(tmp_path) == ["runs.csv"] and path.read_text() == "old"
-    with pytest.raises(InputError, match="unknown ending"):
+    with pytest.raises(InputError, match="unknown extension"):
         write_table(pd.DataFrame(), tmp_path / "runs.xlsx")
 
 

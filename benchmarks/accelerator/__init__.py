@@ -1,4 +1,4 @@
-"""What an accelerator does: one command, one time budget.
+"""Measurements on an accelerator: one command, one time budget.
 
     python -m benchmarks.accelerator --minutes 8      # each row is saved as soon as it is measured
     python -m benchmarks.accelerator --tiny           # toy sizes, on a CPU too

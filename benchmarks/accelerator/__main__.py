@@ -22,7 +22,7 @@ from bss.training.hardware import memory_environment
 RESULTS = Path("benchmarks/results/accelerator")
 PATIENCE = 4
 """Cases that take so many times what they should are stopped."""
-UNKNOWN = "no two smaller buckets say what is the largest"
+UNKNOWN = "two smaller micro-batches are needed to estimate the largest"
 
 Row = dict[str, Any]
 
@@ -107,7 +107,8 @@ def measured(cases: list[Case], left: float, start: float) -> Iterator[Row]:
 def with_bucket(case: Case, done: list[Row]) -> Case:
     """Return a case with a bucket: the largest power of two that memory is expected to hold.
 
-    The compiler's peaks of two buckets say what one more sequence takes; 5% are left free.
+    The compiler's peaks of two micro-batch sizes give the memory of one more sequence; 5% stay
+    free.
     """
     if case.settings.get("bucket", 0) is not None:
         return case

@@ -1,4 +1,4 @@
-"""What is measured, in which order: the most important first, since the last may find no time."""
+"""The cases in order of importance, because time may run out before the last ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Case:
     """One measurement.
 
     Attributes:
-        what: a name in `measure.MEASURES`.
+        what: measurement, a name in `measure.MEASURES`.
         settings: its arguments; they are in its row.
         seconds: what it takes on an H100, roughly: it is not begun with less left.
     """

@@ -25,10 +25,10 @@ STEPS, FLEET_STEPS = 20, 512
 def ramp(
     *, model: str, bucket: tuple[int, int], seq_len: int, attention: str
 ) -> Iterator[dict[str, Any]]:
-    """A run of two stages, each of a bucket of its own: what the change between them costs.
+    """Yield a run of two stages with different micro-batch sizes, and the cost of the change.
 
-    Lost are the seconds of the first dispatch behind the change, beyond what as many tokens take
-    later in that stage. Sequences are made on the device too, in the seconds.
+    The cost is the time of the first dispatch after the change minus the later time of equal
+    tokens. Sequences are made on the device too, in the seconds.
     """
     small, large = bucket
     change = STEPS * small * seq_len
@@ -57,7 +57,7 @@ def ramp(
 def fleet(
     *, model: str, bucket: int, seq_len: int, attention: str, runs: int
 ) -> Iterator[dict[str, Any]]:
-    """Runs of one batch that differ in their rates, side by side; one is trained by the loop.
+    """Yield vmapped runs of one batch size that differ in LR; one is trained by the loop.
 
     Steps per second are those of all runs, between their first and last evaluations; the seconds
     of each are its share of the fleet's.

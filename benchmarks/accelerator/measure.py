@@ -2,7 +2,7 @@
 
     python -m benchmarks.accelerator.measure JOB      # {"seconds": left, "cases": [...]}
 
-Each line is {"case": its index, "row": {...}}. What compilers and others print goes to standard
+Each line is {"case": its index, "row": {...}}. Output of compilers and libraries goes to standard
 error.
 """
 
@@ -69,14 +69,14 @@ def _row(case: Case, numbers: dict[str, Any]) -> dict[str, Any]:
 
 
 def _standard_output() -> TextIO:
-    """A copy of it; the original becomes standard error."""
+    """Return a copy of it; the original becomes standard error."""
     copy = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return copy
 
 
 def main() -> None:
-    """Measures the cases of a job."""
+    """Measure the cases of a job."""
     job = json.loads(sys.argv[1])
     cases = [Case(**case) for case in job["cases"]]
     with _standard_output() as output:

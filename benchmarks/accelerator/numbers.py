@@ -69,7 +69,7 @@ def _error(ours: np.ndarray, exact: np.ndarray) -> float:
 def repeats(
     *, model: str, bucket: int, seq_len: int, attention: str, repeatable: bool
 ) -> Iterator[Row]:
-    """The same steps twice from the same state: equal to the bit, or how far apart."""
+    """Yield the same steps twice from the same state: equal to the bit, or how far apart."""
     execution = Execution(repeatable=repeatable, attention=attention)
     trainer = Trainer(run_of(model, seq_len), bucket, execution)
     (losses, params), (again, params_again) = (_trained(trainer) for _ in range(2))

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def machine() -> Iterator[Row]:
-    """What the device reaches without us: bfloat16 products of random matrices, and copies."""
+    """Yield the device's peak: bfloat16 products of random matrices, and copies."""
     device = jax.local_devices()[0]
     side = 256 if device.platform == "cpu" else 8192
     x = jax.random.normal(jax.random.key(0), (side, side))
@@ -31,7 +31,7 @@ def machine() -> Iterator[Row]:
 
 
 def _rate(function: Callable[[jax.Array], jax.Array], x: jax.Array, work: float) -> float:
-    """Of a function's work, per second."""
+    """Return a function's work per second."""
     call, last = jax.jit(function), []
 
     def dispatch() -> None:
@@ -43,7 +43,7 @@ def _rate(function: Callable[[jax.Array], jax.Array], x: jax.Array, work: float)
 def step(
     *, model: str, bucket: int, seq_len: int, attention: str, remat: bool = False, **layers: Any
 ) -> Iterator[Row]:
-    """A step of one bucket, and of two: a row each; what was compiled, where it cannot run.
+    """Yield a row for a step of one micro-batch and of two; only compiled if it cannot run.
 
     `layers` are `unroll` and `keep` of its execution.
     """

@@ -18,7 +18,7 @@ class Timed(NamedTuple):
 def timed(call: Callable[[], object], wait: Callable[[], object]) -> Timed:
     """Times rounds of calls, each round waited for at its end, after two calls to warm up.
 
-    Calls within a round are dispatched one behind the other, as a training loop does.
+    Calls within a round are dispatched without waiting, as in a training loop.
     """
     seconds(call, wait)
     once = seconds(call, wait)
@@ -29,7 +29,7 @@ def timed(call: Callable[[], object], wait: Callable[[], object]) -> Timed:
 
 
 def seconds(call: Callable[[], object], wait: Callable[[], object], count: int = 1) -> float:
-    """Seconds of one call, of so many that are waited for together."""
+    """Return the seconds per call, of several calls with one wait."""
     start = time.perf_counter()
     for _ in range(count):
         call()

@@ -25,12 +25,12 @@ SETTINGS = StepSettings(*map(np.float32, (1e-3, 0.1, 0.05, 0.0)), np.zeros(0, np
 
 
 def memory_of(device: Any) -> Mapping[str, int]:
-    """What a device says of its memory; empty where it says nothing, as CPUs."""
+    """Return a device's memory statistics; empty if it has none, e.g. CPUs."""
     return device.memory_stats() or {}
 
 
 def run_of(model: str, seq_len: int, **changes: Any) -> RunConfig:
-    """A run of a named size, of which only what shapes its programs counts."""
+    """Return a run of a named size, of which only what shapes its programs counts."""
     return RunConfig(dataclasses.replace(named(model), **changes), DataConfig(seq_len=seq_len))
 
 
@@ -50,7 +50,7 @@ class Trainer:
 
     Attributes:
         program: compiled for the bucket.
-        compile_seconds: by the clock, tracing included.
+        compile_seconds: wall time, with tracing.
         state_bytes: of the training state.
     """
 

@@ -1,1 +1,1 @@
-"""Fits of planted data beside what was planted."""
+"""Fits of planted data, compared with the planted values."""

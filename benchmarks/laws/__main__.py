@@ -1,4 +1,4 @@
-"""What fits of planted data and of two published tables answer, beside what is true.
+"""Fits of planted data and of two published tables, compared with the truth.
 
     python -m benchmarks.laws SETS.jsonl                       # all sets that are missing
     python -m benchmarks.laws SETS.jsonl --only schedules      # of these questions
@@ -93,7 +93,7 @@ def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
 
 
 def reported(name: str) -> Iterator[tuple[str, Answer]]:
-    """The errors at left-out rows that a fit of the whole table reports itself, in nats."""
+    """Yield the errors at left-out rows that a fit of the whole table reports itself, in nats."""
     fit = fit_table(published(name)[0], options=Options(RESAMPLES["published"]))
     for fold, error in fit.left_out.items():
         yield f"{name}, {fold}", (math.nan, error, None, None)
@@ -101,7 +101,7 @@ def reported(name: str) -> Iterator[tuple[str, Answer]]:
 
 @cache
 def published(name: str) -> tuple[pd.DataFrame, np.ndarray, dict[str, np.ndarray]]:
-    """A published table, its rows near the best of their cell, and the folds to leave out."""
+    """Return a published table, its rows near the best of each (N, D), and the folds."""
     frame = pd.read_csv(RESULTS / "published" / PUBLISHED[name])
     frame = frame.rename(columns={"peak_lr": "lr"}).assign(seq_len=SEQ_LEN)
     cell: Any = frame.groupby(["params", "tokens"], sort=True)
@@ -191,7 +191,7 @@ def measure(path: Path, only: set[str]) -> None:
 
 
 def read(path: Path) -> list[Set]:
-    """The finished sets."""
+    """Return the finished sets."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 

@@ -1,10 +1,10 @@
 """Planted curves of laws that are not the package's.
 
-Curves of seven batches and two seeds, L_0 + A/x with S(x, B) steps to it: an inner optimum from a
-penalty of small batches, the law of McCandlish et al. (arXiv 1812.06162), and its steps above a
-floor; in the last two the smallest batch needs the fewest tokens. Runs are off by .004 nats, and
-each of their losses by as much again. One target a set, where the valley is 2 to 10 times as deep
-as runs scatter (all derived here).
+Curves of seven batch sizes and two seeds, L_0 + A/x with S(x, B) steps to it. One kind has an
+interior optimum from a penalty of small batch sizes. The others are the law of McCandlish et al.
+(arXiv 1812.06162) and its steps above a floor; their smallest batch size needs the fewest tokens.
+Runs are off by .004 nats, and each of their losses by as much again. One target per set, whose
+loss-vs-batch curve is 2 to 10 noise SDs deep (all derived here).
 """
 
 import math
@@ -47,7 +47,7 @@ def steps(law: str, p: dict[str, float], x: np.ndarray, batch: Any) -> np.ndarra
 
 
 def planted(law: str, seed: int) -> Planted:
-    """A set drawn from a seed."""
+    """Return a set drawn from a seed."""
     rng = np.random.default_rng([seed, *law.encode()])
     while True:
         p = {

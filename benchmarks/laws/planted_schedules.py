@@ -1,8 +1,9 @@
 """Planted runs under schedules of rate and batch, by an exact recursion that is not the law.
 
-The risk of one-pass SGD on power-law least squares with label noise (bss.theory.joint), horizons of
-1, 2 and 3.3 times, peak rates of half, once and twice, stairs, decays and a falling batch. A run is
-off by .001 of its loss, and each of its losses by as much again (all derived here).
+The risk of one-pass SGD on power-law linear regression with label noise (bss.theory.joint). Budgets
+are 1, 2 and 3.3 times the pilots', peak LRs half, once and twice. Schedules have stairs, decays and
+a falling batch. A run is off by .001 of its loss, and each of its losses by as much again (all
+derived here).
 """
 
 from dataclasses import dataclass
@@ -40,14 +41,14 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Planted:
-    """Runs to fit, and the ends to predict: a row each with where it is new."""
+    """Return runs to fit, and final losses to predict, one row each with its new property."""
 
     runs: pd.DataFrame
     unseen: pd.DataFrame
 
 
 def planted(seed: int) -> Planted:
-    """A task drawn from a seed; its runs lack a horizon and a peak by turns, or none."""
+    """Return a task drawn from a seed; its runs lack a horizon and a peak by turns, or none."""
     rng = np.random.default_rng([seed, 33])
     task = Task(rng.uniform(0.3, 1.0), rng.uniform(1.5, 2.5), 128, 10 ** rng.uniform(-1, 0.5))
     peak = 0.2 * stable_rate(task, SMALLEST)
@@ -76,7 +77,7 @@ def run(
     *,
     ends: bool = False,
 ) -> pd.DataFrame:
-    """A run table of one run; for `ends` losses are the risk, and `measured` what a run has."""
+    """Return the table of one run; losses are the risk for `ends`, else with a run's noise."""
     tokens = round(HORIZON * horizon)
     plan = resolve(BatchSchedule.parse(batch, total=tokens), tokens, 1)
     batches = np.concatenate([np.full(one.steps, float(one.batch)) for one in plan.segments])

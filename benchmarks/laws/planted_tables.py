@@ -1,9 +1,9 @@
 """Planted tables of final losses by a law that is not the package's, one kind of trouble each.
 
-L = L_0 + A·N^-a + C·D^-c + h·w(x), x = log(B/B*), where w is log((v·e^(ux) + u·e^(-vx))/(u + v)) or
-√(1 + (s·x)²) - 1 with one slope s below B* and another above: straight walls about a round floor,
-where the package's are exponential. log B* is bent in log D, and noise grows away from B*. What
-differs from table to table is drawn from its seed (derived here).
+L = L_0 + A·N^-a + C·D^-c + h·w(x), x = log(B/B*). w is log((v·e^(ux) + u·e^(-vx))/(u + v)), or √(1
++ (s·x)²) - 1 with different slopes s below and above B*. Its walls are straight, the package's
+exponential. log B* is bent in log D, and noise grows away from B*. Parameters of each table are
+drawn from its seed (derived here).
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class _World:
-    """One team's models, budgets, batches, valley and noise."""
+    """One team's models, budgets, batch sizes, loss-vs-batch curve and noise."""
 
     params: np.ndarray
     tokens: np.ndarray
@@ -63,7 +63,7 @@ class _World:
         return self.height * np.log((v * np.exp(u * x) + u * np.exp(-v * x)) / (u + v))
 
     def level(self, params: float, tokens: float) -> float:
-        """The loss at the best batch."""
+        """Return the loss at the best batch."""
         L_0, A, a, C, c = self.law
         return float(L_0 + A * (params / 4e8) ** -a + C * (tokens / 2e10) ** -c)
 
@@ -121,7 +121,7 @@ def _cell(
     side: int,
     generator: np.random.Generator,
 ) -> list[tuple]:
-    """The runs of one (N, D): batches that hold B* well inside, or all to one side of it."""
+    """Return the runs of one (N, D): batches that hold B* well inside, or all to one side of it."""
     at, step = world.log_best(params, tokens), np.log(world.step)
     room = (world.count - 1) / 2 - 1.5  # steps that the middle may be off
     first = at + (generator.uniform(-room, room) - (world.count - 1) / 2) * step

@@ -1,8 +1,8 @@
-"""Our training step beside the same step as others would write it.
+"""Our training step, compared with the same step in other frameworks.
 
     python -m benchmarks.step                                 # all shapes, one core and two
     python -m benchmarks.step --shapes "d 64 B 8" --cores 1   # some
 
-Model, batch, AdamW with clipping and precision are the same: ours with one step a dispatch and with
-several; PyTorch, eager and compiled; plain flax with optax, a jitted step of this batch.
+Model, batch size, AdamW with clipping, and precision are equal. Variants are ours with one or
+several steps per dispatch, PyTorch eager and compiled, and plain flax with optax (a jitted step).
 """

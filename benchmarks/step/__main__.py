@@ -22,7 +22,7 @@ WARM = 8
 
 
 def measured(options: argparse.Namespace) -> Iterator[Row]:
-    """A row for each shape and number of cores."""
+    """Yield a row for each shape and number of cores."""
     for name in named(options.shapes):
         shape = (SHAPES | TINY)[name]
         if shape.gpu:
@@ -36,7 +36,7 @@ def measured(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
-    """All variants in one race; on a GPU, whose memory holds not all, each rival in its own."""
+    """Return all variants in one race; on a GPU, with its limited memory, one race per rival."""
     ours, rivals = _variants(shape)
     races = [[*ours, one] for one in rivals] if shape.gpu else [[*ours, *rivals]]
     without = {} if installed("torch") else dict.fromkeys(("eager", "compile"), WITHOUT)
@@ -54,9 +54,9 @@ def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
 
 
 def _apart(variants: Row) -> float | None:
-    """How far the losses after the same few steps are apart: seeds alone, if all train one model.
+    """Return the difference of losses after a few steps: only seeds differ if all train one model.
 
-    Infinite where one is not finite.
+    Infinite if a loss is not finite.
     """
     losses = [one["warm"] for one in variants.values() if "warm" in one]
     if not all(map(math.isfinite, losses)):
@@ -65,13 +65,13 @@ def _apart(variants: Row) -> float | None:
 
 
 def _of_ours(shape: Shape) -> dict[str, int]:
-    """Names of ours, and their steps a dispatch; a GPU's memory has room for one."""
+    """Return the names of our variants, and their steps per dispatch; only one fits a GPU."""
     several = {} if shape.gpu else {f"{shape.several} steps": shape.several}
     return {"1 step": 1, **several}
 
 
 def _ratios(names: Sequence[str], variants: Row) -> Row:
-    """How many times as fast as each rival, of each of ours, by "OURS / RIVAL"."""
+    """Return our speed relative to each rival, by "OURS / RIVAL"."""
     times = {name: one["seconds"] for name, one in variants.items() if one.get("seconds")}
     return {
         f"{ours} / {rival}": ratio(times[rival], times[ours])
@@ -96,7 +96,7 @@ def _variants(shape: Shape) -> tuple[list[Variant], list[Variant]]:
 
 
 def cells(row: Row) -> list[Sequence[str]]:
-    """A line for each of ours."""
+    """Return a line for each of ours."""
     return [
         (
             row["shape"],

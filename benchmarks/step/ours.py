@@ -29,7 +29,7 @@ SETTINGS = StepSettings(
 
 
 def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) -> Turn:
-    """Steps of one batch after the other, so many a dispatch; turns are multiples of them.
+    """Steps of one batch size, several per dispatch; turns are multiples of them.
 
     `buckets` as in `Execution`.
     """
@@ -55,7 +55,7 @@ def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) 
 
 
 def dispatch(run: RunConfig, mesh: Mesh, bucket: int, count: int, most: int) -> Any:
-    """What takes `most` steps, each of `count` buckets, as a session compiles it.
+    """Return the compiled program of `most` steps with `count` micro-batches, as in training.
 
     Returns:
         (state, sequences [most · count, bucket, T+1]) -> state, loss of each step.

@@ -38,7 +38,7 @@ class Block(nnx.Module):
         self.up, self.down = linear(width, hidden), linear(hidden, width, deep)
 
     def __call__(self, x_BxTxM):
-        """The residual stream after this block."""
+        """Return the residual stream after this block."""
         B, T, M = x_BxTxM.shape
         normed, heads = self.norms[0](x_BxTxM), (B, T, -1, self.config.head_width)
         q, k, v = (one(normed).reshape(heads) for one in (self.query, self.key, self.value))
@@ -98,7 +98,7 @@ def loss_of(model: Transformer, sequences_BxT1: jax.Array) -> jax.Array:
 
 
 def plain(**fields) -> Turn:
-    """A jitted step whose state is donated."""
+    """Return a jitted step whose state is donated."""
     shape = Shape(**fields)
     config = named(shape.model)
     model = jax.jit(lambda: nnx.split(Transformer(config, nnx.Rngs(0))))

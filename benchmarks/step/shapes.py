@@ -16,7 +16,7 @@ POOL = 2**15
 
 @dataclass(frozen=True)
 class Shape:
-    """What a step trains.
+    """The model and batch of a step.
 
     Attributes:
         model: a named size.
@@ -51,7 +51,7 @@ TINY = {"pico": Shape("pico", 16, 2)}
 
 
 def named(text: str) -> list[str]:
-    """The shapes of a list with commas; all but the tiny of "".
+    """Return the shapes of a list with commas; all but the tiny of "".
 
     Raises:
         InputError: a name that is none of them.
@@ -64,7 +64,7 @@ def named(text: str) -> list[str]:
 
 
 def batches(shape: Shape, vocab: int) -> np.ndarray:
-    """What steps take in turn, int32 [P, B, T+1]: tokens are drawn as often as words are (Zipf).
+    """Return the batches of consecutive steps, int32 [P, B, T+1]; token frequencies follow Zipf.
 
     They are too many to be learned by heart: numbers near zero would slow some variants.
     """

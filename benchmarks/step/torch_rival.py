@@ -46,7 +46,7 @@ class Block(nn.Module):
         self.down = nn.Linear(config.d_ff, width, bias=False)
 
     def forward(self, x_BxTxM, cos_TxD, sin_TxD):
-        """The residual stream after this block."""
+        """Return the residual stream after this block."""
         B, T, M = x_BxTxM.shape
         heads = self.qkv(self.norms[0](x_BxTxM)).view(B, T, 3, -1, self.config.head_width)
         q, k, v = heads.permute(2, 0, 3, 1, 4)
@@ -93,7 +93,7 @@ class Transformer(nn.Module):
 def stepper(
     config: TransformerConfig, rows_PxBxT1: np.ndarray, mode: str
 ) -> tuple[Callable[[], torch.Tensor], Callable[[], None]]:
-    """A training step that gives its loss, not waited for; and what waits for the device."""
+    """Return a training step that gives its loss, not waited for; and what waits for the device."""
     torch.manual_seed(0)
     wide = config.dtype == "bfloat16"
     # On a CPU "high" would multiply in bfloat16.

@@ -1,1 +1,1 @@
-"""Damaged files and killed processes: whether runs end as undisturbed ones do, or say why not."""
+"""Damaged files and killed processes: runs must end like undisturbed ones, or report the cause."""

@@ -2,9 +2,9 @@
 
     python -m benchmarks.unattended --kills 200 --damages 500    # less than an hour of two cores
 
-Of 200 kills 140 are of one process, 40 of fleets of 4, 14 of two processes, 6 of workers on Ray,
-where it is installed; `--part` does some of these. It exits 1 where a damage was silent or crashed
-a run, a curve differs, or a process or a lock was left; and where a full run has fewer than 100
+200 kills: 140 of one process, 40 of 4 vmapped runs, 14 of two processes, 6 of Ray workers (if
+installed). `--part` selects some of these. The exit status is 1 if a damage was silent or crashed a
+run, a curve differs, or a process or lock was left. It is also 1 if a full run has fewer than 100
 kills after a second checkpoint, or fewer than 40 inside a save.
 """
 
@@ -25,12 +25,12 @@ BAD = ("left running", "locked", "not finished", "rows missing", "beyond 2e-6")
 
 
 def too_few(found: Mapping[str, int]) -> list[str]:
-    """Of which kinds of kills a full run has fewer than it needs, with how many it has."""
+    """Return the kinds of kills of which a full run has too few, with their counts."""
     return [f"{found.get(k, 0)} of {n} {k}" for k, n in LEAST.items() if found.get(k, 0) < n]
 
 
 def main() -> int:
-    """Does what is asked for, prints the counts; 1 where something is wrong."""
+    """Run the selected parts and print counts; return 1 on a failure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=0, help="in parts of 140 : 40 : 14 : 6")
     names = ", ".join(kills.PARTS)

@@ -1,4 +1,4 @@
-"""Random damages of the files of a run's directory: told, or the run ends as it would have."""
+"""Random damages of files of a run directory: reported, or the run ends as undisturbed."""
 
 import random
 import shutil
@@ -19,7 +19,7 @@ _ASKED = 90
 
 
 class _Stop(Event):
-    """Set after it was asked so many times."""
+    """An event that is set after a number of queries."""
 
     left = _ASKED
 
@@ -44,9 +44,9 @@ def damage(file: Path, kind: str, draw: random.Random) -> None:
 
 
 def measured(count: int, folder: Path, seed: int) -> dict[str, int]:
-    """How many of some damages were told, ended as undisturbed, or were silent or crashed.
+    """Return how many damages were reported, ended as undisturbed, or were silent or crashed.
 
-    A silent one, told or crashed by a traceback, is printed by its file.
+    The file of a silent damage or a crash is printed.
     """
     run, draw, found = a_run(), random.Random(seed), Counter[str]()
     kept = _begun(folder)

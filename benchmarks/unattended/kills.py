@@ -26,7 +26,7 @@ _PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 
 
 def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
-    """Of the processes that train."""
+    """Process ids of the training processes."""
     if part != "two processes":
         told = [str(folder), ",".join(map(str, seeds)), *(["Ray"] if part == "Ray" else [])]
         return [[sys.executable, "-m", "benchmarks.unattended.runs", *told]]
@@ -41,7 +41,7 @@ def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
 
 
 def started(part: str, seeds: Sequence[int], folder: Path) -> list[subprocess.Popen]:
-    """The processes, one device each; what they print goes to a file."""
+    """Return the processes, one device each; what they print goes to a file."""
     planned = commands(part, seeds, folder)
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "JAX_PLATFORMS": "cpu"}
@@ -50,7 +50,7 @@ def started(part: str, seeds: Sequence[int], folder: Path) -> list[subprocess.Po
 
 
 def ended(processes: Sequence[subprocess.Popen]) -> bool:
-    """Whether all leave by themselves; one that does not is ended, and that is a mistake."""
+    """Return whether all leave by themselves; one that does not is ended, and that is a mistake."""
     until = time.monotonic() + _PATIENCE
     try:
         for process in processes:
@@ -64,7 +64,7 @@ def ended(processes: Sequence[subprocess.Popen]) -> bool:
 
 
 def workers_of(runs: Path) -> list[int]:
-    """The worker processes of a sweep, by where their logs are."""
+    """Return the worker processes of a sweep, by where their logs are."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -85,7 +85,7 @@ class Disturbed:
         self.found = Counter[str]()
 
     def kill(self) -> bool:
-        """Starts the processes and kills one, drawn, at a drawn moment; False where they ended."""
+        """Start the processes and kills one, drawn, at a drawn moment; False where they ended."""
         processes = started(self.part, self.seeds, self.folder)
         self._await_moment(processes)
         victim = self.draw.choice(processes)
@@ -98,7 +98,7 @@ class Disturbed:
         return True
 
     def _await_moment(self, processes: Sequence[subprocess.Popen]) -> None:
-        """Returns behind some more saves, half of the time inside one; or where a process ended."""
+        """Return behind some more saves, half of the time inside one; or where a process ended."""
         before, steps = self._saves(), self.draw.randint(1, 12)
         inside, delay = self.draw.random() < 0.5, self.draw.uniform(0, 0.05)
         while all(process.poll() is None for process in processes):
@@ -113,7 +113,7 @@ class Disturbed:
         self.found["inside a save"] += self._saving()
 
     def finish(self, expected: Path) -> None:
-        """Trains them to their end, and compares."""
+        """Train them to their end, and compares."""
         assert ended(started(self.part, self.seeds, self.folder))
         for path in self.paths:
             rows, other = rows_of(path), rows_of(expected / "runs" / path.name)
@@ -131,7 +131,7 @@ class Disturbed:
         return any([*path.glob("*/*.orbax-checkpoint-tmp*")] for path in self.paths)
 
     def _saves(self) -> int:
-        """The steps to the newest checkpoint that all have, or the rows, whatever is more."""
+        """Return the steps to the newest common checkpoint, or the rows if they are more."""
         return min((self._newest(path) for path in self.paths), default=0)
 
     def _newest(self, path: Path) -> int:
@@ -169,7 +169,7 @@ class OnRay(Disturbed):
 
 
 def measured(part: str, count: int, folder: Path, draw: random.Random) -> dict[str, int]:
-    """What so many kills did, counted; runs that are not named "bit-identical" are within 2e-6."""
+    """Return counts of the effects of kills; runs not "bit-identical" agree within 2e-6."""
     found, number = Counter[str](), 0
     seeds, kind = [*range(SIDE_BY_SIDE.get(part, 1))], OnRay if part == "Ray" else Disturbed
     assert ended(started(part, seeds, folder / "undisturbed"))

@@ -1,4 +1,4 @@
-"""The short runs that are disturbed, in a process of their own where they are killed.
+"""The short runs that are disturbed; killed ones run in a separate process.
 
 python -m benchmarks.unattended.runs FOLDER SEEDS [Ray]
 """
@@ -29,7 +29,7 @@ _SEQ_LEN = 16
 
 
 def a_run(seed: int = 0) -> RunConfig:
-    """A pico run of 96 steps through a batch change, a row about every third step."""
+    """Return a pico run of 96 steps through a batch change, a row about every third step."""
     half = STEPS // 2 * 2 * _SEQ_LEN
     return RunConfig(
         TransformerConfig(64, num_layers=1, d_model=32, num_heads=2, d_ff=128),
@@ -55,17 +55,17 @@ def an_execution(folder: Path) -> Execution:
 
 
 def directory_of(run: RunConfig, folder: Path) -> Path:
-    """Of a run, below a folder."""
+    """Return the directory of a run below a folder."""
     return folder / "runs" / run.id
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
-    """A curve without its times."""
+    """Return a curve without its times."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in read_curve(directory)]
 
 
 def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
-    """What of a run is compared: its status, curve, final losses and every number of its state."""
+    """Return the compared values of a run: status, curve, final losses and the complete state."""
     directory = directory_of(run, folder)
     status, shapes = read_status(directory), state_shapes(run, make_mesh(1))
     with open_checkpoints(directory) as checkpoints:
@@ -75,7 +75,7 @@ def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Trains the runs of some seeds: several in one program, or by workers on a Ray cluster."""
+    """Train the runs of some seeds: several in one program, or by workers on a Ray cluster."""
     folder, seeds = Path(sys.argv[1]), sys.argv[2].split(",")
     runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder)
     jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)

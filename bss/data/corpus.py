@@ -1,7 +1,7 @@
-"""The seam between text and shards: a corpus is a value that yields documents.
+"""Text corpora: a corpus is a value that yields documents.
 
-What a corpus does not say of itself follows from its documents: what it is now, from their hashes;
-which split each is in, from its own. They are read as often as needed and never held.
+By default a corpus is identified by the hashes of its documents, and the hash of a document decides
+its split. Documents are streamed and may be read several times; they are never kept in memory.
 """
 
 import hashlib
@@ -13,21 +13,21 @@ from typing import Any
 from bss.errors import InputError
 
 Documents = Callable[[str], Iterator[str]]
-"""From a split to its documents: streamed, none empty, in one order always."""
+"""A function from a split to its documents: streamed, without empty ones, always in one order."""
 
 SPLITS = ("train", "validation", "test")
 SHARES = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "test": (0.95, 1.0)}
-"""By split of a corpus that comes without: the documents whose `fraction` is in [low, high)."""
+"""By split: the range [low, high) of `fraction`, for a corpus that has no splits."""
 
 
 @dataclass(frozen=True)
 class CorpusRequest:
-    """A corpus as a config asks for it.
+    """A corpus as named in a config.
 
     Attributes:
-        name: all of it, "files:texts/*.txt".
-        rest: of the name, behind the registered one: "texts/*.txt".
-        text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
+        name: the whole name, e.g. "files:texts/*.txt".
+        rest: the name without its registered prefix, e.g. "texts/*.txt".
+        text_feature: the feature of a tfds data set, or the field of a JSON line, with the text.
     """
 
     name: str
@@ -36,26 +36,26 @@ class CorpusRequest:
 
 
 class Corpus:
-    """A text corpus; one of a user's own is a value of a class made of this, with `texts`."""
+    """Base class of text corpora; a custom corpus is a subclass with `texts`."""
 
     def texts(self) -> Iterator[str]:
-        """Streams the documents, in one order always; empty ones do not count."""
+        """Yield the documents, always in the same order; empty ones are ignored."""
         raise NotImplementedError(f"{type(self).__name__} has no texts")
 
     def given(self, request: CorpusRequest) -> "Corpus":
-        """This corpus, with what a config says of it besides; here that is nothing."""
+        """Return this corpus with the settings of a config; by default there are none."""
         return self
 
     def slug(self, name: str) -> str:
-        """What the corpus of this name is called in a file name: "c4/en" is "c4-en"."""
+        """Return the name of the corpus as part of a file name: "c4/en" becomes "c4-en"."""
         return slugged(name)
 
     def source(self) -> dict[str, Any]:
-        """What the corpus is now, for a manifest.
+        """Return what identifies the corpus, for a manifest.
 
         Returns:
-            With a `fingerprint`, which changes when any document does. Here every document is read
-            for it.
+            A JSON object with a `fingerprint`, which changes when any document does. By default
+            every document is read to compute it.
         """
         total = hashlib.sha256()
         for content in self._contents():
@@ -63,14 +63,14 @@ class Corpus:
         return {"fingerprint": total.hexdigest()}
 
     def open(self) -> Documents:
-        """The documents of each split."""
+        """Return the documents of each split."""
         return self._of_split
 
     def _of_split(self, split: str) -> Iterator[str]:
         return (content.decode() for content in self._contents() if split_of(content) == split)
 
     def _contents(self) -> Iterator[bytes]:
-        """The documents in UTF-8."""
+        """Yield the documents in UTF-8."""
         for number, text in enumerate(self.texts(), 1):
             where = f"corpus: document {number} of {type(self).__name__}"
             if not isinstance(text, str):
@@ -80,9 +80,9 @@ class Corpus:
 
 
 def fraction(content: bytes) -> float:
-    """A document's fixed place in [0, 1), uniform over documents; it decides their split.
+    """Return a document's position in [0, 1), uniform over documents; it decides the split.
 
-    Identical documents are so in one split: none that is held out was trained on under another
+    Identical documents have the same position. So no held-out document is trained on under another
     name.
 
     >>> fraction(b"import this") == fraction(b"import this")
@@ -92,13 +92,13 @@ def fraction(content: bytes) -> float:
 
 
 def split_of(content: bytes) -> str:
-    """The split of a document in a corpus that comes without splits: 90%, 5% and 5%."""
+    """Return the split of a document, for a corpus without splits: 90%, 5% and 5%."""
     place = fraction(content)
     return next(split for split, (_, below) in SHARES.items() if place < below)
 
 
 def encoded(text: str, where: str) -> bytes:
-    """A text in UTF-8; refused is one that has none, with halves of surrogate pairs."""
+    """Return a text in UTF-8; raise InputError if it has unpaired surrogates."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -106,5 +106,5 @@ def encoded(text: str, where: str) -> bytes:
 
 
 def slugged(name: str) -> str:
-    """A name as part of a file name."""
+    """Return a name as part of a file name."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name)

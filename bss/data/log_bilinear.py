@@ -1,4 +1,4 @@
-"""The law of the synthetic language (`bss.data.synthetic`) as tables of integers on the device."""
+"""The synthetic language (`bss.data.synthetic`) as tables of integers on the device."""
 
 import functools
 import math
@@ -12,30 +12,33 @@ import numpy as np
 
 from bss.errors import InputError
 
-# Fractional bits of the fixed-point numbers; a logit has those of h and W together.
+# Fractional bits of the fixed-point numbers; a logit has the bits of h and W together.
 _MEMORY_BITS, _H_BITS, W_BITS = 16, 8, 4
 _LOGIT_BITS = _H_BITS + W_BITS
 # With these, |h·W| < 2^24: float32 holds every partial sum exactly, in any order of summation.
 _H_LIMIT, _W_LIMIT, _RANK_LIMIT = 2047, 63, 128
-# A token's weight is looked up at its logit's distance from the largest, in 256ths of a nat.
+# A token's weight is looked up by the distance of its logit from the largest, in 1/256 nats.
 _LEVEL_BITS, _LEVELS = 8, 4096
 
 
 @dataclass(frozen=True)
 class SyntheticLanguage:
-    """The law of a language and the length of its sequences; a value out of range is refused.
+    """A language and the length of its sequences.
 
     Attributes:
         vocab_size: V, 2 to 16384 tokens, the frequent ones first.
         seq_len: T, tokens predicted per sequence.
-        seed: of the law and of its sequences, any integer from 0.
+        seed: of the language and of its sequences, an integer ≥ 0.
         memories: exponents k from 0 to 12, increasing; a range averages over about 2^k tokens, and
             k = 0 is the last token alone.
-        rank: dimensions of h, 1 to 128; keep it below the width of the models to be trained.
-        contrast: standard deviation of a token's logit over prefixes, in nats, above 0 to 8.
+        rank: dimensions of h, 1 to 128; keep it below the width of the trained models.
+        contrast: standard deviation of a token's logit over prefixes, in nats, in (0, 8].
         zipf: exponent of the tokens' frequencies, 0 to 3.
         mode_decay: exponent of the modes' standard deviations, 0 to 3.
         range_decay: exponent of the ranges' shares of the variance, 0 to 3.
+
+    Raises:
+        InputError: If a value is out of range.
     """
 
     vocab_size: int
@@ -67,22 +70,22 @@ class SyntheticLanguage:
 
 
 def check_integer(name: str, value: object, low: int, high: float = math.inf) -> None:
-    """Refuses a value that is no integer from low to high."""
+    """Raise InputError if a value is not an integer from low to high."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         bound = f" to {high}" if high < math.inf else ""
         raise InputError(f"{name}={value!r}: expected an integer from {low}{bound}")
 
 
 class Tables(NamedTuple):
-    """A language on the device, as the integers its functions read.
+    """A language on the device: the integers that its functions read.
 
     Attributes:
-        key: the sequences' random key.
+        key: the random key of the sequences.
         bias_V: int32, logits without a prefix, in 2^-12 nats.
-        steer_RxVxD: int32, what a token adds to each memory, U_k.
+        steer_RxVxD: int32, U_k, the change of each memory by a token.
         read_DxV: float32 integers, W.
         memories_R: int32, the exponents k.
-        weights: uint32, the weight at each level below the largest logit, from 1; the sum over a
+        weights: uint32 ≥ 1, the weight at each level below the largest logit; the sum over a
             vocabulary stays below 2^32.
     """
 
@@ -96,7 +99,7 @@ class Tables(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def tables(language: SyntheticLanguage) -> Tables:
-    """The tables of a language, built on the host in float64, rounded, and kept on the device."""
+    """Return the tables of a language, built in float64 on the host and kept on the device."""
     V = language.vocab_size
     draw = np.random.default_rng((language.seed, 0))
     prior_V = np.arange(1, V + 1) ** -float(language.zipf)
@@ -121,13 +124,13 @@ def tables(language: SyntheticLanguage) -> Tables:
 
 
 def _standard(steer_RxVxD: np.ndarray, prior_V: np.ndarray) -> np.ndarray:
-    """Mean 0 and variance 1 over tokens of the prior."""
+    """Scale to mean 0 and variance 1 over tokens of the prior."""
     centred = steer_RxVxD - np.einsum("v,rvd->rd", prior_V, steer_RxVxD)[:, None, :]
     return centred / np.sqrt(np.einsum("v,rvd->rd", prior_V, centred**2))[:, None, :]
 
 
 def _scales(language: SyntheticLanguage) -> np.ndarray:
-    """Standard deviations of what a token adds, (R, D), which give h the variance contrast^2.
+    """Return the standard deviations of a token's change (R, D), so that h has SD `contrast`.
 
     A memory that keeps g = 1 - 2^-k of itself sums independent tokens to 1/(1 - g^2) times the
     variance of one.
@@ -140,19 +143,19 @@ def _scales(language: SyntheticLanguage) -> np.ndarray:
 
 
 def blank(tables: Tables, count: int) -> jax.Array:
-    """The memories of `count` sequences without a prefix: int32 (n, R, D)."""
+    """Return the memories of `count` sequences without a prefix: int32 (n, R, D)."""
     R, _, D = tables.steer_RxVxD.shape
     return jnp.zeros((count, R, D), jnp.int32)
 
 
 def remember(tables: Tables, memory_nxRxD, token_n):
-    """The memories after one more token."""
+    """Return the memories after one more token."""
     faded_nxRxD = memory_nxRxD >> tables.memories_R[None, :, None]
     return memory_nxRxD - faded_nxRxD + tables.steer_RxVxD[:, token_n].swapaxes(0, 1)
 
 
 def levels(tables: Tables, memory_nxRxD):
-    """How far each next token is below the likeliest: int32 (n, V), an index into the weights."""
+    """Return the distance of each next token below the most likely: int32 (n, V) weight indices."""
     h_nxD = jnp.clip(memory_nxRxD.sum(1) >> (_MEMORY_BITS - _H_BITS), -_H_LIMIT, _H_LIMIT)
     moved_nxV = jnp.matmul(h_nxD.astype(jnp.float32), tables.read_DxV, precision="highest")
     logits_nxV = tables.bias_V[None] + moved_nxV.astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Sources of installed packages as a corpus: more real text where there is no network."""
+"""Sources of installed packages as a corpus: more real text without a network."""
 
 import hashlib
 import json
@@ -16,22 +16,22 @@ from bss.errors import InputError
 
 _EXPECTED = 'expected {"packages": {"NAME": "VERSION"}}, with "python" and "sha256" if wanted'
 
-_BUILD = "_sysconfigdata"  # says where and how the interpreter was built
+_BUILD = "_sysconfigdata"  # records where and how the interpreter was built
 
 
 @dataclass(frozen=True)
 class PackageFiles(Corpus):
-    """The `.py` files of the packages that a list names, in its order, each content once.
+    """The `.py` files of listed packages, in the order of the list; each content appears once.
 
     A list is JSON: `packages`, from names to versions; `python`, the version of the interpreter
-    whose standard library comes first; `sha256`, the hash of all contents. Where packages are
-    installed does not matter; scripts, which name that place, are left out. A standard library
-    matters: one of its modules names the folder of its interpreter.
+    whose standard library comes first; `sha256`, the hash of all contents. The folder in which
+    packages are installed has no effect, because scripts, which contain its path, are left out. A
+    standard library is specific to its build: one of its modules contains the interpreter's path.
 
     Attributes:
         listed: path of the list.
-        sites: folders in which packages are installed, by default the interpreter's.
-        library: the standard library, which only lists with `python` read.
+        sites: folders in which packages are installed; None for the interpreter's.
+        library: the standard library, read only for lists with `python`.
     """
 
     listed: Path
@@ -39,17 +39,17 @@ class PackageFiles(Corpus):
     library: PythonFiles = field(default_factory=PythonFiles)
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The packages of the list behind the name."""
+        """Return the packages of the list that the name contains."""
         if not request.rest:
             return self
         return PackageFiles(Path(request.rest), self.sites, self.library)
 
     def source(self) -> dict[str, Any]:
-        """See `Corpus`; the hash is of contents alone, so it is the same wherever they lie.
+        """See `Corpus`; only contents are hashed, so the folder of a package has no effect.
 
         Raises:
-            InputError: a list that is none; a package that is missing, of another version or lacks
-                a file; contents of another hash than the list's.
+            InputError: If the list is invalid; if a package is missing, has another version or
+                lacks a file; or if the contents have another hash than the list's.
         """
         wanted = self._list()
         fingerprint = super().source()["fingerprint"]
@@ -108,7 +108,7 @@ class PackageFiles(Corpus):
             yield content
 
     def _installed(self) -> dict[str, Distribution]:
-        """By name; of two of a name the first on the path, which is the one that is imported."""
+        """Return packages by name; of two with one name the first on the path, as Python does."""
         there: dict[str, Distribution] = {}
         for package in distributions(path=list(self.sites or sys.path)):
             if package.name:  # what is left of one that was removed has none
@@ -119,7 +119,7 @@ class PackageFiles(Corpus):
         try:
             wanted = json.loads(self.listed.read_text())
         except (OSError, ValueError) as error:
-            raise InputError(f"corpus: {self.listed} is no list ({error}); {_EXPECTED}") from None
+            raise InputError(f"corpus: {self.listed}: not a list ({error}); {_EXPECTED}") from None
         if not isinstance(wanted, dict) or not isinstance(wanted.get("packages"), dict):
             raise InputError(f"corpus: {self.listed} names no packages; {_EXPECTED}")
         if unknown := sorted({*wanted} - {"packages", "python", "sha256"}):

@@ -1,14 +1,13 @@
-"""From a corpus and a tokenizer to token shards, once; corpora by name.
+"""Write token shards from a corpus and a tokenizer, once; corpora by name.
 
-`stdlib` is the embedded default: the sources of the running interpreter's standard library.
-`packages:LIST` is those of the installed packages that a list names, `files:PATTERN` one's own
-text, `shards:DIRECTORY` what was prepared, perhaps elsewhere. Any other name is of a
-tensorflow-datasets data set ("c4/en"), or `package.module:ATTRIBUTE`.
+`stdlib` is the default: the sources of the running interpreter's standard library.
+`packages:LIST` selects the installed packages of a list, `files:PATTERN` custom text, and
+`shards:DIRECTORY` prepared shards, e.g. from another machine. Any other name is a
+tensorflow-datasets data set ("c4/en") or `package.module:ATTRIBUTE`.
 
-A directory of shards appears complete or not at all: it is written aside and renamed, under a
-lock, so that processes which prepare the same corpus at the same time wait for the first. A shard
-is whole or made again: a preparation that was killed continues after its last whole shard, and
-makes the same bytes.
+A directory of shards appears complete or not at all. It is written under a temporary name and
+renamed, under a lock; processes that prepare the same corpus wait for the first. A preparation that
+was killed continues after its last complete shard and writes the same bytes.
 """
 
 import contextlib
@@ -50,10 +49,10 @@ _OWN = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # what follows the name of a data se
 
 
 def corpus_of(request: CorpusRequest) -> Corpus:
-    """The corpus that a config asks for.
+    """Return the corpus that a config names.
 
     Raises:
-        InputError: a name or a module that is not there, an attribute that is no corpus.
+        InputError: If the name or module does not exist, or the attribute is not a corpus.
     """
     name, _, rest = request.name.partition(":")
     if name not in CORPORA:
@@ -69,24 +68,24 @@ def prepare(
     text_feature: str = "text",
     shard_tokens: int = 2**28,
 ) -> Shards:
-    """Opens the token shards of a corpus, and writes them first where they are missing.
+    """Open the token shards of a corpus; write them first if they are missing.
 
     Args:
-        corpus: by name, one of `CORPORA`, or a value; shards of that are named by its class. Of
-            "shards:DIRECTORY" nothing else counts.
+        corpus: a name of `CORPORA`, or a value, whose class names the shards. For
+            "shards:DIRECTORY" the other arguments have no effect.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora; this one is at `root/CORPUS-TOKENIZER`.
-        text_feature: the feature of a tfds data set, or field of a JSON line, that holds the text.
-        shard_tokens: tokens per file; a split beyond it is written in several. It does not
-            change the tokens of shards that are there.
+        text_feature: the feature of a tfds data set, or the field of a JSON line, with the text.
+        shard_tokens: tokens per file; a larger split is written in several files. It does not
+            change the tokens of existing shards.
 
     Returns:
         The shards; each file is checked when it is first opened.
 
     Raises:
-        InputError: unknown corpus or tokenizer; a corpus too small to split; shards that were
-            prepared from other sources (another Python, edited files); damaged shards; a disk
-            that is full or cannot be written.
+        InputError: If the corpus or tokenizer is unknown, or the corpus too small to split. If
+            existing shards are damaged or of other sources (another Python, edited files). If the
+            disk is full or cannot be written.
     """
     name = corpus if isinstance(corpus, str) else type(corpus).__name__
     if name.startswith(PREPARED):
@@ -127,7 +126,7 @@ def _version(source: Mapping) -> str:
 
 @contextlib.contextmanager
 def _lock(root: Path) -> Iterator[None]:
-    """Waits until no other process prepares anything under `root`."""
+    """Hold a lock, so that no other process prepares anything under `root`."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Python files as a corpus: the embedded default, real text on every machine."""
+"""Python files as a corpus: the default, real text on every machine."""
 
 import hashlib
 import os
@@ -30,20 +30,20 @@ class PythonFiles(Corpus):
     folder: Path = Path(sysconfig.get_path("stdlib"))
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """Itself: there is nothing to say of it."""
+        """Return itself; the corpus has no settings."""
         if request.rest:
             raise InputError(f"corpus: {request.name!r} is unknown; expected 'stdlib'")
         return self
 
     def source(self) -> dict[str, Any]:
-        """See `Corpus`; the name and content of every file are hashed, 0.1 s for the library."""
+        """See `Corpus`; the name and content of every file are hashed (0.1 s for the library)."""
         total = hashlib.sha256()
         for name, content in self._files():
             total.update(f"0/{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())
         return {"python": platform.python_version(), "fingerprint": total.hexdigest()}
 
     def open(self) -> Documents:
-        """See `Corpus`; refused are so few files that a split has none."""
+        """See `Corpus`; raise InputError if a split would have no file."""
         counts = Counter(map(split_of, self._contents()))
         for empty in [split for split in SPLITS if not counts[split]][:1]:
             raise InputError(
@@ -56,7 +56,7 @@ class PythonFiles(Corpus):
         return (content for _, content in self._files())
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
-        """Path below the folder and content, sorted: the same on every machine."""
+        """Yield (path below the folder, content), sorted: the same on every machine."""
         for folder, subfolders, names in os.walk(self.folder):
             subfolders[:] = sorted(set(subfolders) - _INSTALLED)
             for path in (Path(folder, name) for name in sorted(names) if name.endswith(".py")):

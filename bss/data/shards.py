@@ -1,8 +1,8 @@
-"""Token shards: the tokens of a corpus in flat memory-mapped files, and the manifest over them.
+"""Token shards: the tokens of a corpus in flat memory-mapped files, with a manifest.
 
-A directory of shards holds `manifest.json`, the files it lists (each split in one or more), and
-the tokenizer's file where it has one. Reading needs numpy alone, so that a bare
-accelerator machine trains on a copied directory; `bss.data.prepare` writes them.
+A directory of shards contains `manifest.json`, the files that it lists (one or more per split),
+and the tokenizer's file, if the tokenizer has one. Reading needs only numpy, so that a minimal
+accelerator machine can train on a copied directory. `bss.data.prepare` writes them.
 """
 
 import bisect
@@ -28,7 +28,7 @@ _DTYPES = ("|u1", "<u2", "<u4")
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One file of tokens: its name, how many it holds, sha256 of its bytes."""
+    """One file of tokens: its name, its number of tokens, the sha256 of its bytes."""
 
     name: str
     tokens: int
@@ -64,12 +64,12 @@ class TokenizerInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a directory of shards holds.
+    """The contents of a directory of shards.
 
     Attributes:
         source: the corpus: its name, options and fingerprint.
-        tokenizer: what made the tokens.
-        dtype: of the files: "|u1", "<u2" or "<u4", the smallest that holds the vocabulary.
+        tokenizer: the tokenizer that made the tokens.
+        dtype: of the files: "|u1", "<u2" or "<u4", the smallest that fits the vocabulary.
         splits: by name: train, validation, test.
         version: of this format.
     """
@@ -88,13 +88,13 @@ class Manifest:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The manifest as JSON, with its content hash and, last, the hash of all before it."""
+        """Return the manifest as JSON, with its content hash; the last key hashes all others."""
         fields = asdict(self) | {"content_hash": self.content_hash}
         return json.dumps(fields | {"sha256": _hash_of(fields)}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Reads `to_json`; raises ValueError, KeyError or TypeError on anything else."""
+        """Read `to_json`; raise ValueError, KeyError or TypeError for anything else."""
         fields = json.loads(text)
         if fields["version"] != VERSION:
             raise ValueError(f"format version {fields['version']}, this bss reads {VERSION}")
@@ -118,7 +118,7 @@ def _hash_of(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TokenArray:
-    """Arrays of tokens, end to end, as one.
+    """Several arrays of tokens, joined end to end.
 
     Attributes:
         parts: one-dimensional unsigned arrays, none empty; memory-mapped ones stay on disk.
@@ -135,10 +135,10 @@ class TokenArray:
         return self.starts[-1]
 
     def windows(self, starts: Iterable[int], length: int) -> np.ndarray:
-        """The `length` tokens from each start, int32 [starts, length].
+        """Return the `length` tokens from each start, int32 [starts, length].
 
         Raises:
-            IndexError: a window that does not lie within the array.
+            IndexError: If a window does not lie within the array.
         """
         starts = list(starts)
         rows = np.empty((len(starts), length), np.int32)
@@ -158,14 +158,14 @@ class TokenArray:
 
 @dataclass(frozen=True)
 class Shards:
-    """A directory of token shards; its sizes were checked when it was opened."""
+    """A directory of token shards; file sizes were checked when it was opened."""
 
     directory: Path
     manifest: Manifest
 
     @property
     def content_hash(self) -> str:
-        """Hash of all tokens; a run records it and gives it to `require` when it continues."""
+        """Hash of all tokens; a run records it and passes it to `require` when it continues."""
         return self.manifest.content_hash
 
     @property
@@ -174,7 +174,7 @@ class Shards:
         return self.manifest.tokenizer.vocab_size
 
     def split(self, name: str) -> Split:
-        """The counts and files of a split; InputError where there is none of that name."""
+        """Return the counts and files of a split; raise InputError if it does not exist."""
         if name not in self.manifest.splits:
             raise InputError(
                 f"split: no {name!r}; expected one of {', '.join(self.manifest.splits)}"
@@ -182,17 +182,17 @@ class Shards:
         return self.manifest.splits[name]
 
     def tokens(self, split: str) -> TokenArray:
-        """All tokens of a split, memory-mapped; each file is checked when it is first opened.
+        """Return all tokens of a split, memory-mapped; a file is checked when first opened.
 
         Raises:
-            InputError: a file that is not as it was written.
+            InputError: If a file was changed after it was written.
         """
         files = self.split(split).files
         parts = (_opened(self.directory / file.name, file.sha256) for file in files)
         return TokenArray(tuple(part.view(self.manifest.dtype) for part in parts))
 
     def bytes_per_token(self, split: str) -> float:
-        """Bytes of text per token, end-of-document tokens counted as tokens.
+        """Return the bytes of text per token; end-of-document tokens count as tokens.
 
         Bits per byte = loss in nats per token / (ln 2 · bytes per token).
         """
@@ -200,7 +200,7 @@ class Shards:
         return counts.bytes / counts.tokens
 
     def require(self, content_hash: str) -> None:
-        """Refuses tokens of another content hash than those a run was started on."""
+        """Raise InputError if the tokens have another content hash than a run started with."""
         if content_hash != self.content_hash:
             remedy = f"the run was made on {content_hash[:12]}; restore those, or start a new run"
             if not content_hash:
@@ -210,11 +210,11 @@ class Shards:
 
 
 def open_shards(directory: Path) -> Shards:
-    """Opens a directory that `bss.data.prepare` wrote; checks its manifest, and its files' sizes.
+    """Open a directory that `bss.data.prepare` wrote; check its manifest and file sizes.
 
     Raises:
-        InputError: no manifest, or a corrupt, truncated or foreign one; a shard that is missing or
-            of the wrong size.
+        InputError: If the manifest is missing, corrupt, truncated or of another version; or if a
+            shard is missing or has the wrong size.
     """
     directory = Path(directory)
     try:
@@ -235,15 +235,15 @@ def open_shards(directory: Path) -> Shards:
     return Shards(directory, manifest)
 
 
-def beside(directory: Path, content: str) -> Shards:
-    """The shards of a content hash, or its beginning, in a directory beside another."""
+def sibling(directory: Path, content: str) -> Shards:
+    """Return the shards with a content hash (or its prefix) that lie next to a directory."""
     for path in sorted(Path(directory).parent.glob(f"*/{MANIFEST}")):
-        with contextlib.suppress(InputError):  # another's, or one that is being written
+        with contextlib.suppress(InputError):  # another program's, or one that is being written
             shards = open_shards(path.parent)
             if shards.content_hash.startswith(content):
                 return shards
     raise InputError(
-        f"shards: none beside {directory} has the content {content[:12]}; prepare them there"
+        f"shards: none next to {directory} has the content {content[:12]}; prepare them there"
     )
 
 
@@ -251,7 +251,7 @@ _checked: set[tuple[str, str, int, int]] = set()
 
 
 def _opened(path: Path, sha256: str) -> np.ndarray:
-    """The bytes of a file; a process reads each file once for its checksum."""
+    """Return the bytes of a file; its checksum is verified once per process."""
     # A plain view: slicing a np.memmap costs ten times as much.
     content = np.asarray(np.memmap(path, np.uint8, mode="r"))
     state = path.stat()

@@ -1,9 +1,8 @@
-"""The stream: which training sequence stands at which position.
+"""The order of training sequences: a pure function of (data seed, position).
 
-Data order is a pure function of (data seed, position). Positions count sequences of the run's
-length; a step takes the next B of them. So batch size, devices, processes and restarts never
-change which sequence comes when, and the state of a reader is one integer. The shuffle is
-grain's stateless `index_shuffle`.
+Positions count sequences of the run's length; a step takes the next B of them. So batch size,
+devices, processes and restarts never change the order, and the state of a reader is one integer.
+The shuffle is grain's stateless `index_shuffle`.
 """
 
 import functools
@@ -22,18 +21,21 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Sequences of a split in their training order; fewer than 4 are refused.
+    """Sequences of a split in training order.
 
-    Sequence k of the split is its tokens k·T to (k+1)·T inclusive, T = seq_len: inputs and
-    targets in one array, overlapping the next by one token, so that every token but the first is
-    predicted once in a pass. The last tokens that fill no sequence are left out.
+    Sequence k of the split is its tokens k·T to (k+1)·T inclusive, where T is seq_len. Inputs and
+    targets share one array, and neighbours overlap by one token. So every token but the first is
+    predicted once per pass. Trailing tokens that fill no sequence are left out.
 
     Attributes:
         tokens: the tokens of the split.
         seq_len: T, tokens predicted per sequence, 1 or more.
-        seed: the data seed, any integer from 0; compared runs share it.
-        repeat: go on past one pass, each pass in an order of its own; otherwise the end of the
-            pass is an error.
+        seed: the data seed, an integer ≥ 0; compared runs share it.
+        repeat: continue after one pass, each pass in another order; if False, the end of the pass
+            is an error.
+
+    Raises:
+        InputError: If the split has fewer than 4 sequences.
     """
 
     tokens: TokenArray
@@ -56,39 +58,39 @@ class Stream:
         return max(len(self.tokens) - 1, 0) // self.seq_len
 
     def check(self, sequences: int) -> None:
-        """Refuses a run of more sequences, from position 0, than one pass, without `repeat`."""
+        """Raise InputError if a run needs more sequences than one pass and `repeat` is False."""
         there = self.num_sequences
         if not self.repeat and sequences > there:
             raise InputError(
-                f"tokens: {sequences * self.seq_len} are asked for, one pass over the corpus has "
+                f"tokens: {sequences * self.seq_len} requested, one pass over the corpus has "
                 f"{there * self.seq_len} ({there} sequences of {self.seq_len}); "
                 "train on fewer, prepare a larger corpus, or set data.repeat"
             )
 
     def index(self, position: int) -> int:
-        """Which sequence of the split stands at a position: a bijection within each pass.
+        """Return the number of the sequence at a position: a bijection within each pass.
 
-        4 µs where a pass has 10^6 sequences or more, 60 µs at 1,000: grain's block cipher walks
-        its cycles over 2^16 numbers at least.
+        It takes 4 µs for passes of 10^6 sequences or more and 60 µs at 1,000, because grain's
+        block cipher walks through at least 2^16 numbers.
         """
         epoch, offset = divmod(position, self.num_sequences)
         seed = _epoch_seed(self.seed, epoch)
         return index_shuffle(offset, max_index=self.num_sequences - 1, seed=seed, rounds=_ROUNDS)
 
     def sequences(self, position: int, count: int) -> np.ndarray:
-        """The sequences at positions [position, position + count).
+        """Return the sequences at positions [position, position + count).
 
         Returns:
             int32 [count, seq_len + 1]; inputs are [:, :-1], targets [:, 1:].
 
         Raises:
-            InputError: beyond the first pass without `repeat`.
+            InputError: If the positions lie beyond the first pass and `repeat` is False.
         """
         self.check(position + count)
         return self.at(range(position, position + count))
 
     def at(self, positions: Iterable[int]) -> np.ndarray:
-        """The sequences at some positions, of any pass, int32 [positions, seq_len + 1]."""
+        """Return the sequences at some positions, of any pass, int32 [positions, seq_len + 1]."""
         starts = [self.index(int(p)) * self.seq_len for p in positions]
         return self.tokens.windows(starts, self.seq_len + 1)
 
@@ -101,18 +103,18 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 def held_out(
     shards: Shards, split: str, seq_len: int, tokens: int, rows: Iterable[int] | None = None
 ) -> np.ndarray:
-    """Fixed sequences of "validation" or "test": the same for every run that is compared.
+    """Return fixed sequences of "validation" or "test": the same for every run.
 
-    tokens // seq_len sequences, spread evenly over the split's consecutive, non-overlapping
-    sequences: n of N take numbers i·N // n. They depend on the split, the length and the
-    count alone, so not on any batch, seed or schedule.
+    The tokens // seq_len sequences are spread evenly over the split's consecutive, non-overlapping
+    sequences: n of N take the numbers i·N // n. They depend only on the split, the length and the
+    count, so not on batch size, seed or schedule.
 
     Returns:
-        int32 [tokens // seq_len, seq_len + 1], or those of them that are numbered in `rows`;
+        int32 [tokens // seq_len, seq_len + 1], or only the ones that are numbered in `rows`;
         inputs are [:, :-1], targets [:, 1:].
 
     Raises:
-        InputError: less than one sequence asked for, or more than the split has.
+        InputError: If fewer than one sequence is requested, or more than the split has.
     """
     check(seq_len >= 1, "seq_len", seq_len, "a length of 1 or more tokens")
     array = shards.tokens(split)

@@ -1,22 +1,22 @@
-"""A synthetic language: endless text made on the device, whose best possible loss is known.
+"""A synthetic language: unlimited text made on the device, with a known minimum loss.
 
-For accelerators, which read 30 MB of text in a minute. The law is log-bilinear (derived here), with
-three Zipfian scales, so that a model's loss above the truth falls as a power law of the tokens:
+It is for accelerators, which read 30 MB of text in a minute. The language is log-bilinear (derived
+here) and has three Zipfian scales. So a model's excess loss falls as a power law of the tokens:
 
-- tokens: the logit of token v starts at -zipf·ln(v + 1); rare tokens are learned late;
-- modes: a prefix moves the logits by h·W_v, with h of `rank` dimensions whose standard deviations
-  fall as j^-mode_decay; weak modes are learned late;
-- ranges: h sums leaky averages of the prefix, m ← m - m / 2^k + U_k[x], each over about 2^k
-  tokens, with a share 2^(-range_decay·k) of h's variance; far ranges are learned late.
+- tokens: the logit of token v starts at -zipf·ln(v + 1). Rare tokens are learned late.
+- modes: a prefix moves the logits by h·W_v. The standard deviations of the `rank` dimensions of h
+  fall as j^-mode_decay. Weak modes are learned late.
+- ranges: h sums leaky averages of the prefix, m ← m - m / 2^k + U_k[x], over about 2^k tokens.
+  Each has a share 2^(-range_decay·k) of h's variance. Long ranges are learned late.
 
-The logits have `rank` dimensions and h is a weighted sum over the prefix, both within reach of a
-transformer wider than `rank`: its loss can approach L_0, the mean conditional entropy of the
-targets 1…T given their prefix. Token 0 of a sequence has no prefix and follows the first line.
+A transformer wider than `rank` can represent these logits. So its loss can approach L_0, the mean
+conditional entropy of the targets 1…T given their prefix. Token 0 of a sequence has no prefix and
+follows the first item.
 
-The law is integer arithmetic: sequence i is the same to the bit in every batch and on every
-device, and its probabilities are ratios of integers that `truth` reads off.
+All computation is integer arithmetic. Sequence i is bit-identical in every batch and on every
+device, and `truth` returns exact ratios of integers.
 
-Positions are below 2^64. Training counts from 0; held-out data lies from 2^63 on: validation at
+Positions are below 2^64. Training counts from 0. Held-out data starts at 2^63: validation at
 2^63, test at 3·2^62, the sequences that measure L_0 at 7·2^61.
 """
 
@@ -48,7 +48,7 @@ _ENTROPY_BLOCK = 1024
 
 
 def multiply_high(a, b):
-    """The upper 32 of the 64 bits of a product of uint32, which JAX has no wider type for."""
+    """Return the upper 32 bits of the 64-bit product of two uint32, a type that JAX lacks."""
     a_high, a_low, b_high, b_low = a >> 16, a & 0xFFFF, b >> 16, b & 0xFFFF
     first = a_high * b_low + ((a_low * b_low) >> 16)
     second = a_low * b_high + (first & 0xFFFF)
@@ -57,7 +57,7 @@ def multiply_high(a, b):
 
 @functools.partial(jax.jit, static_argnames="seq_len")
 def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
-    """The sequences at positions 2^32·high + low; jitted, and callable inside other programs.
+    """Return the sequences at positions 2^32·high + low; it can be called inside jit.
 
     Each draws 32 random bits per token, from the key folded with high, then low; both are uint32.
 
@@ -83,11 +83,10 @@ def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
 
 @jax.jit
 def truth(tables: Tables, sequences_nxT1) -> tuple[jax.Array, jax.Array]:
-    """What the predictor that knows the law says of each target given its prefix.
+    """Return the true log-probabilities of the targets and the conditional entropies.
 
-    On held-out sequences, minus the mean log-probability is the loss of a perfect model on that
-    very set, which is what a model's loss there is to be compared with; it differs from L_0 by the
-    sampling of the set.
+    On a held-out set, minus the mean log-probability is the loss of a perfect model on this set.
+    Compare a model's loss with it; it differs from L_0 by the sampling of the set.
 
     Returns:
         float32 (n, T) log-probabilities of the targets, and (n, T) conditional entropies, in nats.
@@ -111,10 +110,10 @@ def truth(tables: Tables, sequences_nxT1) -> tuple[jax.Array, jax.Array]:
 
 
 def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
-    """The sequences at [position, position + count): int32 (count, seq_len + 1) on the device.
+    """Return the sequences at [position, position + count), int32 (count, seq_len + 1).
 
     Raises:
-        InputError: positions outside 0 to 2^64.
+        InputError: If positions lie outside 0 to 2^64.
     """
     if position < 0 or count < 1 or position + count > _POSITIONS:
         raise InputError(
@@ -124,7 +123,7 @@ def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Arr
 
 
 def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
-    """The sequences at positions, uint64 (n,), that need not be neighbours; as `sequences`."""
+    """Return the sequences at positions, uint64 (n,), in any order; see `sequences`."""
     high_n, low_n = (places_n >> np.uint64(32)).astype(np.uint32), places_n.astype(np.uint32)
     return generate(tables(language), high_n, low_n, language.seq_len)
 
@@ -132,13 +131,13 @@ def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
 def held_out(
     language: SyntheticLanguage, split: str, tokens: int, rows: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Fixed sequences of "validation" or "test", the same for every run on this language.
+    """Return fixed sequences of "validation" or "test", the same for every run on this language.
 
     Returns:
-        int32 (tokens // seq_len, seq_len + 1), or those of them that are numbered in `rows`.
+        int32 (tokens // seq_len, seq_len + 1), or only the ones that are numbered in `rows`.
 
     Raises:
-        InputError: an unknown split, or less than one sequence.
+        InputError: If the split is unknown, or fewer than one sequence is requested.
     """
     if split not in HELD_OUT:
         raise InputError(f"split={split!r}: expected one of {', '.join(HELD_OUT)}")
@@ -159,12 +158,13 @@ class Entropy(NamedTuple):
 
 
 def entropy(language: SyntheticLanguage, *, sequences: int = 65_536) -> Entropy:
-    """L_0: the mean conditional entropy of targets 1…T given their prefix, in nats per token.
+    """Return L_0, the mean conditional entropy of targets 1…T given their prefix, in nats per
+    token.
 
-    A Monte Carlo mean over prefixes of the exact entropy after each; the error is that of
-    independent sequences: 0.0008 nats by default for the default law at V = 256, T = 128 (25 s on
-    one CPU core). Their number, 1 or more, is rounded up to whole blocks of 1024; they are of
-    a range of positions that is neither trained nor evaluated on.
+    It is a Monte Carlo mean over prefixes of the exact entropy after each. The standard error is
+    0.0008 nats by default for the default language at V = 256, T = 128 (25 s on one CPU core). The
+    number of sequences, 1 or more, is rounded up to whole blocks of 1024. Their range of positions
+    is neither trained nor evaluated on.
     """
     check_integer("sequences", sequences, 1)
     law = tables(language)

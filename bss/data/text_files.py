@@ -1,4 +1,4 @@
-"""Text files of one's own as a corpus: a document is a file, or a line of JSON lines."""
+"""Custom text files as a corpus: each file, or each line of JSON lines, is a document."""
 
 import glob
 import hashlib
@@ -19,27 +19,27 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class TextFiles(Corpus):
-    """The files that a pattern names, sorted by their names; text in UTF-8.
+    """The files that match a pattern, sorted by name; text in UTF-8.
 
     Attributes:
-        pattern: a path in which `*`, `?`, `[...]` stand for parts of a name and `**` for folders.
-        text_feature: the field of a JSON line that is the text.
+        pattern: a path with the wildcards `*`, `?`, `[...]` and `**` (folders).
+        text_feature: the field of a JSON line that contains the text.
     """
 
     pattern: str
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The files behind the name."""
+        """Return the files that match the pattern in the name."""
         return TextFiles(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:
-        """The name, and a hash of the pattern: those of two may read alike."""
+        """Return the name with a hash of the pattern, because two patterns can share a name."""
         place = f"{Path(self.pattern).expanduser().absolute()}\n{self.text_feature}"
         return f"{slugged(name)[:_SHOWN]}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
 
     def source(self) -> dict[str, Any]:
-        """See `Corpus`; the bytes of every file are hashed, and where it lies in the pattern."""
+        """See `Corpus`; the bytes and the relative path of every file are hashed."""
         total, names = hashlib.sha256(self.text_feature.encode()), self._names()
         for name in names:
             try:
@@ -54,7 +54,7 @@ class TextFiles(Corpus):
         return {"pattern": self.pattern, "files": len(names), "fingerprint": total.hexdigest()}
 
     def texts(self) -> Iterator[str]:
-        """The files, or the lines of JSON lines."""
+        """Yield the files, or the lines of JSON lines."""
         for path in (self._folder / name for name in self._names()):
             if path.suffix.lower() in _LINES:
                 yield from self._lines(path)
@@ -63,19 +63,19 @@ class TextFiles(Corpus):
 
     @property
     def _folder(self) -> Path:
-        """The part of the pattern in which nothing stands for anything else."""
+        """Return the part of the pattern before its first wildcard."""
         parts = Path(self.pattern).expanduser().parts[:-1]
         return Path(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
     def _names(self) -> list[str]:
-        """The files below the folder, sorted."""
+        """Return the files below the folder, sorted."""
         pattern = str(Path(self.pattern).expanduser().relative_to(self._folder))
         paths = glob.iglob(pattern, root_dir=self._folder, recursive=True)
         names = sorted(name for name in paths if (self._folder / name).is_file())
         if not names:
             raise InputError(
                 f"corpus: {self.pattern!r} matches no file in {Path.cwd()}; expected a file or a "
-                "pattern, as 'files:texts/**/*.txt' for a folder"
+                "pattern, e.g. 'files:texts/**/*.txt' for a folder"
             )
         return names
 
@@ -86,12 +86,12 @@ class TextFiles(Corpus):
                     yield self._text(line, f"corpus: {path}, line {number},")
 
     def _text(self, line: bytes, where: str) -> str:
-        """The text of a JSON line."""
+        """Return the text of a JSON line."""
         expected = f'expected {{"{self.text_feature}": "..."}}'
         try:
             fields = json.loads(_decoded(line, where))
         except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"{where} is no JSON ({error}); {expected}") from None
+            raise InputError(f"{where} is not JSON ({error}); {expected}") from None
         if not isinstance(fields, dict) or not isinstance(fields.get(self.text_feature), str):
             there = ", ".join(fields) if isinstance(fields, dict) else type(fields).__name__
             raise InputError(

@@ -1,6 +1,6 @@
-"""Any tensorflow-datasets text data set as a corpus, read where it was already prepared.
+"""Prepared tensorflow-datasets text data sets as corpora.
 
-That is ~/tensorflow_datasets, or where the variable TFDS_DATA_DIR says. Nothing is downloaded, and
+The data sets are read from ~/tensorflow_datasets or TFDS_DATA_DIR. Nothing is downloaded, and
 TensorFlow is never imported.
 """
 
@@ -28,7 +28,7 @@ class TfdsText(Corpus):
     """A prepared data set.
 
     Attributes:
-        name: "c4/en", "c4/en:3.1.0".
+        name: e.g. "c4/en" or "c4/en:3.1.0".
         text_feature: see `CorpusRequest`.
     """
 
@@ -36,19 +36,19 @@ class TfdsText(Corpus):
     text_feature: str = "text"
 
     def given(self, request: CorpusRequest) -> Corpus:
-        """The data set that is asked for."""
+        """Return the data set that a config names."""
         return TfdsText(request.rest, request.text_feature) if request.rest else self
 
     def slug(self, name: str) -> str:
-        """The name, and the feature where it is not the usual one."""
+        """Return the name, followed by the feature if it is not "text"."""
         return slugged(name if self.text_feature == "text" else f"{name}-{self.text_feature}")
 
     def source(self) -> dict[str, Any]:
         """See `Corpus`; the full name, and the examples and bytes of the splits, are hashed.
 
         Raises:
-            InputError: unknown data set, not or half prepared, not ArrayRecord, no such text
-                feature.
+            InputError: If the data set is unknown, not fully prepared, not ArrayRecord, or has no
+                such text feature.
         """
         info = _prepared(self).info
         sizes = {name: [s.num_examples, s.num_bytes] for name, s in sorted(info.splits.items())}
@@ -65,11 +65,11 @@ class TfdsText(Corpus):
 
 
 def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documents:
-    """The non-empty UTF-8 documents of a data set.
+    """Return the non-empty UTF-8 documents of a data set.
 
-    The three splits are its own where it has them. With only one of validation and test (C4), its
-    documents are divided between the two by their hash; with neither, all documents are divided,
-    90%, 5% and 5%.
+    The data set's three splits are used if it has them. If only one of validation and test exists
+    (C4), its documents are divided between the two by their hash. If neither exists, all documents
+    are divided: 90%, 5% and 5%.
     """
     shares = _shares(set(builder.info.splits))
 
@@ -80,7 +80,7 @@ def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documen
             indices = list(range(start, min(start + _READ_AT_ONCE, len(source))))
             try:
                 examples = source.__getitems__(indices)
-            except RuntimeError as error:  # a file that was cut
+            except RuntimeError as error:  # a truncated file
                 raise _damaged(builder, tfds_split, str(error).partition(";")[0]) from None
             for example in examples:
                 if (content := example[text_feature]) is None:
@@ -112,7 +112,7 @@ def _shares(splits: set[str]) -> dict[str, tuple[str, float, float]]:
 
 
 def _left(name: str) -> Path | None:
-    """The folder of a data set that cannot be opened, if there is one."""
+    """Return the folder of a data set that cannot be opened, if there is one."""
     from tensorflow_datasets.core.utils.file_utils import list_data_dirs
 
     name, _, version = name.partition(":")
@@ -126,16 +126,16 @@ def _left(name: str) -> Path | None:
 
 
 def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
-    """Opens a prepared tfds data set from its files alone, or says how to prepare it."""
+    """Open a prepared tfds data set from its files alone; raise InputError if there is none."""
     from google.protobuf.json_format import ParseError
     from tensorflow_datasets.core.features import Text as TextFeature
     from tensorflow_datasets.core.read_only_builder import builder_from_files
 
-    where = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+    folder = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
     how = f"tfds.builder({corpus.name!r}, file_format='array_record').download_and_prepare()"
     try:
         builder = builder_from_files(corpus.name)
-    # Not found, a name that does not parse, no dataset_info.json, or one that was cut.
+    # Not found, a name that does not parse, or a dataset_info.json that is missing or truncated.
     except (ValueError, OSError, ParseError):
         if there := _left(corpus.name):
             raise InputError(
@@ -143,9 +143,9 @@ def _prepared(corpus: TfdsText) -> "tfds.core.DatasetBuilder":
                 f"missing or cut in {there}; copy it, or delete that and prepare it with {how}"
             ) from None
         raise InputError(
-            f"corpus: no data set {corpus.name!r} is prepared in {where}; use 'stdlib', "
-            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to where "
-            f"it is, or prepare it once with {how}"
+            f"corpus: no data set {corpus.name!r} is prepared in {folder}; use 'stdlib', "
+            "'files:PATTERN' or your own as package.module:ATTRIBUTE, set TFDS_DATA_DIR to the "
+            f"folder that contains it, or prepare it once with {how}"
         ) from None
     info = builder.info
     if info.file_format is None or info.file_format.value != "array_record":

@@ -1,8 +1,8 @@
 """Tokenizers: bytes, byte-level BPE trained on the corpus, and any `tokenizer.json`.
 
-A tokenizer is chosen by one text: "bytes", "bpe-4096" (the vocabulary's size), or the path of a
-Hugging Face `tokenizer.json` on this machine (such as GPT-NeoX's). Every document is followed by
-one end-of-document token in the shards.
+A tokenizer is chosen by a string: "bytes", "bpe-4096" (with the vocabulary size), or the path of a
+local Hugging Face `tokenizer.json` (such as GPT-NeoX's). In the shards, one end-of-document token
+follows every document.
 """
 
 import hashlib
@@ -29,31 +29,31 @@ _ENDS = (_END, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")
 
 
 class Tokenizer(TokenizerInfo, ABC):
-    """What the shards need of a tokenizer, besides what their manifest says of it."""
+    """Interface of a tokenizer; shards record its `TokenizerInfo` in their manifest."""
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of every text, [tokens], any unsigned dtype; no special token is added or read.
+        """Return the ids of every text, a list of unsigned arrays [tokens].
 
-        On all cores, where the tokenizer can.
+        Special tokens are neither added nor read. All cores are used if the tokenizer can.
         """
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of one text."""
+        """Return the ids of one text."""
         return self.encode_batch([text])[0]
 
     @abstractmethod
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of some ids; end-of-document tokens are left out."""
+        """Return the text of some ids; end-of-document tokens are left out."""
 
     @abstractmethod
     def save(self, directory: Path) -> None:
-        """Writes what `saved` needs to open it again."""
+        """Write the files that `saved` needs to open it again."""
 
 
 @dataclass(frozen=True)
 class ByteTokenizer(Tokenizer):
-    """The bytes of UTF-8; 0xFF, which UTF-8 never uses, ends a document: 256 ids in all.
+    """The bytes of UTF-8, 256 ids; 0xFF, which UTF-8 never uses, ends a document.
 
     >>> ByteTokenizer().encode("hé").tolist()
     [104, 195, 169]
@@ -65,16 +65,16 @@ class ByteTokenizer(Tokenizer):
     hash: str = hashlib.sha256(b"utf-8 bytes, 0xff ends a document").hexdigest()
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The bytes of every text, uint8 [bytes]."""
+        """Return the bytes of every text, uint8 [bytes]."""
         return [np.frombuffer(text.encode(), np.uint8) for text in texts]
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of some bytes; a character that was cut in two becomes U+FFFD."""
+        """Return the text of some bytes; an incomplete character becomes U+FFFD."""
         ids = np.asarray(tokens)
         return ids[ids != self.end_of_document].astype(np.uint8).tobytes().decode(errors="replace")
 
     def save(self, directory: Path) -> None:
-        """Writes nothing: its name says it all."""
+        """Write nothing; the name determines the tokenizer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +84,10 @@ class FileTokenizer(Tokenizer):
     inner: "tokenizers.Tokenizer"
 
     def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of every text, uint32 [tokens].
+        """Return the ids of every text, uint32 [tokens].
 
         Raises:
-            InputError: a text that the tokenizer has no tokens for.
+            InputError: If the tokenizer has no tokens for a text.
         """
         try:
             encodings = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
@@ -96,19 +96,20 @@ class FileTokenizer(Tokenizer):
         return [np.asarray(encoding.ids, np.uint32) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int] | np.ndarray) -> str:
-        """The text of some ids; special tokens are left out."""
+        """Return the text of some ids; special tokens are left out."""
         return self.inner.decode(np.asarray(tokens).tolist(), skip_special_tokens=True)
 
     def save(self, directory: Path) -> None:
-        """Writes `tokenizer.json`."""
+        """Write `tokenizer.json`."""
         self.inner.save(str(directory / FILE_NAME))
 
 
 def name_of(spec: str) -> str:
-    """The name of the tokenizer that a text asks for, without making it.
+    """Return the name of the tokenizer that a string selects, without making it.
 
-    Refused are what is none of "bytes", "bpe-SIZE" and an existing file, and a size that cannot
-    hold the 256 bytes and the end of a document.
+    Raises:
+        InputError: If the string is not "bytes", "bpe-SIZE" or an existing file, or if the size is
+            too small for 256 bytes and the end of a document.
     """
     if spec == "bytes":
         return spec
@@ -131,15 +132,15 @@ def name_of(spec: str) -> str:
 
 
 def make(spec: str, texts: Iterable[str]) -> Tokenizer:
-    """Makes the tokenizer that a text asks for.
+    """Make the tokenizer that a string selects.
 
     Args:
         spec: "bytes", "bpe-SIZE", or the path of a `tokenizer.json`.
-        texts: the training documents, read only by BPE and only their first 256 MB. A small
-            corpus may hold fewer merges than asked for; `vocab_size` is what was found.
+        texts: the training documents; only BPE reads them, and only their first 256 MB. A small
+            corpus may have fewer merges than requested; `vocab_size` is the number found.
 
     Raises:
-        InputError: as `name_of`; a file that is no tokenizer or has no end-of-document token.
+        InputError: As `name_of`; or if a file is not a tokenizer or has no end-of-document token.
     """
     name = name_of(spec)
     if name == "bytes":
@@ -150,10 +151,10 @@ def make(spec: str, texts: Iterable[str]) -> Tokenizer:
 
 
 def saved(directory: Path, name: str, expected: str = "") -> Tokenizer:
-    """Opens the tokenizer that `save` left in a directory of shards.
+    """Open the tokenizer that `save` wrote into a directory of shards.
 
     Raises:
-        InputError: it is missing, damaged, or not that of the `expected` hash.
+        InputError: If it is missing or damaged, or its hash is not `expected`.
     """
     tokenizer = ByteTokenizer() if name == "bytes" else _from_file(name, directory / FILE_NAME)
     if expected not in ("", tokenizer.hash):
@@ -206,7 +207,7 @@ def _wrap(name: str, inner: "tokenizers.Tokenizer", where: str) -> FileTokenizer
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import ByteLevel
 
-    # A document that spells out a special token is text, not the end of a document; none is cut.
+    # The text of a special token in a document is text, not the end of a document; never truncate.
     inner.encode_special_tokens = True
     inner.no_truncation()
     inner.no_padding()

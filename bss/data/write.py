@@ -1,4 +1,4 @@
-"""Write the shards of a split: each file is whole or made again."""
+"""Write the shards of a split: each file is complete or written again."""
 
 import hashlib
 import itertools
@@ -18,33 +18,33 @@ from bss.values import from_dict
 
 FILE = "progress.json"
 BATCH = 2**22
-"""Characters of the documents that are encoded at once."""
+"""Characters of documents to encode at once."""
 
 
 class Progress:
-    """A directory that is being filled, and which of its shards are whole.
+    """A directory that is being filled, with a record of its complete shards.
 
     Attributes:
         directory: of the shards.
-        done: by split its whole shards, with the number, tokens and bytes of text of the documents
-            that end before the end of the last one.
+        done: by split, its complete shards, with the number, tokens and bytes of text of the
+            documents that end before the end of the last shard.
     """
 
     def __init__(self, directory: Path, what: Mapping[str, Any]):
-        """Continues if the directory was begun for the same `what`; else empties it."""
+        """Continue if the directory was begun for the same `what`; otherwise empty it."""
         self.directory, self._what = directory, json.loads(json.dumps(what))
         self.done: dict[str, Split] = {}
         try:
             found = json.loads((directory / FILE).read_text())
             if found["what"] != self._what:
-                raise ValueError("of other documents")
+                raise ValueError("written for other documents")
             self.done = {name: from_dict(Split, one) for name, one in found["done"].items()}
         except (OSError, ValueError, KeyError, TypeError):
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir()
 
     def note(self, split: str, done: Split) -> None:
-        """Notes that a shard is on disk."""
+        """Record that a shard is on disk."""
         self.done[split] = done
         found = {"what": self._what, "done": {n: asdict(one) for n, one in self.done.items()}}
         file = _Whole(self.directory / FILE)
@@ -53,7 +53,7 @@ class Progress:
             file.close()
 
     def close(self) -> None:
-        """All is done."""
+        """Remove the record; the directory is complete."""
         (self.directory / FILE).unlink()
 
 
@@ -65,7 +65,7 @@ def write_split(
     dtype: np.dtype,
     shard_tokens: int,
 ) -> Split:
-    """Writes the tokens of documents into files, after those that are whole."""
+    """Write the tokens of documents into files, after the complete ones."""
     done = progress.done.get(name, Split(0, 0, 0, ()))
     count, tokens, size, files = done.documents, done.tokens, done.bytes, done.files
     whole = sum(file.tokens for file in files)
@@ -102,7 +102,7 @@ def write_split(
 def _encoded(
     texts: Iterable[str], tokenizer: Tokenizer, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Documents and their tokens, each with its end; the tokenizer's library uses all cores."""
+    """Yield documents and their tokens, each with its end; the tokenizer uses all cores."""
     end = np.array([tokenizer.end_of_document], dtype)
     for batch in _batches(texts):
         for text, ids in zip(batch, tokenizer.encode_batch(batch), strict=True):
@@ -110,7 +110,7 @@ def _encoded(
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Documents in order, together until they have BATCH characters."""
+    """Yield documents in order, in groups of at least BATCH characters."""
     batch, size = [], 0
     for text in texts:
         batch.append(text)
@@ -122,7 +122,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 class _Whole:
-    """A file that appears when it is closed, on disk as a whole."""
+    """A file that appears, complete and on disk, when it is closed."""
 
     def __init__(self, path: Path):
         self.path, self.size, self._hash = path, 0, hashlib.sha256()
@@ -134,7 +134,7 @@ class _Whole:
         self.size += len(content)
 
     def close(self) -> str:
-        """The sha256 of its content."""
+        """Close the file and return the sha256 of its content."""
         with self.file:
             self.file.flush()
             os.fsync(self.file.fileno())

@@ -1,7 +1,7 @@
-"""Causal softmax attention as kernels: one value each, by name, and which of them suits a device.
+"""Causal softmax attention: kernels by name, and the choice of a kernel for a device.
 
-Queries come scaled. A kernel changes what is computed by rounding alone, so it is a matter of how a
-run is executed, and not in the run's id.
+Queries are scaled before they reach a kernel. Kernels agree up to rounding, so the kernel is a
+setting of the execution and not part of the run id.
 """
 
 import functools
@@ -19,16 +19,18 @@ from bss.models.transformer import TransformerConfig
 from bss.registry import Registry
 
 _SHORT = 64
-"""Queries that meet their keys at once: 1.06 times as fast a step of 64 dimensions as in halves."""
+"""Maximum queries to process at once: one step with head dimension 64 is 1.06 times as fast."""
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
-    """Causal softmax attention, in float32 between the products; H/K queries share a key head.
+    """Compute causal softmax attention, in float32 between the products; H/K queries share a key
+    head.
 
-    Written for XLA's CPU backend: heads lead, the D-wide result is normalised instead of the
-    T-wide weights, and the first half of many queries never meets the second half of the keys.
+    It is written for XLA's CPU backend. Heads are the leading axis, and the D-wide result is
+    normalised instead of the T-wide weights. The first half of many queries skips the second half
+    of the keys.
     """
     B, T, H, D = q_BxTxHxD.shape
     q_BxHxTxD, k_BxKxTxD, v_BxKxTxD = (
@@ -49,7 +51,7 @@ def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
 
 
 def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
-    """The queries of the last T of S positions, each over the keys up to its own position."""
+    """Return the attention of the last T of S positions, each over the keys up to its place."""
     B, K, G, T, D = q_BxKxGxTxD.shape
     S = k_BxKxSxD.shape[2]
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
@@ -65,7 +67,9 @@ def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
 
 
 def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
-    """The same by cuDNN's flash attention (Dao et al., 2205.14135); InputError without cuDNN."""
+    """Compute `reference` by cuDNN's flash attention (Dao et al., 2205.14135); InputError without
+    cuDNN.
+    """
     try:
         return jax.nn.dot_product_attention(
             q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, scale=1.0, is_causal=True, implementation="cudnn"
@@ -78,7 +82,7 @@ def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
 
 
 def splash(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, *, interpret: bool = False):
-    """The same by JAX's Pallas kernel for TPUs; interpreted, it runs on any device."""
+    """Compute `reference` by JAX's Pallas kernel for TPUs; interpreted, it runs on any device."""
     from jax.experimental.pallas.ops.tpu import splash_attention
 
     _, T, H, _ = q_BxTxHxD.shape
@@ -98,15 +102,15 @@ def splash(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, *, interpret: bool = False):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A way to compute attention.
+    """An attention kernel.
 
     Attributes:
-        attend: of queries [B, T, H, D], scaled, keys and values [B, T, K, D] of one dtype to what
-            is mixed, [B, T, H, D]; H/K queries share a key head. It must have gradients.
-        refuses: why it cannot be used, from the device, the dtype of activations, the dimensions of
-            a head and the length of the sequences; "" where it can.
-        fused: whether what lies between the products of a block is written for a compiler that
-            makes one pass over memory of many operations, as GPUs' does (`one_pass`).
+        attend: function of scaled queries [B, T, H, D], and keys and values [B, T, K, D] of the
+            same dtype, to [B, T, H, D]. H/K queries share a key head. It must be differentiable.
+        refuses: function of (device, dtype of activations, head dimension, sequence length) to the
+            reason why the kernel cannot be used; "" if it can.
+        fused: True if the rest of a block is computed for a compiler that fuses many operations
+            into one pass over memory, as on GPUs (see `network`).
     """
 
     attend: Attend
@@ -134,7 +138,7 @@ def _splash_refuses(device: Any, dtype: str, head_dim: int, seq_len: int) -> str
 
 
 SPLASH_BLOCK = 128
-"""Splash attention takes sequences of a multiple of it."""
+"""Splash attention needs sequence lengths that are multiples of this."""
 
 KERNELS = Registry(
     "execution.attention",
@@ -148,16 +152,16 @@ KERNELS = Registry(
 
 
 def choose(name: str, config: TransformerConfig, device: Any, seq_lens: Collection[int]) -> str:
-    """The name of the kernel that is used: the one asked for; of "auto", the first that can be.
+    """Return the name of the kernel to use.
 
     Args:
-        name: of `KERNELS`, or "auto".
-        config: of the model.
-        device: that computes it, present or described.
-        seq_lens: of all sequences.
+        name: a name of `KERNELS`, or "auto" for the first that can be used.
+        config: the model.
+        device: the device that computes it, present or described.
+        seq_lens: lengths of all sequences.
 
     Raises:
-        InputError: where the one asked for cannot be used.
+        InputError: If the requested kernel cannot be used.
     """
 
     def refusal(kernel: str) -> str:

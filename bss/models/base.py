@@ -1,8 +1,8 @@
 """The interface between training and models: a model family is a config with these methods.
 
-Parameters are nested dicts of float32 arrays. Counts are those of the scaling laws: N is
-`active` (Kaplan et al., 2001.08361, section 2.1). FLOPs are those of matrix products, two
-per multiply-add; norms, softmax and look-ups are not counted.
+Parameters are nested dicts of float32 arrays. Parameters are counted as in the scaling laws: N is
+`active` (Kaplan et al., 2001.08361, section 2.1). FLOPs count matrix products, two per
+multiply-add; norms, softmax and look-ups are not counted.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bss.errors import InputError
-from bss.registry import Chosen, Registry
+from bss.registry import Registered, Registry
 
 if TYPE_CHECKING:
     import jax
@@ -41,15 +41,16 @@ RematPolicy = Literal["nothing", "attention", "products", "all"]
 
 @dataclass(frozen=True)
 class Layers:
-    """How a stack of layers is computed. Results are equal up to rounding.
+    """Settings of a stack of layers. Results are equal up to rounding.
 
     Attributes:
-      unroll: layers per turn of the loop over them; 0 for all.
-      remat_policy: what a layer with rematerialisation keeps in addition to its inputs: "nothing",
-        the results of "attention", the results of all matrix "products", or "all", so that nothing
-        is recomputed.
-      remat_budget_bytes: approximate maximum of bytes that a program keeps on a device. If
-        `remat_policy` needs more, the largest policy before it that fits is used. None: no limit.
+        unroll: layers per iteration of the loop over them; 0 for all.
+        remat_policy: results that a layer with rematerialisation keeps in addition to its inputs:
+            "nothing", the results of "attention", of all matrix "products", or "all" (no
+            recomputation).
+        remat_budget_bytes: approximate maximum of bytes that a program keeps on a device. If
+            `remat_policy` needs more, the largest policy before it that fits is used. None: no
+            limit.
     """
 
     unroll: int = 1
@@ -62,13 +63,13 @@ DEFAULT_LAYERS = Layers()
 
 @dataclass(frozen=True)
 class Compute:
-    """How the functions of a model are computed. Results are equal up to rounding.
+    """Settings of a model's functions. Results are equal up to rounding.
 
     Attributes:
-      attention: name of the attention kernel.
-      all_gather: to be called on parameters where they are used, before anything else is done with
-        them. A model that calls it layer by layer has one layer's parameters whole at a time.
-      layers: unrolling and rematerialisation, for a family with `takes_layers`.
+        attention: name of the attention kernel.
+        all_gather: function to call on parameters immediately before they are used. A model that
+            calls it layer by layer has one layer's parameters complete at a time.
+        layers: unrolling and rematerialisation, for a family with `takes_layers`.
     """
 
     attention: str = "reference"
@@ -101,7 +102,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class ModelFamily(Chosen):
+class ModelFamily(Registered):
     """A model as a value. The key `family` of its dict names the class; default: a transformer.
 
     A custom family is a frozen dataclass that inherits from this class and defines every method

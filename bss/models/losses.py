@@ -1,9 +1,9 @@
-"""The loss of the head, by chunks of tokens where the logits of all are too many to be held.
+"""The loss of the head, by chunks of tokens if the logits of all tokens need too much memory.
 
-A chunk's gradient is taken as soon as its loss is, while its logits are there: none are kept for
-the backward pass, and none are computed twice. The derivative is softmax minus one-hot. The
-vocabulary is filled up with tokens of probability zero, since a GPU otherwise copies every chunk to
-the width that its products need: a step of 85M took 1.05 times as long.
+The gradient of a chunk is computed together with its loss, while its logits are in memory. So no
+logits are kept for the backward pass, and none are computed twice. The derivative is softmax minus
+one-hot. The vocabulary is padded with tokens of probability zero. Otherwise a GPU copies every
+chunk to the width that its products need, which makes a step of 85M 1.05 times slower.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from bss.models.base import LOGITS_AT_ONCE
 
 _MANY_ROWS = 256
 _LANES = 128
-"""Products are fast where the vocabulary is a multiple of it."""
+"""Products are fast if the vocabulary is a multiple of this."""
 _LEAST, _ZEROS = np.float32(np.finfo(np.float32).min), (np.float32(0), np.float32(0))
 
 
 def matmul(x, matrix, dtype=None):
-    """Multiply the last axis of `x` by a matrix cast to its dtype; a result of `dtype`."""
+    """Multiply the last axis of `x` by a matrix cast to its dtype; the result has dtype `dtype`."""
     # XLA's CPU backend is 1.2 times slower on a left side of three axes than on one of two.
     flat = x.reshape(-1, x.shape[-1])
     if x.dtype == matrix.dtype == jnp.float32:
@@ -52,7 +52,7 @@ def _summed(x_NxF, y_NxO):
 
 
 def _summed_on_cpu(x_NxF, y_NxO):
-    """The same: XLA's CPU backend sums many rows twice as fast where the right side is wide."""
+    """Return the product: XLA on CPUs sums many rows twice as fast if the right side is wide."""
     if len(x_NxF) < _MANY_ROWS or x_NxF.shape[1] <= y_NxO.shape[1]:
         return _summed(x_NxF, y_NxO)
     # The barrier keeps the compiler from swapping the sides back.
@@ -60,14 +60,14 @@ def _summed_on_cpu(x_NxF, y_NxO):
 
 
 def cross_entropy(x_BxTxM, head_MxV, targets_BxT, fused: bool = False) -> jax.Array:
-    """Cross-entropy of the targets in nats, summed, a float32 scalar.
+    """Return the cross-entropy of the targets in nats, summed, a float32 scalar.
 
     Args:
-      x_BxTxM: activations.
-      head_MxV: the float32 matrix that makes logits of them.
-      targets_BxT: integer tokens.
-      fused: of a chunk, read the logits once for its loss, rather than for each sum; see
-        `attention.Kernel`.
+        x_BxTxM: activations.
+        head_MxV: the float32 matrix from activations to logits.
+        targets_BxT: integer tokens.
+        fused: read the logits of a chunk once for its loss, not once per sum; see
+            `attention.Kernel`.
     """
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
@@ -80,11 +80,11 @@ def cross_entropy(x_BxTxM, head_MxV, targets_BxT, fused: bool = False) -> jax.Ar
 def cross_entropies(
     x_BxTxM, head_MxV, targets_BxT, fused: bool = False
 ) -> tuple[jax.Array, jax.Array]:
-    """As `cross_entropy`, bit by bit, and [B, T] of what it sums; without a gradient."""
+    """Return `cross_entropy`, bit by bit, and its terms [B, T]; without a gradient."""
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
         parts = _parts(matmul(x_BxTxM, head_MxV, jnp.float32), targets_BxT)
-        # Apart, so that the sum is compiled as where it is alone, and has its bits.
+        # Computed separately, so that the sum is compiled as in `cross_entropy` and has its bits.
         return jnp.sum(_each(*parts)), _each(*jax.lax.optimization_barrier(parts))
     flat = x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1)
     total, losses_Nx1 = _chunk_by_chunk(fused, *flat)
@@ -92,7 +92,9 @@ def cross_entropies(
 
 
 def _parts(logits_BxTxV, targets_BxT):
-    """Of each target: the largest logit, the sum of exponentials below it, the target's logit."""
+    """Return for each target the largest logit, the sum of exponentials below it, and its own
+    logit.
+    """
     largest_BxT = jnp.max(logits_BxTxV, axis=-1)
     largest_BxT = jnp.where(jnp.isfinite(largest_BxT), largest_BxT, 0)
     sum_BxT = jnp.exp(logits_BxTxV - largest_BxT[..., None]).sum(-1)
@@ -113,7 +115,7 @@ def _in_chunks(fused: bool, x_NxM, head_MxV, targets_N) -> jax.Array:
 
 
 def _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N):
-    """The loss, and that of each target, [N, 1]."""
+    """Return the loss and the loss of each target, [N, 1]."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(total, x_nxM, targets_n):
@@ -124,7 +126,7 @@ def _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N):
 
 
 def _with_gradients(fused, x_NxM, head_MxV, targets_N):
-    """The loss, and its gradients as what the backward pass takes."""
+    """Return the loss, and its gradients for the backward pass."""
     vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
 
     def add(sums, x_nxM, targets_n):
@@ -153,7 +155,7 @@ def _filled_up(head_MxV):
 
 
 def _losses(fused: bool, x_nxM, head_MxW, vocab: int, targets_n):
-    """Of each target its loss, its logits and the logarithm of what they are normalised by."""
+    """Return for each target its loss, its logits and the logarithm of its normaliser."""
     logits_nxW = matmul(x_nxM, head_MxW, jnp.float32)
     if (filled_up := head_MxW.shape[1]) > vocab:
         logits_nxW = jnp.where((jnp.arange(filled_up) < vocab)[None], logits_nxW, -jnp.inf)
@@ -166,7 +168,7 @@ def _losses(fused: bool, x_nxM, head_MxW, vocab: int, targets_n):
 
 
 def _in_one_pass(logits_nxW, targets_n):
-    """The normaliser and the target's logit: sums below a largest so far, that are joined."""
+    """Return the normaliser and the target's logit, by sums relative to a running maximum."""
 
     def joined(one, other):
         largest = jnp.maximum(one[0], other[0])
@@ -175,7 +177,7 @@ def _in_one_pass(logits_nxW, targets_n):
 
     is_target_nxW = jnp.arange(logits_nxW.shape[1])[None] == targets_n[:, None]
     picked_nxW = jnp.where(is_target_nxW, logits_nxW, 0)
-    # Of two that are minus infinity no difference can be taken.
+    # The difference of two minus infinities is undefined.
     terms = jnp.maximum(logits_nxW, _LEAST), jnp.ones_like(logits_nxW), picked_nxW
     none = _LEAST, *_ZEROS
     largest_n, sum_n, picked_n = jax.lax.reduce(terms, none, joined, (1,))
@@ -183,9 +185,9 @@ def _in_one_pass(logits_nxW, targets_n):
 
 
 def _each_chunk(add: Callable[..., Any], sums: Any, x_NxM, targets_N, vocab: int) -> Any:
-    """Sums over chunks of as many tokens as may be, and what `add` makes of each, joined.
+    """Return the sums over chunks of the maximum size, and the joined results of `add`.
 
-    The tokens behind the last whole chunk are one of their own.
+    The tokens after the last complete chunk form a smaller chunk.
     """
     size = 1 << (max(LOGITS_AT_ONCE // vocab, 1).bit_length() - 1)
     whole = len(targets_N) // size * size

@@ -1,12 +1,11 @@
-"""A mixture of experts in place of an MLP: no token is dropped, whatever the load.
+"""A mixture of experts instead of an MLP: no token is dropped, whatever the load.
 
-The router's softmax over all experts is cut to the top k and normalised again (as Qwen3 does,
-2505.09388). Tokens are sorted by expert and padded to blocks of one expert each, whose products
-need no kernel of their own (dropless, as Gale et al., 2211.15841); `jax.lax.ragged_dot` of jax
-0.10.2 multiplies every row by every expert. The load-balance loss is that of Switch Transformers
-(Fedus et al., 2101.03961, eqs. 4 to 6), taken over each sequence by itself (DeepSeek-V3,
-2412.19437, eqs. 17 to 20): a sum over sequences does not depend on how a batch is split into
-micro-batches and devices.
+The router's softmax over all experts is cut to the top k and normalised again (as in Qwen3,
+2505.09388). Tokens are sorted by expert and padded to blocks of one expert each. So the products
+need no custom kernel (dropless, as Gale et al., 2211.15841); `jax.lax.ragged_dot` of jax 0.10.2
+multiplies every row by every expert. The load-balance loss follows Switch Transformers (Fedus et
+al., 2101.03961, eqs. 4 to 6), computed per sequence (DeepSeek-V3, 2412.19437, eqs. 17 to 20). A sum
+over sequences does not depend on how a batch is split into micro-batches and devices.
 """
 
 from typing import Any, NamedTuple
@@ -21,9 +20,9 @@ from bss.models.transformer import block_shape
 
 
 class Blocks(NamedTuple):
-    """Where rows lie in blocks of one expert each: its number, and the order there and back.
+    """The assignment of rows to blocks of one expert each: the expert's number, and both orders.
 
-    Places that are nobody's take row N, which is none.
+    Unused places in blocks take row N, which does not exist.
     """
 
     expert_n: jax.Array
@@ -32,14 +31,14 @@ class Blocks(NamedTuple):
 
     @classmethod
     def of(cls, chosen_N: jax.Array, experts: int) -> "Blocks":
-        """Rows of so many experts, by the number of each one's expert."""
+        """Return the blocks of rows, given the number of each row's expert."""
         N, (n, size) = len(chosen_N), block_shape(len(chosen_N), experts)
         rows_E = jnp.bincount(chosen_N, length=experts)
         blocks_E = -(-rows_E // size)
         end_E = jnp.cumsum(blocks_E)
         expert_n = jnp.searchsorted(end_E[:-1], jnp.arange(n), "right", method="compare_all")
         order_N = jnp.argsort(chosen_N, stable=True)
-        # From a place among the sorted to one in blocks.
+        # From a place in the sorted order to a place in blocks.
         shift_E = size * (end_E - blocks_E) - (jnp.cumsum(rows_E) - rows_E)
         places_N = jnp.arange(N) + shift_E[chosen_N[order_N]]
         there_P = jnp.full(n * size, N).at[places_N].set(order_N, unique_indices=True)
@@ -47,13 +46,13 @@ class Blocks(NamedTuple):
         return cls(expert_n, there_P, back_N)
 
     def rows(self, rows_NxF):
-        """Rows as blocks, [n, P/n, F]; zeros where none lies."""
+        """Return rows as blocks, [n, P/n, F], with zeros in unused places."""
         return _moved(rows_NxF, self.there_P, self.back_N).reshape(
             len(self.expert_n), -1, rows_NxF.shape[-1]
         )
 
     def undo(self, blocks_nxbxF):
-        """Blocks as rows, [N, F]."""
+        """Return blocks as rows, [N, F]."""
         flat_PxF = blocks_nxbxF.reshape(-1, blocks_nxbxF.shape[-1])
         return _moved(flat_PxF, self.back_N, self.there_P)
 
@@ -62,8 +61,9 @@ class Blocks(NamedTuple):
 def _moved(rows_NxF, there_P, back_N):
     return rows_NxF.at[there_P].get(mode="fill", fill_value=0)
 
+    # The inverse order is the gradient, so that nothing is summed by place.
 
-# The order back is the gradient, so that none is summed by place.
+
 _moved.defvjp(
     lambda rows_NxF, there_P, back_N: (_moved(rows_NxF, there_P, back_N), (back_N, there_P)),
     lambda back, dy_PxF: (_moved(dy_PxF, *back), None, None),
@@ -72,7 +72,8 @@ _moved.defvjp(
 
 @jax.checkpoint
 def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
-    """Each block by the matrix of its expert, [n, b, O]; what is kept is not one for each block.
+    """Multiply each block by its expert's matrix, [n, b, O]; matrices are not copied for the
+    gradient.
 
     The gradient of a matrix is summed over blocks in float32.
     """
@@ -81,7 +82,7 @@ def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
 
 
 class Stack(nnx.Module):
-    """A matrix of each expert, applied in the activations' dtype."""
+    """One matrix per expert, applied in the activations' dtype."""
 
     def __init__(self, experts: int, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs):
         shape = experts, fan_in, fan_out
@@ -93,7 +94,7 @@ class Stack(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """MLPs of which each token passes the top k, and their router."""
+    """MLPs with a router; each token passes the top k of them."""
 
     def __init__(self, config: Any, rngs: nnx.Rngs):
         self.config = config
@@ -106,9 +107,10 @@ class Experts(nnx.Module):
         self.down = Stack(experts, hidden, width, out_std, rngs)
 
     def __call__(self, x_BxTxM, fused: bool = False):
-        """What the experts add to the residual stream, and the load-balance loss, a float32 scalar.
+        """Return the addition to the residual stream, and the load-balance loss, a float32 scalar.
 
-        That is summed over the B·T targets; 1 for each where all experts have the same load.
+        The load-balance loss is summed over the B·T targets; it is 1 per target if all experts have
+        the same load.
         """
         B, T, M = x_BxTxM.shape
         k, E = self.config.top_k, self.config.num_experts

@@ -1,14 +1,17 @@
 """The decoder-only transformer: flax nnx modules inside, pure functions of a dict outside.
 
-Pre-norm blocks with RoPE (Su et al., 2104.09864; the halves of a head are rotated, as in
-GPT-NeoX), grouped-query attention (Ainslie et al., 2305.13245), QK-norm (Dehghani et al.,
-2302.05442), SwiGLU (Shazeer, 2002.05202) or squared ReLU (So et al., 2109.08668).
+Pre-norm blocks use RoPE (Su et al., 2104.09864), rotating the halves of a head as in GPT-NeoX.
+Attention has grouped queries (Ainslie et al., 2305.13245) and QK-norm (Dehghani et al.,
+2302.05442). MLPs use SwiGLU (Shazeer, 2002.05202) or squared ReLU (So et al., 2109.08668).
 
 Matrices are initialised from plain (not truncated) normals, which a parametrization multiplies (see
-`transformer`): std 1/sqrt(fan_in), divided by sqrt(2·num_layers) if they write to the residual
-stream (GPT-2); an untied embedding with std 1/sqrt(d_model); the matrix that makes logits (the
-head, or the tied matrix) with std 1/d_model, so that the initial loss is ln(vocab_size) to
-1/(2·d_model) untied, and close to it tied; norm scales are 1.
+`transformer`):
+
+- std 1/sqrt(fan_in), divided by sqrt(2·num_layers) before the residual stream (GPT-2).
+- std 1/sqrt(d_model) for an untied embedding.
+- std 1/d_model for the matrix that makes logits (the head, or the tied matrix). The initial loss is
+  then within 1/(2·d_model) of ln(vocab_size) untied, and close to it tied.
+- 1 for norm scales.
 
 Outside of this module a model is `params`: nested dicts of float32 arrays, layers under "layer_0",
 "layer_1", ... or, with `scan_layers`, stacked on a leading axis under "layers".
@@ -16,8 +19,8 @@ Outside of this module a model is `params`: nested dicts of float32 arrays, laye
 A kernel with `fused=True` (see `attention.Kernel`) selects norms, rotations and a GELU that XLA
 compiles for GPUs to few passes over memory, with custom gradients (derived here). The two sums of a
 row are taken in one pass; everything else is elementwise and fuses with its neighbours. Nothing as
-wide as a row is written in float32. Squares are summed around zero, not around the mean: what that
-loses in float32 is below the rounding of bfloat16.
+wide as a row is written in float32. Squares are summed around zero, not around the mean. The error
+of this in float32 is below the rounding of bfloat16.
 """
 
 import functools
@@ -291,8 +294,8 @@ def loss_and_balance(
 ) -> tuple[jax.Array, jax.Array | None]:
     """Return the cross-entropy in nats and the load-balance loss, summed over the B·T targets.
 
-    Of the integer tokens (B, T + 1), all but the last are inputs and all but the first are targets.
-    Both losses are float32 scalars; the load-balance loss is None for a model without experts.
+    All integer tokens (B, T + 1) but the last are inputs; all but the first are targets. Both
+    losses are float32 scalars; the load-balance loss is None for a model without experts.
     """
     x_BxTxM, head_MxV, balance, fused = _apply(config, params, sequences_BxT1, compute)
     return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused), balance
@@ -334,7 +337,7 @@ _NAMES = {
 
 
 def partition_names(params: Params) -> Params:
-    """Names of the axes of every parameter; see `ModelFamily`."""
+    """Return the names of the axes of every parameter; see `ModelFamily`."""
 
     def names(path: tuple, leaf: jax.Array) -> tuple[str, ...]:
         keys = [entry.key for entry in path]

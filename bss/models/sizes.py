@@ -1,13 +1,14 @@
-"""Named sizes, from seconds on a CPU to published models, and models as configs write them.
+"""Named sizes, from seconds on a CPU to published models, and models as written in configs.
 
 "85M" to "1.2B" are the models of Zhang et al., "How Does Critical Batch Size Scale in
-Pre-training?" (2410.21676), as their repository configures them: RoPE, GELU, LayerNorm with
-QK-norm, no biases, untied, MLP of 4·d_model, the GPT-NeoX vocabulary of 50280. They are named by
-the paper; `counts()` of the model tells their exact sizes.
+Pre-training?" (2410.21676), as their repository configures them. They have RoPE, GELU, LayerNorm
+with QK-norm, no biases, an untied head, an MLP of 4·d_model and the GPT-NeoX vocabulary of 50280.
+The names are the paper's; `counts()` returns the exact sizes.
 
-"qwen3-0.6B" and "qwen3-1.7B" are the dense models of Qwen3 (2505.09388, table 1) with the fields of
-their released config.json: grouped queries, heads of 128 whatever the width, SwiGLU, RMSNorm with
-QK-norm, tied, no biases. "qwen3-30B-A3B" is its smaller mixture of experts (table 2), untied.
+"qwen3-0.6B" and "qwen3-1.7B" are the dense models of Qwen3 (2505.09388, table 1), with the fields
+of their released config.json. They have grouped queries, heads of 128 at every width, SwiGLU,
+RMSNorm with QK-norm, tied matrices and no biases. "qwen3-30B-A3B" is its smaller mixture of experts
+(table 2), untied.
 """
 
 import difflib
@@ -22,8 +23,8 @@ from bss.models.base import ModelFamily
 from bss.models.transformer import TransformerConfig
 
 ModelSpec = str | Mapping[str, Any] | ModelFamily
-"""A named size, or one with fields replaced, {"name": "nano", "num_layers": 3}; a family and its
-fields, {"family": "module:FAMILY", "width": 8}, or its name alone; either as JSON text; a value."""
+"""A model: a named size, or one with fields replaced, {"name": "nano", "num_layers": 3}; a family
+with its fields, {"family": "module:FAMILY", "width": 8}, or its name; JSON text; or a value."""
 
 
 def _size(layers: int, d_model: int, heads: int, vocab_size: int, **choices: Any) -> dict[str, Any]:
@@ -70,10 +71,10 @@ SIZE_FIELDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def size(name: str) -> Mapping[str, Any]:
-    """The fields of a named size.
+    """Return the fields of a named size.
 
     Raises:
-        InputError: no size is called so.
+        InputError: If no size has this name.
     """
     if name not in SIZE_FIELDS:
         close = difflib.get_close_matches(name, SIZE_FIELDS, n=1, cutoff=0.5)
@@ -93,7 +94,7 @@ SIZES: Mapping[str, TransformerConfig] = {
 
 
 def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
-    """The model of that name, with `vocab_size` tokens or with its usual vocabulary.
+    """Return the model of that name, with `vocab_size` tokens or with its usual vocabulary.
 
     >>> named("nano", vocab_size=1024).vocab_size
     1024
@@ -103,9 +104,9 @@ def named(name: str, vocab_size: int | None = None) -> TransformerConfig:
 
 
 def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, Any]]:
-    """Every named size, counted at sequences of `seq_len` and its usual or the given vocabulary.
+    """Return one row per named size, with its usual or the given vocabulary.
 
-    FLOPs are for training, per token.
+    FLOPs are for training, per token, in sequences of `seq_len`.
     """
     check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
     models = {name: named(name, vocab_size) for name in SIZES}
@@ -126,7 +127,7 @@ def table(seq_len: int = 512, vocab_size: int | None = None) -> list[dict[str, A
 
 
 def group_of(model: Any, vocab_size: int | None = None) -> dict[str, Any]:
-    """A model as a group of fields; one that says no vocabulary has `vocab_size` tokens, if given.
+    """Return a model as a dict of fields; `vocab_size`, if given, applies if the model has none.
 
     Examples:
         >>> group_of("nano", 300)
@@ -146,10 +147,10 @@ def group_of(model: Any, vocab_size: int | None = None) -> dict[str, Any]:
 
 
 def model_of(model: ModelSpec, vocab_size: int | None = None) -> ModelFamily:
-    """The model, with `vocab_size` tokens; else with its own, or those of bytes.
+    """Return the model, with `vocab_size` tokens; by default its own vocabulary, or bytes.
 
     Raises:
-        InputError: an unknown size, family or field, and what the family refuses.
+        InputError: If the size, family or a field is unknown, or the family refuses a value.
 
     Examples:
         >>> model_of({"name": "nano", "num_layers": 3}).label
@@ -165,7 +166,7 @@ def model_of(model: ModelSpec, vocab_size: int | None = None) -> ModelFamily:
 
 
 def name_of(model: ModelSpec) -> str:
-    """What people call a model: a named size by its name, another as in tables."""
+    """Return the usual name of a model: the named size, or its label in tables."""
     return model if isinstance(model, str) and model in SIZES else model_of(model).label
 
 
@@ -175,4 +176,4 @@ def _read(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"model is {text!r}, which is no JSON ({error.msg}); mend it") from None
+        raise InputError(f"model: {text!r} is not JSON ({error.msg}); correct it") from None

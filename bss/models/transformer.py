@@ -4,13 +4,12 @@ Parameters and FLOPs are counted by closed formulas (derived here), which are te
 network's arrays and the compiler's own count. The attention products and the head, which Kaplan's
 6N leaves out, are counted. The network is in `network`, the experts in `moe`.
 
-Parametrizations multiply the network's initial standard deviations, learning rates and logits by
-functions of the width. "standard" changes nothing. "mup" is the maximal update parametrization of
-Yang et al. (2203.03466, table 3, Adam's column): activations and their updates have the same size
-at every width, so that the best learning rate of a narrow model is about that of a wide one. The
-multipliers are 1 at the base width. Wider models need more heads, not wider heads, and `d_ff` in
-proportion. A tied matrix has the learning rate of an embedding, and its logits are divided by the
-width (table 8).
+Parametrizations multiply the network's initial standard deviations, LRs and logits by functions of
+the width. "standard" changes nothing. "mup" is the maximal update parametrization (Yang et al.,
+2203.03466, table 3, Adam's column). It gives activations and their updates the same size at every
+width, so that the best LR hardly depends on the width. The multipliers are 1 at the base width.
+Wider models need more heads, not wider heads, and `d_ff` in proportion. A tied matrix has the
+learning rate of an embedding, and its logits are divided by the width (table 8).
 """
 
 import math
@@ -41,7 +40,9 @@ Dtype = Literal["float32", "bfloat16"]
 
 
 class Multipliers(NamedTuple):
-    """Of one tensor: its initial spread, its learning rate, and the logits that it makes."""
+    """Multipliers of one tensor: its initial standard deviation, its LR, and the logits that it
+    makes.
+    """
 
     init: float = 1.0
     rate: float = 1.0
@@ -49,17 +50,17 @@ class Multipliers(NamedTuple):
 
 
 Parametrization = Callable[[tuple[str, ...], float, bool], Multipliers]
-"""Of the names of a tensor's axes, stacks left out, the width over the base's, and whether one
-matrix is embedding and head."""
+"""A function of the names of a tensor's axes (without stacks), the width relative to the base's,
+and whether one matrix is both embedding and head."""
 
 
 def standard(axes: tuple[str, ...], width: float, tied: bool) -> Multipliers:
-    """All 1."""
+    """Return multipliers of 1."""
     return Multipliers()
 
 
 def mup(axes: tuple[str, ...], width: float, tied: bool) -> Multipliers:
-    """Of Adam; see the module.
+    """Return the multipliers for Adam; see the module.
 
     >>> mup(("embed", "mlp"), 4.0, False), mup(("norm",), 4.0, False)
     (Multipliers(init=1.0, rate=0.25, output=1.0), Multipliers(init=1.0, rate=1.0, output=1.0))
@@ -80,31 +81,31 @@ class TransformerConfig(ModelFamily):
     """A decoder-only pre-norm transformer without biases.
 
     Attributes:
-      vocab_size: tokens in the vocabulary.
-      num_layers: residual blocks, each attention then MLP.
-      d_model: width of the residual stream.
-      num_heads: query heads.
-      d_ff: hidden width of the MLP.
-      num_kv_heads: key and value heads, a divisor of `num_heads`; None is one per query head, and
-        a number equal to `num_heads` is stored as None, so that equal models are equal values.
-      activation: "relu2" (squared ReLU), "gelu" (exact) or "swiglu" (three matrices).
-      norm: "rms" or "layer"; a learned scale, no bias.
-      qk_norm: normalise queries and keys over their head's dimensions, before RoPE.
-      tied: one matrix is both the embedding and the head.
-      rope_theta: base of RoPE's wavelengths, in positions.
-      dtype: of activations; parameters, norms, softmax and logits are float32 always.
-      scan_layers: `lax.scan` over stacked layers: compiles faster, runs slower on CPU.
-      remat: recompute each block's activations in the backward pass, but for what `Layers.keep` of
-        the execution keeps.
-      head_dim: dimensions of a head, an even number (RoPE); None is `d_model / num_heads`, and a
-        number equal to that is stored as None.
-      parametrization: "standard", or "mup", by which rates carry over widths where heads are as
-        wide as the base's, and `d_ff` and their number in proportion; see the module.
-      base_width: `d_model` at which "mup" changes nothing, and rates are what they are called.
+        vocab_size: tokens in the vocabulary.
+        num_layers: residual blocks, each attention then MLP.
+        d_model: width of the residual stream.
+        num_heads: query heads.
+        d_ff: hidden width of the MLP.
+        num_kv_heads: key and value heads, a divisor of `num_heads`; None: one per query head. A
+            number equal to `num_heads` is stored as None.
+        activation: "relu2" (squared ReLU), "gelu" (exact) or "swiglu" (three matrices).
+        norm: "rms" or "layer"; a learned scale, no bias.
+        qk_norm: normalise queries and keys over their head's dimensions, before RoPE.
+        tied: one matrix is both the embedding and the head.
+        rope_theta: base of RoPE's wavelengths, in positions.
+        dtype: of activations; parameters, norms, softmax and logits are always float32.
+        scan_layers: `lax.scan` over stacked layers: compiles faster, runs slower on CPU.
+        remat: recompute each block's activations in the backward pass, except the results kept by
+            `Layers.remat_policy`.
+        head_dim: dimensions of a head, an even number (RoPE); None: `d_model / num_heads`. A number
+            equal to that is stored as None.
+        parametrization: "standard", or "mup" for LRs that transfer across widths if head width is
+            fixed and `d_ff` and the number of heads grow in proportion.
+        base_width: `d_model` at which the multipliers of "mup" are 1.
 
     Raises:
-      InputError: a size that is not a positive integer, heads that do not divide, an odd head
-        dimension, or an unknown choice.
+        InputError: If a size is not a positive integer, heads do not divide, a head dimension is
+            odd, or a choice is unknown.
 
     >>> TransformerConfig(257, num_layers=2, d_model=64, num_heads=4, d_ff=256).head_width
     16
@@ -139,8 +140,8 @@ class TransformerConfig(ModelFamily):
         _check_choice("parametrization", self.parametrization, tuple(PARAMETRIZATIONS))
         if (self.base_width is None) != (self.parametrization == "standard"):
             raise InputError(
-                f"base_width={self.base_width}: expected the d_model of the model whose rates are "
-                "known with parametrization='mup', and none with 'standard'"
+                f"base_width={self.base_width}: expected the d_model of the model with known LRs "
+                "for parametrization='mup', and none for 'standard'"
             )
         _check_choice("dtype", self.dtype, get_args(Dtype))
         if not isinstance(self.rope_theta, int | float) or not 1 < self.rope_theta < math.inf:
@@ -179,7 +180,7 @@ class TransformerConfig(ModelFamily):
 
     @property
     def query_width(self) -> int:
-        """Dimensions of all query heads; those of all key heads are `kv_width`."""
+        """Dimensions of all query heads."""
         return self.num_heads * self.head_width
 
     @property
@@ -194,16 +195,16 @@ class TransformerConfig(ModelFamily):
 
     @property
     def mlp_width(self) -> int:
-        """Hidden dimensions of the MLP that a token meets."""
+        """Hidden dimensions of the MLP that a token passes."""
         return self.d_ff
 
     @property
     def routed_width(self) -> int:
-        """Residual dimensions of a token that experts are given, and give; none without them."""
+        """Residual dimensions per token that experts read and write; 0 without experts."""
         return 0
 
     def padding(self, tokens: int) -> float:
-        """Rows that experts multiply, over those that so many tokens give them."""
+        """Return the rows that experts multiply, relative to the rows that these tokens need."""
         return 1.0
 
     @property
@@ -223,16 +224,16 @@ class TransformerConfig(ModelFamily):
 
     @property
     def label(self) -> str:
-        """Layers and width, "2x64"."""
+        """Layers and width, e.g. "2x64"."""
         return f"{self.num_layers}x{self.d_model}"
 
     def multipliers(self, axes: tuple[str, ...]) -> Multipliers:
-        """Of a tensor by the names of its axes, stacks left out."""
+        """Return the multipliers of a tensor, given the names of its axes without stacks."""
         width = self.d_model / (self.base_width or self.d_model)
         return PARAMETRIZATIONS[self.parametrization](axes, width, self.tied)
 
     def counts(self) -> Counts:
-        """Parameters, exactly.
+        """Return the exact numbers of parameters.
 
         >>> nano = TransformerConfig(256, num_layers=2, d_model=64, num_heads=4, d_ff=256)
         >>> nano.counts()
@@ -247,11 +248,11 @@ class TransformerConfig(ModelFamily):
         return Counts(embedding + non_embedding, embedding, non_embedding, active)
 
     def forward_flops_per_token(self, seq_len: int) -> int:
-        """Matmul FLOPs of the forward pass per token, in sequences of `seq_len` inputs.
+        """Return matmul FLOPs of the forward pass per token, in sequences of `seq_len` inputs.
 
-        Attention is counted in full: every query meets all `seq_len` keys, as the dense products
-        are executed; the causal half is not subtracted (the convention of PaLM, 2204.02311,
-        appendix B).
+        Attention is counted in full: every query meets all `seq_len` keys, as in the executed dense
+        products. The causal half is not subtracted (the convention of PaLM, 2204.02311, appendix
+        B).
         """
         block = self._attention_count() + self.mlp_counts()[1]
         matrices = self.num_layers * block + self.d_model * self.vocab_size
@@ -259,13 +260,15 @@ class TransformerConfig(ModelFamily):
         return 2 * (matrices + attention)
 
     def mlp(self, rngs: Any) -> Callable[..., Any]:
-        """What stands behind the attention in a block, a flax module; `rngs` are flax'."""
+        """Return the part of a block after attention, a flax module; `rngs` are flax random
+        streams.
+        """
         from bss.models.network import MLP
 
         return MLP(self, rngs)
 
     def mlp_counts(self) -> tuple[int, int]:
-        """Parameters of `mlp`, and those of them that a token passes."""
+        """Return the parameters of `mlp`, and how many of them a token passes."""
         mlp = (3 if self.activation == "swiglu" else 2) * self.d_model * self.d_ff
         return mlp, mlp
 
@@ -274,7 +277,7 @@ class TransformerConfig(ModelFamily):
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """Its fields; those of the size of a `name` where they are not given."""
+        """Return the fields of a dict, completed by the fields of the size called `name`."""
         from bss.models.sizes import size
 
         name = entry.pop("name", None)
@@ -316,7 +319,7 @@ class TransformerConfig(ModelFamily):
         return _network().partition_names(params)
 
     def rates(self, params: Params) -> Params | None:
-        """Those of its parametrization."""
+        """Return the LR multipliers of the parametrization."""
         rates = map_names(
             self.partition_names(params), lambda names: self.multipliers(unstacked_axes(names)).rate
         )
@@ -325,16 +328,17 @@ class TransformerConfig(ModelFamily):
 
 @dataclass(frozen=True)
 class MixtureConfig(TransformerConfig):
-    """A transformer of experts; `d_ff` is the hidden width of each.
+    """A transformer with experts; `d_ff` is the hidden width of each expert.
 
     Attributes:
-      num_experts: in each block.
-      top_k: experts that a token passes.
-      balance: weight of the load-balance loss in what is minimised; it is no part of the loss that
-        is reported.
+        num_experts: experts per block.
+        top_k: experts that a token passes.
+        balance: weight of the load-balance loss in the minimised loss; the reported loss does not
+            contain it.
 
     Raises:
-      InputError: what `Shape` refuses, more experts for a token than there are, a negative weight.
+        InputError: As `TransformerConfig`; or if a token passes more experts than there are, or the
+            weight is negative.
 
     >>> sizes = {"num_layers": 2, "d_model": 64, "num_heads": 4, "d_ff": 128}
     >>> counts = MixtureConfig(256, **sizes, num_experts=8, top_k=2).counts()
@@ -359,32 +363,34 @@ class MixtureConfig(TransformerConfig):
 
     @property
     def label(self) -> str:
-        """Layers and width, experts and those of a token, "2x64-8e2"."""
+        """Layers, width, experts and experts per token, e.g. "2x64-8e2"."""
         return f"{super().label}-{self.num_experts}e{self.top_k}"
 
     @property
     def mlp_width(self) -> int:
-        """Hidden dimensions that a token meets, in all its experts."""
+        """Hidden dimensions that a token passes, over all its experts."""
         return self.top_k * self.d_ff
 
     @property
     def routed_width(self) -> int:
-        """See `Shape`."""
+        """See `TransformerConfig`."""
         return self.top_k * self.d_model
 
     def padding(self, tokens: int) -> float:
-        """See `Shape`."""
+        """See `TransformerConfig`."""
         blocks, size = block_shape(self.top_k * tokens, self.num_experts)
         return blocks * size / (self.top_k * tokens)
 
     def mlp(self, rngs: Any) -> Callable[..., Any]:
-        """A block's experts."""
+        """Return a block's experts."""
         from bss.models.moe import Experts
 
         return Experts(self, rngs)
 
     def mlp_counts(self) -> tuple[int, int]:
-        """Parameters of a block's experts and router; of them, those that a token passes."""
+        """Return the parameters of a block's experts and router, and how many of them a token
+        passes.
+        """
         (expert, _), router = super().mlp_counts(), self.d_model * self.num_experts
         return router + self.num_experts * expert, router + self.top_k * expert
 
@@ -399,9 +405,10 @@ class MixtureConfig(TransformerConfig):
 
 
 def block_shape(rows: int, experts: int) -> tuple[int, int]:
-    """Blocks of one expert each that hold so many rows whatever the load, and the rows of one.
+    """Return (blocks, rows per block) that fit a number of rows under any load.
 
-    Those are a power of two, 8 or more: with 16 rows an expert or more, half as many are padding.
+    Rows per block are a power of two, 8 or more. At most a third of all rows is padding if there
+    are 16 rows per expert or more.
 
     >>> block_shape(512, 8)
     (23, 32)
@@ -411,14 +418,16 @@ def block_shape(rows: int, experts: int) -> tuple[int, int]:
 
 
 def _network() -> Any:
-    """The network's module, imported where it is first used: sizes are counted without JAX."""
+    """Return the network's module; it is imported on first use, so that sizes are counted without
+    JAX.
+    """
     from bss.models import network
 
     return network
 
 
 def check_size(name: str, value: object, *, optional: bool = False) -> None:
-    """Refuses what is no positive integer, or none where it is `optional`."""
+    """Raise InputError if a value is not a positive integer; None is allowed if `optional`."""
     if optional and value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:

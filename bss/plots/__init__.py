@@ -1,7 +1,7 @@
 """Every figure: functions from a table or a fit to a matplotlib Figure, without global state.
 
-Lines are told apart by marker, line style and a colour of monotone lightness, so that a figure
-reads the same printed in grey. A fit that did not converge is named and not drawn.
+Lines differ in marker, line style and a colour of monotone lightness, so that a figure is readable
+in grey. A fit that did not converge is named and not drawn.
 """
 
 from bss.plots.contenders import contenders_figure, endings_figure

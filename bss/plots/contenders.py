@@ -1,4 +1,4 @@
-"""Final losses of schedules and constants at equal tokens."""
+"""Final losses of batch schedules and fixed batch sizes at equal tokens."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -24,11 +24,11 @@ ROLES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def contenders_figure(contenders: pd.DataFrame) -> Figure:
-    """Final loss of every contender, a panel for each ending that was run, lowest on top.
+    """Plot the final loss of every compared run, one panel per LR phase, lowest on top.
 
-    Means over seeds, with each seed beside them; the numbers are differences to the best constant
-    in 1e-3 nats, ± half the 95% CI (paired t) where there are several seeds. Contenders far
-    behind are hollow, at the right edge.
+    Marks are means over seeds, with each seed next to them. Numbers are differences to the best
+    constant-batch run in 1e-3 nats, ± half the 95% CI (paired t) with several seeds. Runs with a
+    much higher loss are hollow, at the right edge.
 
     Args:
         contenders: columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
@@ -43,15 +43,15 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
         )
     roles = set(contenders["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
-    best = style.handle("best constant", color=style.FAINT, lw=1, ls="--")
+    best = style.handle("best fixed batch size", color=style.FAINT, lw=1, ls="--")
     return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
 
 
 def endings_figure(contenders: pd.DataFrame) -> Figure:
-    """What every contender ends above the best constant of each ending, a line a contender.
+    """Plot each compared run's loss minus the best constant-batch run's, by LR phase.
 
-    Constants are grey and named by their batch at the right; those that are never near leave the
-    panel. Lines that grow their batch are told apart by colour, mark and dashes.
+    Fixed batch sizes are grey, with labels at the right; lines that are never near leave the panel.
+    Runs with a growing batch differ in colour, marker and dashes.
 
     Args:
         contenders: columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
@@ -78,17 +78,17 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     ax.set(ylim=(low - margin, high + margin), xlim=(-0.3, last + 0.45))
     constants = {n: rows[last] for n, rows in lines.items() if n not in looks and last in rows}
     _name_constants(ax, constants.values(), last)
-    ax.set_ylabel(f"{loss_noun(contenders)} less that of the\nbest constant (1e-3 nats per token)")
+    ax.set_ylabel(f"Δ {loss_noun(contenders)} vs. best\nfixed batch size (1e-3 nats per token)")
     ax.set_xticks(range(len(panels)), [LR_PHASES[ending].short for ending in panels])
     ax.grid(False, axis="x")
-    best = style.handle("best constant", color=style.INK, lw=1)
+    best = style.handle("best fixed batch size", color=style.INK, lw=1)
     constant = style.handle("constant batch", color=style.FAINT, lw=1, marker="o", ms=3)
     bars = style.handle("bars: 95% CI\n(paired t)", ls="none")
     return style.side_legend(figure, [*style.handles(looks, ms=5.5, lw=1.3), best, constant, bars])
 
 
 def _height(row: ComparedRun) -> float:
-    """Loss above the best constant, in 1e-3 nats."""
+    """Return the loss minus the best constant-batch run's, in 1e-3 nats."""
     return 0.0 if row.best else 1e3 * row.difference
 
 
@@ -97,7 +97,7 @@ def _constant(rows: Mapping[int, ComparedRun]) -> bool:
 
 
 def _grown_look(place: int, count: int) -> dict[str, Any]:
-    """Colour, mark and dashes of one of the contenders that grow their batch."""
+    """Return colour, marker and dashes of a run with a growing batch."""
     colour = matplotlib.colormaps["plasma"](0.05 + 0.75 * place / max(count - 1, 1))
     return {
         "color": colour,
@@ -107,7 +107,7 @@ def _grown_look(place: int, count: int) -> dict[str, Any]:
 
 
 def _name_constants(ax: Axes, rows: Iterable[ComparedRun], x: float) -> None:
-    """The batches of constants to the right of where they end, apart enough to be read."""
+    """Label fixed batch sizes at the right end of their lines, without overlaps."""
     low, high = ax.get_ylim()
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     place = -math.inf
@@ -125,7 +125,7 @@ def _name_constants(ax: Axes, rows: Iterable[ComparedRun], x: float) -> None:
 def _slope(
     ax: Axes, rows: Mapping[int, ComparedRun], shift: float, look: Mapping[str, Any] | None
 ) -> None:
-    """A contender over the endings: with bars where it grows its batch, else grey."""
+    """Plot one compared run over the LR phases: with error bars if its batch grows, else grey."""
     x = np.array(list(rows)) + shift
     y = np.array([_height(row) for row in rows.values()])
     if look is None:
@@ -165,17 +165,17 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
 
 
 def loss_noun(contenders: pd.DataFrame) -> str:
-    """The loss that contenders are compared by, in words."""
+    """Return the name of the compared loss."""
     return "test loss" if Comparison(contenders).column == "test_loss" else "held-out loss"
 
 
 def difference_text(row: ComparedRun) -> str:
-    """What stands beside a contender: its difference to the best constant, in 1e-3 nats."""
+    """Return a run's label: its difference to the best constant-batch run, in 1e-3 nats."""
     return "best constant" if row.best else millinats(row.difference, row.error)
 
 
 def millinats(difference: float, error: float | None = None) -> str:
-    """A difference in 1e-3 nats, with half its interval where that is known.
+    """Return a difference in 1e-3 nats, with half its interval, if known.
 
     Examples:
         >>> millinats(-0.0123), millinats(0.004, 0.001)

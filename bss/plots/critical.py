@@ -1,7 +1,7 @@
 """Critical batch sizes: how they are read from steps, and how they grow.
 
-The figures of Zhang et al. (arXiv 2410.21676) with intervals, and the exponents of the
-least-squares theory. N and D are shown in millions, B in the unit of the fit.
+The figures of Zhang et al. (arXiv 2410.21676) with intervals, and exponents of linear regression. N
+and D are shown in millions, B in the unit of the fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from bss.theory.critical import CriticalTable
 OURS, PUBLISHED, FREE = "#10375c", "#c2571a", "#7d7d7d"
 AXES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
-BESIDE = 1.08  # the law-free values stand beside those of the law
-_BESIDE: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
+OFFSET = 1.08  # factor between the marks of law-free values and of the law
+_PUBLISHED: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 
 def critical_figure(fit: CriticalFit) -> Figure:
-    """Steps against batch with the definition drawn, beside critical batch against size."""
+    """Plot steps against batch size with the definition, and critical batch size against N or D."""
     figure, [[left, right]] = style.new_figure(3.5, columns=2)
     draw_steps(left, fit)
     name = next((name for name in SYMBOLS if name in fit.laws), None)
@@ -46,14 +46,14 @@ def relative_steps(fit: CriticalFit) -> Figure:
 
 
 def definition_figure(fit: CriticalFit, model: str) -> Figure:
-    """What a critical batch is, on one curve: linear scaling, the overhead, the batch they give.
+    """Plot the definition of the critical batch size on one curve: linear scaling and the overhead.
 
     Args:
         fit: fitted critical batches.
         model: the curve to draw, by its model's name.
 
     Raises:
-        InputError: there is no such model, or its critical batch is not identified.
+        InputError: If the model does not exist, or its critical batch size is not resolved.
     """
     fitted = next((at for at in fit.fits if at.curve.model == model), None)
     if fitted is None or fitted.cbs.value is None or fitted.S_min.value is None:
@@ -96,8 +96,7 @@ def laws_figure(
     Args:
         fits: by the title of their panels.
         forecasts: by variable ("params", "tokens"), sizes to extend the law to.
-        published: by variable, coefficient and exponent of another law to draw beside; x in
-            the unit of ours.
+        published: by variable, (coefficient, exponent) of another law to draw; x in the same unit.
 
     Raises:
         InputError: no fit has a law in one variable.
@@ -118,13 +117,13 @@ def laws_figure(
         if published and name in published:
             coefficient, exponent = published[name]
             x = np.array(ax.get_xlim())
-            ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_BESIDE)
-    beside = [style.handle("published law", **_BESIDE)] if published else []
-    return style.side_legend(figure, [*law_handles(panels[0][1].level), *beside])
+            ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_PUBLISHED)
+    published_law = [style.handle("published law", **_PUBLISHED)] if published else []
+    return style.side_legend(figure, [*law_handles(panels[0][1].level), *published_law])
 
 
 def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
-    """The law's exponent over definitions of the critical batch, with intervals."""
+    """Return the law's exponent over definitions of the critical batch, with intervals."""
     first = next(iter(fits.values()))
     names = [row.name for row in first.definitions]
     figure, [[ax]] = style.new_figure(0.9 + 0.34 * len(names))
@@ -214,8 +213,8 @@ def draw_law(
     measured = (at.interpolated for at in fit.fits if fit.quantity == "cbs")
     for x, free in zip(sizes, measured, strict=False):
         ends, at = np.array([free.low, free.high], float), np.array([free.value], float)
-        ax.plot([BESIDE * x, BESIDE * x], ends, color=FREE, lw=1, zorder=2)
-        ax.plot([BESIDE * x], at, "x", color=FREE, ms=5, zorder=2)
+        ax.plot([OFFSET * x, OFFSET * x], ends, color=FREE, lw=1, zorder=2)
+        ax.plot([OFFSET * x], at, "x", color=FREE, ms=5, zorder=2)
     grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
@@ -236,7 +235,7 @@ def draw_law(
 
 
 def law_title(law: PowerFit) -> str:
-    """A law in one variable with its interval, as a title."""
+    """Return a law in one variable with its interval, as a title."""
     p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
     between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""
     return f"{law.coefficient.value:.3g}·{symbol}^{p.value:.3f}{between}"
@@ -247,7 +246,7 @@ def _looks(fit: CriticalFit) -> list[dict[str, Any]]:
 
 
 def curve_handles(fit: CriticalFit) -> list[Line2D]:
-    """What a legend of `draw_steps` needs."""
+    """Handles and labels for a legend of `draw_steps`."""
     models = zip(fit.fits, _looks(fit), strict=True)
     return [
         *(style.handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),

@@ -1,4 +1,4 @@
-"""Loss against tokens: of one run, of constant batches whose curves cross, by a fitted law."""
+"""Loss against tokens: of one run, of fixed batch sizes, and by a fitted law."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def run_figure(curve: pd.DataFrame) -> Figure:
 
 
 def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
-    """Loss of each constant batch, and its excess over the best batch at equal tokens.
+    """Plot the loss of each fixed batch size, and its excess over the best at equal tokens.
 
     The upper panel has the losses as measured, and marks where the monotone fit to each run
     (`bss.points.curve`) first meets a target. The lower one, of several batches, has the excess of
@@ -58,7 +58,7 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
         targets: losses in nats.
 
     Raises:
-        InputError: no run has a constant batch and at least 3 losses.
+        InputError: If no run has a fixed batch size and at least 3 losses.
     """
     column = loss_column(runs)
     curves = batch_curves(runs, column)
@@ -107,8 +107,8 @@ def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], l
 def varied_curves(runs: pd.DataFrame) -> Figure:
     """Losses of runs whose batch or rate changes, over the batch of each.
 
-    Of many kinds of schedule as many are drawn as can be told apart, the runs between left out.
-    Losses far above the others, of starts or after divergence, leave the panel.
+    If there are too many kinds of schedule to distinguish, an even selection is drawn. Losses far
+    above the others, of starts or after divergence, leave the panel.
 
     Args:
         runs: a run table.
@@ -138,13 +138,13 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
 
 
 def _told_apart(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Colour and mark of as many names as can be told apart, those between left out."""
+    """Return colour and marker by name, for an even selection that can be distinguished."""
     every = list(dict.fromkeys(names))
     return style.named_styles(every[i] for i in _spread(len(every), MOST))
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """Indices of at most so many of a sequence, evenly, its ends among them."""
+    """Return evenly spaced indices, at most `most`, with both ends."""
     return np.unique(np.linspace(0, count - 1, most).astype(int))
 
 
@@ -153,7 +153,7 @@ def _noun(column: str) -> str:
 
 
 def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
-    """Rows of one of so many runs, at most as many as a figure can show, the last among them."""
+    """Return rows of a run, at most as many as a figure can show, with the last."""
     most = max(MARKS // runs, 50)
     return rows if len(rows) <= most else rows.iloc[_spread(len(rows), most)]
 
@@ -161,8 +161,8 @@ def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
 def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
     """Loss against tokens as measured (marks) and by the law (lines), and the law's errors.
 
-    Where there are more kinds of schedule than can be told apart, as many are drawn, the runs
-    between left out; the errors are of the runs drawn.
+    If there are too many kinds of schedule to distinguish, an even selection is drawn. The errors
+    refer to the runs drawn.
 
     Args:
         fit: the law; where it did not converge only the measurements are drawn.
@@ -183,7 +183,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
             top.plot(at, predicted, color=look["color"], lw=1.2)
             bottom.plot(at, 100 * np.log(predicted / loss), lw=1, ms=3.5, **look)
     bottom.axhline(0, color=style.FAINT, linewidth=0.8, zorder=1)
-    note = f"{fit.clock} clock, rms error {fit.rmse:.2%}"
+    note = f"{fit.clock} time variable, rms error {fit.rmse:.2%}"
     style.panel_title(top, "functional scaling law", note if drawn else "no fit: not converged")
     top.set_ylabel("loss (nats per token)")
     bottom.set(xlabel="tokens consumed", ylabel="error of the law (%)", xscale="log")
@@ -192,7 +192,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
 
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:
-    """What to call each run: its batches; peak rate and model where not the same for all."""
+    """Return each run's label: its batch sizes, and peak LR and model if runs differ in them."""
     rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None
     peaks = {
         str(run): float(np.fmax.reduce(rows[rates].to_numpy(float)))

@@ -1,4 +1,4 @@
-"""Final losses: valleys over the batch with their best one, errors at runs left out, one run."""
+"""Final losses: loss against batch size with its minimum, cross-validation errors, one run."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the b
 
 
 def table_figure(fit: TableFit) -> Figure:
-    """A panel for each model with a valley for each budget, and one of errors.
+    """Plot one panel per model, with one loss-vs-batch curve per token budget, and one of errors.
 
-    Lines are the law, marks the runs; a bar under a valley has the batches within .003 nats of the
-    best, its mark is B_opt. The last panel has predicted less measured: of the law, and at each
-    (N, D) of a law that has not seen it. Of a law that did not converge only the runs are drawn,
-    above the best of them.
+    Lines are the law, marks the runs. A bar below a curve spans the batch sizes within 0.003 nats
+    of the best; its mark is B_opt. The last panel has predicted less measured: of the law, and at
+    each (N, D) of a law that has not seen it. If the law did not converge, only the runs are drawn,
+    relative to the best one.
     """
     models = np.unique([at.params for at in fit.optima])
     shown = models[np.unique(np.linspace(0, len(models) - 1, MODELS).round().astype(int))]
@@ -46,7 +46,7 @@ def _limits(fit: TableFit) -> tuple[float, float]:
 
 
 def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> None:
-    """One (N, D): the law, its runs, and the bar of the batches that are as good."""
+    """Plot one (N, D): the law, its runs, and the bar of its tolerance range."""
     points = fit.law.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
     batch, loss, _ = fit.law.curve(at.params, at.tokens)

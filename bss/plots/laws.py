@@ -54,8 +54,8 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     """Tokens E against steps S to each target loss, with the laws, one panel per target.
 
-    The stages of the law that has the most are marked, and its transition is shaded where it has
-    one. Faint diagonals are constant batches, E = B·S.
+    The stages of the law with the most stages are marked, and its transition, if any, is shaded.
+    Faint diagonals are fixed batch sizes, E = B·S.
 
     Args:
         points: table of points.
@@ -118,7 +118,7 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
 
 
 def _estimates(fit: EsFit, name: str) -> list[Estimate]:
-    """What is known of a batch at the targets."""
+    """Estimates of a batch size at the targets."""
     estimates = (at.shown(name) for at in fit.fits)
     return [at for at in estimates if at is not None]
 
@@ -179,7 +179,7 @@ def _draw_batches(
 def _panels(
     points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float, pad: float = 6
 ) -> tuple[Figure, list[tuple[Axes, float, dict[str, TargetFit]]]]:
-    """The points of each target that some run reached, a panel each, highest loss first.
+    """Return the points of each target that some run reached, a panel each, highest loss first.
 
     Returns:
         The figure; axes, target and the fits that converged there, for each panel.
@@ -273,7 +273,7 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
 
 
 def _weighted(fits: Mapping[str, EsFit]) -> dict[str, dict[str, Any]]:
-    """The looks of laws, with lines that grow thinner in their order."""
+    """Return the looks of laws, with lines that grow thinner in their order."""
     looks = style.law_styles(fits)
     rank = {law: min(i, len(WEIGHTS) - 1) for i, law in enumerate(fits)}
     return {law: look | {"lw": WEIGHTS[rank[law]]} for law, look in looks.items()}
@@ -284,7 +284,7 @@ def _line(look: dict[str, Any]) -> dict[str, Any]:
 
 
 def _diamond(look: dict[str, Any], size: float) -> dict[str, Any]:
-    """The hollow mark of a law's B_opt."""
+    """Return the hollow mark of a law's B_opt."""
     face = {"mfc": "white", "mec": look["color"], "mew": 1.5}
     return {"marker": look["marker"], "ms": size, "linestyle": "none", **face}
 

@@ -1,4 +1,4 @@
-"""Final losses over batch and rate: a map of each (N, D) with its valley and the runs behind it."""
+"""Final losses over batch size and LR: one map per (N, D), with the runs."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,10 +18,10 @@ GREYS = ("#ffffff", "#f3f3f3", "#e4e4e4", "#d2d2d2", "#bdbdbd")
 
 
 def rates_figure(fit: TableFit) -> Figure:
-    """A panel for each of up to four (N, D), from the least compute to the most.
+    """Plot one panel for each of up to four (N, D), by increasing compute.
 
-    Lines are of equal loss above the best, in nats; dashed is the best rate at each batch, dotted
-    the best batch at each rate; the star is the best of both, points are runs.
+    Lines have equal excess loss, in nats. The dashed line is the best LR at each batch size, the
+    dotted line the best batch size at each LR. The star is the optimum, points are runs.
     """
     assert fit.best_lrs is not None
     ordered = sorted(fit.best_lrs.optima, key=lambda at: at.params * at.tokens)
@@ -32,12 +32,12 @@ def rates_figure(fit: TableFit) -> Figure:
     ends = [f"≤ {level:g}" for level in LEVELS] + [f"> {LEVELS[-1]:g}"]
     marks = [
         *(Patch(fc=g, ec=style.FAINT, lw=0.5, label=e) for g, e in zip(GREYS, ends, strict=True)),
-        style.handle("best rate at a batch", color=style.INK, ls="--", lw=1.2),
-        style.handle("best batch at a rate", color=style.INK, ls=":", lw=1.4),
+        style.handle("best LR at each batch size", color=style.INK, ls="--", lw=1.2),
+        style.handle("best batch size at each LR", color=style.INK, ls=":", lw=1.4),
         style.handle("best of both", color=style.INK, marker="*", ls="none", ms=9),
         style.handle("runs", color=style.FAINT, marker="o", ls="none", ms=2.5),
     ]
-    return style.side_legend(figure, marks, "nats above the best")
+    return style.side_legend(figure, marks, "excess loss (nats)")
 
 
 def _map(ax: Axes, fit: TableFit, at: BestLR) -> None:

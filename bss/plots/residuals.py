@@ -15,7 +15,7 @@ FITTED, LEFT_OUT = "#10375c", "#c2571a"
 
 
 def residuals_figure(fit: Fit) -> Figure:
-    """Plot measured minus fitted, and where there are any the residuals of left-out rows.
+    """Plot measured minus fitted, and the residuals of left-out rows, if any.
 
     Lines are medians of groups of equal size: a trend shows what the law lacks.
 

@@ -17,12 +17,12 @@ def schedule_figure(
 ) -> Figure:
     """Batch in sequences and learning rate of a plan, against tokens consumed.
 
-    The rate is sampled, at the midpoints of steps, so that a plan of 10^13 tokens costs no more
-    than a small one.
+    The LR is sampled at midpoints of steps, so that a plan of 10^13 tokens takes no longer than a
+    small one.
 
     Args:
         plan: what is trained.
-        optimal: the law's B_opt in sequences as a function of tokens consumed, drawn behind.
+        optimal: B_opt in sequences as a function of tokens consumed, in the background.
         decayed: the same schedule with a decay, drawn as a second rate.
     """
     figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))
@@ -53,7 +53,7 @@ def schedule_figure(
 
 
 def stairs(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Where segments start, and the end; the batch from there on, the last one twice."""
+    """Return the starts of segments and the end, and the batch sizes, the last one twice."""
     edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
     batches = [segment.batch for segment in plan.segments]
     return np.array(edges), np.array([*batches, batches[-1]])
@@ -65,7 +65,7 @@ def _draw_rate(ax: Axes, plan: Plan, label: str, linestyle: str):
 
 
 def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Midpoint tokens and rates of sampled steps, the ends of every segment among them."""
+    """Return midpoint tokens and LRs of sampled steps, with the ends of every segment."""
     first = [segment.start_step for segment in plan.segments]
     last = [segment.start_step + segment.steps - 1 for segment in plan.segments]
     length = plan.tokens - plan.start

@@ -62,7 +62,7 @@ _DECIMAL_TICKS = ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (
 def new_figure(
     height: float, rows: int = 1, columns: int = 1, width: float = WIDTH, **subplots: Any
 ) -> tuple[Figure, np.ndarray]:
-    """An empty figure in the shared style, and its axes [rows, columns]; sizes in inches."""
+    """Return an empty figure in the shared style, and its axes [rows, columns]; sizes in inches."""
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **subplots)
@@ -75,12 +75,12 @@ def new_figure(
 def panels(
     count: int, height: float, beside: float = 0.0, **subplots: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of two panels a row and its axes, as many as are asked for; sizes in inches.
+    """Return a figure with two panels per row, and its axes; sizes in inches.
 
     Args:
         count: of the panels.
         height: of a row.
-        beside: width that a legend takes.
+        beside: width of a legend.
         subplots: as those of `new_figure`.
     """
     rows, columns = -(-count // 2), min(count, 2)
@@ -92,7 +92,7 @@ def panels(
 
 
 def share_log_ranges(axes: Sequence[Axes]) -> None:
-    """Gives logarithmic axes one range of y and ranges of x of one length: slopes compare."""
+    """Give logarithmic axes one range of y and ranges of x of one length: slopes compare."""
     y = np.array([ax.get_ylim() for ax in axes])
     x = np.log([ax.get_xlim() for ax in axes])
     half = np.ptp(x, axis=1).max() / 2
@@ -128,22 +128,22 @@ def columns(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
 
 
 def handle(label: str, **look: Any) -> Line2D:
-    """A legend's entry: a line or a mark of a look."""
+    """Return a legend's entry: a line or a mark of a look."""
     return Line2D([], [], label=label, **look)
 
 
 def handles(looks: Mapping[Any, Look], form: str = "{}", **look: Any) -> list[Line2D]:
-    """A legend's entries, one for each of `named_styles` or the like."""
+    """Return a legend's entries, one for each of `named_styles` or the like."""
     return [handle(form.format(name), **own, **look) for name, own in looks.items()]
 
 
 def hollow(label: str, **look: Any) -> Line2D:
-    """A legend's entry for what hollow marks mean."""
+    """Return a legend's entry for what hollow marks mean."""
     return handle(label, ls="none", marker="o", mfc="white", mec=INK, **look)
 
 
 def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) -> None:
-    """A line with bars from low to high; no bar where an end is unknown; some marks hollow."""
+    """Plot a line with bars from low to high; no bar if an end is unknown; some marks hollow."""
     x, y, low, high = line
     spread = np.nan_to_num(np.array([y - low, high - y]), posinf=0, neginf=0)
     bare: dict[str, Any] = {"linestyle": "-"} | dict(look) | {"marker": ""}
@@ -152,7 +152,7 @@ def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) ->
 
 
 def band(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
-    """A line through its marks in a band from low to high; no band where an end is unknown."""
+    """Plot a line with marks in a band from low to high; no band if an end is unknown."""
     x, y, low, high = np.array(line)[:, np.argsort(line[0])]
     ax.fill_between(x, low, high, color=look["color"], alpha=0.16, lw=0)
     bare: dict[str, Any] = {"linestyle": "-", "lw": 1.4} | dict(look) | {"marker": ""}
@@ -169,7 +169,7 @@ def _marks(ax: Axes, x: np.ndarray, y: np.ndarray, filled: Any, look: Look) -> N
 
 
 def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> Figure:
-    """The figure with a legend to the right of the axes, where it covers no data."""
+    """Return the figure with a legend to the right of the axes, where it covers no data."""
     figure.legend(
         handles=list(handles),
         loc="outside right upper",
@@ -216,16 +216,16 @@ def count_axis(axis: Axis, most: int = 6) -> None:
 
 
 def batch_axis(axis: XAxis | YAxis, batches: Iterable[float] = (), most: int = 9) -> None:
-    """Makes an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
+    """Make an axis logarithmic, with ticks at a few batches, else at powers of 2 in its limits."""
     few = sorted(set(batches))
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
     _ticks(axis, lambda low, high: few if 0 < len(few) < 7 else _doubling_ticks(low, high, most))
 
 
 def svg(figure: Figure, name: str = "") -> str:
-    """The figure as an SVG element to put into a page, where no other has its name.
+    """Return the figure as an SVG element to put into a page, where no other has its name.
 
-    Of its ids those are left that it refers to, with the name before them.
+    Only ids that it refers to are kept, prefixed by the name.
     """
     buffer = io.StringIO()
     with matplotlib.rc_context(_SVG_RC):

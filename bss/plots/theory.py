@@ -52,11 +52,11 @@ def law_figure(
     panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray, Curve]]],
     clock: str = "intrinsic time",
 ) -> Figure:
-    """The law as lines on the exact recursion as points, against intrinsic time or steps.
+    """Return the law as lines on the exact recursion as points, against intrinsic time or steps.
 
     Args:
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
-        clock: what the times are.
+        clock: name of the time variable.
     """
     figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
     handles = []
@@ -169,7 +169,7 @@ def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray
     """Schedules of one ratio of batch to rate, which lose and consume alike.
 
     Args:
-        members: named (share of the data consumed [N], batches [N], rates [N]).
+        members: by name, (share of the data consumed [N], batch sizes [N], LRs [N]).
     """
     figure, [[left, right]] = style.new_figure(3.3, columns=2)
     handles = _lines(left, {name: (share, batch) for name, (share, batch, _) in members.items()})
@@ -190,7 +190,7 @@ def _marks(look: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slope(x: np.ndarray, y: np.ndarray, exponent: float) -> np.ndarray:
-    """A power of x through the last point."""
+    """Return a power of x through the last point."""
     return y[-1] * (x / x[-1]) ** exponent
 
 

@@ -43,9 +43,9 @@ def deepseek(setting: Setting) -> Hyperparameters:
 
     Fitted at 1e17 to 2e19 FLOPs with AdamW (betas 0.9 and 0.95, weight decay 0.1) and a multi-step
     learning rate. C counts attention: C = M·D with M = 72·layers·d² + 12·layers·d·seq_len FLOPs per
-    token (Eq. 2); give it as `flops`. The rule does not depend on how C is split into N and D. The
-    paper says that the split matters; its two searches took 19 and 69 tokens per 6 FLOPs of M
-    (Fig. 2), which is the range of D/N here.
+        token (Eq. 2); give it as `flops`. The rule does not depend on how C is split into N and D.
+        The paper states that the split matters. Its two searches took 19 and 69 tokens per 6 FLOPs
+        of M (Fig. 2), which is the range of D/N here.
     Golden: learning rate 4.2e-4 and 2304 sequences of 4096 for the 7B model (Table 2).
     """
     compute = setting.compute
@@ -118,8 +118,8 @@ def nanochat(setting: Setting) -> Hyperparameters:
 
     2^19 is the batch of its model of 12 layers, the power is that of arXiv 2505.13738. D_12 is 10.5
     times 84,935,808 parameters of matrices and 25,165,824 of the head (dev/LOG.md). Its matrices
-    are trained with Muon. The batch depends on the model only, so the range of D/N is that of its
-    models, 17.5 to 10.7 tokens per parameter of the matrices.
+    are trained with Muon. The batch depends on the model only, so the range of D/N is taken from
+    its models: 17.5 to 10.7 tokens per matrix parameter.
     Golden: the batches in dev/LOG.md, 2026-02-05, for 8 to 50 layers, 0.44B to 65.6B tokens.
     """
     batch = 2**19 * (setting.tokens / (10.5 * (84_935_808 + 25_165_824))) ** 0.383
@@ -166,8 +166,8 @@ def zhang(setting: Setting) -> Hyperparameters:
 def kaplan(setting: Setting) -> Hyperparameters:
     """B = 2.1e8 / L^(1/0.21): critical batch size, arXiv 2001.08361, Eq. 1.4 and Table 5.
 
-    L is the expected loss in nats per token of WebText2, measured on models of 3M and 85M; at this
-    batch steps and tokens are each twice the fewest (Eq. 5.3).
+    L is the expected loss in nats per token of WebText2, measured on models of 3M and 85M. At this
+    batch size, steps and tokens are each twice the fewest (Eq. 5.3).
     Golden: it doubles for every 13% decrease of the loss (caption of Fig. 10).
     """
     assert setting.loss is not None  # the rule needs it
@@ -287,9 +287,10 @@ def keep_timescale(reference: Hyperparameters, change: Change) -> Hyperparameter
 def filatov(reference: Hyperparameters, change: Change) -> Hyperparameters:
     """η·κ^0.62·h^−0.56: Filatov et al., arXiv 2510.03871, Fig. 3b.
 
-    Scion without momentum or weight decay, constant learning rate, 69M parameters with embeddings,
-    32 to 2048 sequences of 4096, 2.1B to 137B tokens; the paper says that Adam agrees. Its best
-    batch grows as D^0.45, without a constant, so it is no rule here.
+    Scion without momentum or weight decay, constant learning rate, 69M parameters with embeddings.
+    Batch sizes are 32 to 2048 sequences of 4096, budgets 2.1B to 137B tokens. The paper states that
+    Adam agrees. Its best batch grows as D^0.45 without a published factor, so it is not a rule
+    here.
     Golden: along that batch η falls as D^−0.28 (Eq. 10).
     """
     return reference.times(lr=ratio(reference, change) ** 0.62 * change.horizon**-0.56)

@@ -1,7 +1,7 @@
 """Batch ramps of published runs, as batch schedules of this project.
 
 A ramp is kept in tokens, because a run may change its sequence length, and converted to sequences
-of any length. If a report writes a batch of 4M or 16M tokens, M is read as 2^20: Llama 3 has 64
+of any length. If a report writes a batch of 4M or 16M tokens, M is read as 2^20. Llama 3 has 64
 groups of 32 sequences of 8192 for 16M (arXiv 2407.21783, Table 4).
 """
 

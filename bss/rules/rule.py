@@ -100,9 +100,9 @@ class Rule:
     Attributes:
         source: the paper and its equation.
         law: the equation.
-        batch: meaning of its batch size: "best" for the loss at the budget; "critical", beyond
-            which larger batches no longer save steps in proportion; None if the rule sets no batch.
-        fitted: ranges of the data behind the rule, by attribute of the setting; empty if unknown.
+        batch: meaning of its batch size. "best": for the loss at the budget. "critical": larger
+            ones no longer save steps in proportion. None if the rule sets no batch size.
+        fitted: ranges of the rule's data, by attribute of the setting; empty if unknown.
         needs: attributes of the setting that the rule requires.
     """
 

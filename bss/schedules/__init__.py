@@ -1,4 +1,4 @@
-"""What to do at each token: batch schedules, learning rates, their coupling, and the Plan of both.
+"""Batch and learning-rate schedules, scaling rules, and the Plan that combines them.
 
-Pure values; no device is touched.
+All are pure values; no device is used.
 """

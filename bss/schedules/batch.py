@@ -1,9 +1,9 @@
 """BatchSchedule: the batch size as a piecewise constant function of a count.
 
-The count is tokens consumed (samples in the regression theory), never steps, so that a schedule
-means the same at every batch size; a text may have starts in steps, which are converted when it is
-read. The notation "0:8 2M:16 6M:32" reads "batch 8 from the start, 16 from 2M tokens, 32 from 6M";
-Megatron-LM writes its schedules the same way.
+The count is tokens consumed (samples in the regression theory), never steps. So a schedule means
+the same at every batch size. Text may have starts in steps, which are converted when it is read.
+The notation "0:8 2M:16 6M:32" reads "batch 8 from the start, 16 from 2M tokens, 32 from 6M";
+Megatron-LM uses the same notation.
 """
 
 import itertools
@@ -31,12 +31,15 @@ _STEPS = re.compile(r"(\d{1,18})steps")
 class BatchSchedule:
     """Batch `batches[i]` from count `starts[i]` to `starts[i + 1]`; the last one has no end.
 
-    Neighbours of equal batch are merged on construction, so that schedules which are equal as
-    functions are equal as values; what is no such schedule is refused.
+    Neighbours of equal batch size are merged on construction. So schedules that are equal as
+    functions are equal as values.
 
     Attributes:
         starts: counts, strictly increasing, the first 0.
         batches: sequences per step, each at least 1.
+
+    Raises:
+        InputError: If the values do not form a schedule.
 
     Examples:
         >>> schedule = BatchSchedule((0, 2_000_000), (8, 16))
@@ -70,13 +73,13 @@ class BatchSchedule:
         object.__setattr__(self, "batches", tuple(batches[i] for i in switches))
 
     def __call__(self, count: int) -> int:
-        """The batch, in sequences, in force at a count of 0 or more."""
+        """Return the batch size, in sequences, at a count of 0 or more."""
         if count < 0:
-            raise InputError(f"batch schedule: asked at {count}; counts are 0 or more")
+            raise InputError(f"batch schedule: called at {count}; counts are 0 or more")
         return self.batches[bisect_right(self.starts, count) - 1]
 
     def __str__(self) -> str:
-        """The notation, exact: `BatchSchedule.parse(str(schedule)) == schedule`."""
+        """Return the notation, exact: `BatchSchedule.parse(str(schedule)) == schedule`."""
         if len(self.batches) == 1:
             return str(self.batches[0])
         pairs = zip(self.starts, self.batches, strict=True)
@@ -84,16 +87,16 @@ class BatchSchedule:
 
     @property
     def constant_batch(self) -> int:
-        """The batch of a schedule that has only one; InputError where it changes."""
+        """The batch size of a schedule that has only one; InputError if it changes."""
         if len(self.batches) != 1:
             raise InputError(f"batch: {self} changes on the way; expected one batch throughout")
         return self.batches[0]
 
     def mean_batch(self, total: int) -> float:
-        """The constant batch that takes as many steps over `total` counts (derived here).
+        """Return the fixed batch size that takes the same number of steps over `total` counts.
 
-        The harmonic mean weighted by counts, total / Σ length_i / batch_i, without the rounding
-        of segments to whole steps.
+        This is the harmonic mean weighted by counts, total / Σ length_i / batch_i, without the
+        rounding of segments to whole steps (derived here).
 
         Examples:
             >>> BatchSchedule((0, 50), (1, 4)).mean_batch(100)
@@ -107,18 +110,18 @@ class BatchSchedule:
 
     @classmethod
     def parse(cls, text: str, total: int | None = None, seq_len: int | None = None) -> Self:
-        """Read a notation.
+        """Read a schedule from text.
 
         Args:
-            text: "8" for a constant batch; "0:8 2M:16" with starts as in
-                `bss.units.parse_tokens`; "0:8 20000steps:16" with starts in steps; or
-                "128-512:50%" for a linear ramp up to that count, in increments of "128-512/16:50%"
-                or else of a divisor of both ends that makes `RAMP_STAGES` or more.
-            total: what a percentage is of.
+            text: "8" for a fixed batch size, or "0:8 2M:16" with starts as in
+                `bss.units.parse_tokens`. "0:8 20000steps:16" has starts in steps. "128-512:50%" is
+                a linear ramp up to that count; "128-512/16:50%" sets its increment. By default the
+                increment is a divisor of both ends that makes `RAMP_STAGES` or more.
+            total: count of which percentages are taken.
             seq_len: tokens per sequence, for starts in steps.
 
         Raises:
-            InputError: any other text.
+            InputError: If the text is not a schedule.
 
         Examples:
             >>> str(BatchSchedule.parse("0:8 100steps:16", seq_len=64))
@@ -137,7 +140,7 @@ class BatchSchedule:
         for pair in pairs:
             start, _, batch = pair.partition(":")
             if not start or not batch.isascii() or not batch.isdigit() or len(batch) > 18:
-                raise InputError(f"batch: {pair} is no start:batch pair; write it like '0:8 2M:16'")
+                raise InputError(f"batch: {pair} is not start:batch; write it like '0:8 2M:16'")
             if steps := _STEPS.fullmatch(start):
                 starts.append(_tokens_at(int(steps[1]), starts, batches, seq_len))
             else:
@@ -147,21 +150,23 @@ class BatchSchedule:
 
     @classmethod
     def constant(cls, batch: int) -> Self:
-        """One batch throughout."""
+        """Return a schedule with one batch size."""
         return cls((0,), (batch,))
 
     @classmethod
     def stages(cls, batches: Sequence[int], total: int) -> Self:
-        """The batches in turn, each for an equal share of `total` counts (rounded down).
+        """Return the given batch sizes in order, each for an equal share of `total` counts (rounded
+        down).
 
-        For stages of given lengths, give their starts: `BatchSchedule(starts, batches)`.
+        For stages of given lengths, pass their starts: `BatchSchedule(starts, batches)`.
         """
         n = len(batches)
         return cls(tuple(total * i // n for i in range(n)), tuple(batches))
 
     @classmethod
     def linear(cls, first: int, last: int, over: int, increment: int) -> Self:
-        """A ramp from `first` to `last` in equal increments, `last` reached at count `over`.
+        """Return a ramp from `first` to `last` in equal increments; `last` is reached at count
+        `over`.
 
         The increments come at equal distances, as in Megatron-LM's `--rampup-batch-size`.
         """
@@ -180,7 +185,7 @@ class BatchSchedule:
 
     @classmethod
     def late_switch(cls, first: int, last: int, at: int) -> Self:
-        """Batch `first` up to count `at`, `last` from there on."""
+        """Return batch size `first` up to count `at`, and `last` from there on."""
         return cls((0, at), (first, last))
 
     @classmethod
@@ -193,24 +198,24 @@ class BatchSchedule:
         multiple_of: int = 1,
         allowed: Sequence[int] | None = None,
     ) -> Self:
-        """Follow a function of the count in at most `stages` constant stages.
+        """Approximate a function of the count by at most `stages` constant stages.
 
         The stages minimise the worst error |log(batch / function)| over [0, total), among all
-        piecewise constant functions with that many pieces and these batches, up to the
-        resolution of a grid of counts (derived here). For a monotone function and free batches
-        that puts the boundaries at log-equal levels of the function, and each batch at the
-        geometric middle of its stage. The function's values are first brought within the allowed
-        batches, so that a function which starts at zero can be followed.
+        piecewise constant functions with these batch sizes (derived here). The resolution is a grid
+        of counts. For a monotone function and free batch sizes, the boundaries are at log-equal
+        levels of the function. Each batch size is then the geometric middle of its stage. The
+        function is first clipped to the allowed batch sizes, so that a function that starts at zero
+        can be followed.
 
         Args:
-            function: count in [0, total) to the ideal batch in sequences, a finite number.
+            function: count in [0, total) to the ideal batch size in sequences, a finite number.
             total: the count up to which to follow.
-            stages: how many stages at most; fewer where more would not lower the worst error.
-            multiple_of: batches are multiples of this one ...
-            allowed: ... unless the batches to choose from are given.
+            stages: maximum number of stages; fewer are used if more do not lower the worst error.
+            multiple_of: batch sizes are multiples of this, unless `allowed` is given.
+            allowed: the allowed batch sizes.
 
         Raises:
-            InputError: the function gives NaN or an infinity, or an argument is not positive.
+            InputError: If the function returns NaN or an infinity, or an argument is not positive.
         """
         for field, value in (("total", total), ("stages", stages), ("multiple_of", multiple_of)):
             _positive(value, field)
@@ -235,9 +240,11 @@ class BatchSchedule:
 
 
 def _ramp(low: int, high: int, increment: int, over: int) -> tuple[list[int], list[int]]:
-    """Starts and batches of a line from `low` at 0 to `high` at count `over`, rounded to nearest.
+    """Return starts and batch sizes of a line from `low` at 0 to `high` at count `over`, rounded to
+    nearest.
 
-    Without an increment: the greatest common divisor of both ends, halved until there are enough.
+    The default increment is the greatest common divisor of both ends, halved until there are
+    `RAMP_STAGES`.
     """
     if not increment:
         increment = math.gcd(low, high) or 1
@@ -246,7 +253,7 @@ def _ramp(low: int, high: int, increment: int, over: int) -> tuple[list[int], li
     n, rest = divmod(abs(high - low), increment)
     if rest or not n or not over:
         raise InputError(
-            f"batch: {low}-{high}/{increment} over {over} tokens is no ramp; write a divisor of "
+            f"batch: {low}-{high}/{increment} over {over} tokens is not a ramp; write a divisor of "
             "the difference, and where it ends, like '128-512/16:50%'"
         )
     sign = 1 if high > low else -1
@@ -257,7 +264,7 @@ def _ramp(low: int, high: int, increment: int, over: int) -> tuple[list[int], li
 def _tokens_at(
     step: int, starts: Sequence[int], batches: Sequence[int], seq_len: int | None
 ) -> int:
-    """Tokens consumed before a step, after stages that start at these counts."""
+    """Return the tokens consumed before a step, after stages that start at these counts."""
     if seq_len is None:
         raise InputError(f"batch: {step}steps needs the tokens of a sequence; give --seq-len")
     done = 0
@@ -270,7 +277,7 @@ def _tokens_at(
 
 
 def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:
-    """The allowed batch closest to a value in log."""
+    """Return the allowed batch closest to a value in log."""
     if choices:
         i = bisect_left(choices, value)
         around = choices[max(i - 1, 0) : i + 1]
@@ -281,7 +288,9 @@ def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:
 
 
 def _grid(total: int) -> list[int]:
-    """Counts of [0, total), dense both linearly and in log: the functions are powers of it."""
+    """Return counts in [0, total), dense both linearly and in log: the functions are powers of the
+    count.
+    """
     linear = np.linspace(0, total - 1, 1025)
     logarithmic = np.geomspace(1, total, 1025) - 1
     return sorted({min(int(count), total - 1) for count in (*linear, *logarithmic)})
@@ -290,10 +299,10 @@ def _grid(total: int) -> list[int]:
 def _best_stages(
     values: list[float], stages: int, nearest: Callable[[float], int]
 ) -> tuple[list[int], list[int]]:
-    """First index and batch of each stage; the worst log error is as small as can be.
+    """Return the first index and batch size of each stage; the worst log error is minimal.
 
-    For a given error the stages that each reach as far as they can are the fewest, so bisecting
-    the error finds the smallest one for which the number suffices.
+    For a given error, stages that each extend as far as possible are the fewest. Bisecting the
+    error finds the smallest one for which the number of stages suffices.
     """
 
     def within(error: float) -> tuple[list[int], list[int]]:
@@ -321,7 +330,7 @@ def _best_stages(
 def _crossing(
     ideal: Callable[[int], float], level: float, rising: bool, before: int, after: int
 ) -> int:
-    """The first count in (before, after] at which the function is past the level."""
+    """Return the first count in (before, after] at which the function is past the level."""
     while after - before > 1:
         middle = (before + after) // 2
         past = (ideal(middle) >= level) if rising else (ideal(middle) <= level)
@@ -330,7 +339,7 @@ def _crossing(
 
 
 def _three_digits(count: int) -> int:
-    """The count to three significant digits, so that a schedule can be read and typed."""
+    """Return the count to three significant digits, so that a schedule can be read and typed."""
     return round(count, 3 - len(str(count)))
 
 
@@ -338,7 +347,7 @@ def _integer(value: int, field: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise InputError(f"{field}: {value!r} is no integer; write a whole number") from None
+        raise InputError(f"{field}: {value!r} is not an integer; write a whole number") from None
 
 
 def _positive(value: int, field: str) -> int:

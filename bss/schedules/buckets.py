@@ -45,13 +45,15 @@ class BucketSizes:
             fitting = [bucket for bucket in fitting if bucket < batch]
         if not fitting:
             raise InputError(
-                f"batch: {batch} is no two buckets or more of {', '.join(map(str, choices))}; "
-                f"add a divisor of {batch} below it, or do not split for the noise scale"
+                f"batch: {batch} is not two or more buckets of {', '.join(map(str, choices))}; "
+                "add a smaller divisor, or do not split for the noise scale"
             )
         return max(fitting)
 
     def max_microbatches(self, plan: Plan) -> dict[int, int]:
-        """Return by micro-batch size, ascending, the most of them that one step accumulates."""
+        """Return, by micro-batch size in ascending order, the maximum number that one step
+        accumulates.
+        """
         most: dict[int, int] = {}
         for batch in sorted(segment.batch for segment in plan.segments):
             bucket = self.bucket(batch)

@@ -1,4 +1,4 @@
-"""ScheduleConfig: batch and learning rate of a run as settings, and the rate they name."""
+"""ScheduleConfig: batch size and learning rate of a run as settings."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -15,21 +15,21 @@ from bss.units import parse_tokens
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """Batch and learning rate over the tokens consumed.
+    """Batch size and learning rate (LR) as functions of the tokens consumed.
 
     Attributes:
-        tokens: where the run stops.
+        tokens: tokens of the run.
         batch: sequences per step; "0:8 2M:16" or "0:8 50%:16" in JSON and on the command line.
-        rate: the learning rate, registered in `bss.schedules.rates` or `package.module:ATTRIBUTE`.
+        rate: LR schedule, registered in `bss.schedules.rates` or `package.module:ATTRIBUTE`.
         warmup: linear warm-up, in tokens.
-        decay: length of the final decay, in tokens, of a rate that takes one.
-        shape: of that decay.
-        floor: the last learning rate as a fraction of the peak.
-        lr_coupling: rule of the learning rate where the batch leaves `reference_batch`.
-        weight_decay_coupling: the same of weight decay; both as in `bss.schedules.coupling`.
-        beta1_coupling: rule of the optimizer's beta1 by the steps of the run, as in
+        decay: length of the final decay, in tokens, for an LR schedule that has one.
+        shape: shape of the decay.
+        floor: the last LR as a fraction of the peak.
+        lr_coupling: rule that scales the LR if the batch size differs from `reference_batch`.
+        weight_decay_coupling: rule that scales weight decay; both as in `bss.schedules.coupling`.
+        beta1_coupling: rule that sets the optimizer's beta1 from the number of steps, as in
             `bss.schedules.momentum`.
-        reference_batch: in sequences; 0 means the first batch of the schedule.
+        reference_batch: in sequences; 0 means the first batch size of the schedule.
         dynamic_fields: class attribute, fields that may differ between vmapped runs whose plans
             have the same steps.
     """
@@ -58,9 +58,9 @@ class ScheduleConfig:
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an entry, percentages resolved as shares of the tokens.
+        """Return the fields of an entry, with percentages resolved as shares of the tokens.
 
-        A constant batch may be an integer.
+        A fixed batch size may be an integer.
         """
         batch, tokens = entry.get("batch"), entry.get("tokens", cls.tokens)
         for name in ("warmup", "decay"):
@@ -76,26 +76,28 @@ class ScheduleConfig:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """The settings given that its rate never takes."""
+        """The given settings that the LR schedule never takes."""
         return self._given_but(RATES[self.rate].takes)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The settings of the rate given that have no effect; where the run stops is none."""
+        """The given LR settings that have no effect; the end of the run is never among them."""
         return self._given_but(RATES[self.rate].effects(self._settings))
 
     @property
     def stable_tokens(self) -> float:
-        """Tokens up to which the rate is the same wherever the run stops; infinite if all are."""
+        """Tokens up to which the LR does not depend on the end of the run; infinite if it never
+        does.
+        """
         return RATES[self.rate].stable_tokens(self._settings)
 
     @property
     def beta1_by(self) -> tuple[str, int] | None:
-        """The rule of beta1, and the tokens of the run, by which it goes; None for no rule."""
+        """The rule of beta1 and the tokens of the run that it uses; None without a rule."""
         return None if self.beta1_coupling == "none" else (self.beta1_coupling, self.tokens)
 
     def check_decay(self) -> None:
-        """Refuses a rate that cannot be decayed at the end of the run."""
+        """Raise InputError if the LR schedule has no final decay."""
         if "decay" not in RATES[self.rate].takes:
             raise InputError(
                 f"schedule.rate is {self.rate}, which takes no decay; choose one that does, as "
@@ -104,14 +106,14 @@ class ScheduleConfig:
 
     @property
     def told_rate(self) -> str:
-        """The name of its rate, or "stable" where one that may decay does not."""
+        """The name of the LR schedule, or "stable" if it could decay but does not."""
         return "stable" if "decay" in RATES[self.rate].takes and not self.decay else self.rate
 
     def effective(self, weight_decay: float = math.inf) -> "ScheduleConfig":
-        """The same without settings that change nothing.
+        """Return the config without settings that have no effect.
 
         Args:
-            weight_decay: of the optimizer; without one it follows no batch.
+            weight_decay: of the optimizer; if 0, the weight decay rule has no effect.
         """
         reference = self.reference_batch or self.batch.batches[0]
         ratios = [batch / reference for batch in self.batch.batches]
@@ -121,11 +123,13 @@ class ScheduleConfig:
         return self.without((*self.unused, *idle))
 
     def without(self, names: Iterable[str]) -> "ScheduleConfig":
-        """The same with some settings at their defaults."""
+        """Return the config with some settings at their defaults."""
         return replace(self, **{name: getattr(ScheduleConfig, name) for name in names})
 
     def one_rate(self, other: "ScheduleConfig") -> float:
-        """Tokens up to which two surely have one learning rate and beta1: 0 to infinity."""
+        """Return the tokens up to which two configs certainly have the same LR and beta1: 0 to
+        infinity.
+        """
         if self.rate != other.rate or self.beta1_by != other.beta1_by:
             return 0
         if self._effects() == other._effects():
@@ -134,11 +138,11 @@ class ScheduleConfig:
         return min(self.stable_tokens, other.stable_tokens) if one_stable else 0
 
     def learning_rate(self, peak: float) -> Callable[[Any], Any]:
-        """The rate of these settings, a function of tokens.
+        """Return the LR, a function of tokens.
 
         Raises:
-            InputError: a value out of range, warm-up and decay longer than the run, or a user's
-                rate that is none.
+            InputError: If a value is out of range, warm-up and decay are longer than the run, or a
+                custom LR schedule is invalid.
         """
         return RATES[self.rate](self.rate, peak, self._settings)
 

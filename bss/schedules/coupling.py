@@ -1,12 +1,11 @@
-"""What learning rate, weight decay and betas do when the batch changes.
+"""Scaling of learning rate (LR), weight decay and betas with the batch size.
 
-A rule is a function, registered here or a user's own as `package.module:ATTRIBUTE`: of the learning
-rate from B/B_ref to a factor, of weight decay from B/B_ref and that factor to one of its own. Those
-of beta1 are in `bss.schedules.momentum`.
+A rule is a function, registered here or named `package.module:ATTRIBUTE`. A rule of the LR maps
+B/B_ref to a factor. A rule of weight decay maps B/B_ref and the factor of the LR to another factor.
+Rules of beta1 are in `bss.schedules.momentum`.
 
-The square-root rule for the rate is the usual one for Adam, the linear one that for SGD
-(arXiv 2505.23971 uses both so). Betas kept as half-lives in tokens follow Marek et al.
-(arXiv 2507.07101): beta2' = beta2^(B'/B).
+The square-root rule is usual for Adam, the linear rule for SGD (arXiv 2505.23971 uses both so).
+Betas with half-lives in tokens follow Marek et al. (arXiv 2507.07101): beta2' = beta2^(B'/B).
 """
 
 import math
@@ -19,10 +18,10 @@ from bss.schedules.momentum import BETA1_RULES, beta1_by
 
 
 class PowersToo(Registry[Callable[[float], float]]):
-    """Rules by name; a number, as "0.34", is the power of B/B_ref."""
+    """Rules by name; a number, e.g. "0.34", is the power of B/B_ref."""
 
     def __missing__(self, name: str) -> Callable[[float], float]:
-        """The power that a number says."""
+        """Return the power of a number."""
         try:
             power = float(name)
         except ValueError:
@@ -47,7 +46,7 @@ DECAY_RULES: Registry[Callable[[float, float], float]] = Registry(
 
 @dataclass(frozen=True)
 class Settings:
-    """What one optimizer step is done with, as float64 numbers.
+    """Settings of one optimizer step, as float64 numbers.
 
     Attributes:
         lr: learning rate.
@@ -64,24 +63,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class Coupling:
-    """How the settings of a step depend on its batch B; values out of range are refused.
+    """The settings of a step as functions of its batch size B.
 
     Attributes:
-        lr: the rule of the factor on the scheduled rate: "none" 1, "sqrt" (B/B_ref)^½, "linear"
-            B/B_ref, a number as "0.34" that power, or a user's own.
-        reference_batch: B_ref in sequences, the batch at which the scheduled rate and the weight
-            decay are meant as given; needed by every rule but "none".
-        weight_decay: λ at the reference batch; without it 0, and nothing says that it is set.
-        weight_decay_rule: "none" keeps λ. "per_token" keeps the shrinkage per token, lr·λ/B to
-            first order in lr·λ, at what it is at B_ref with the scheduled rate:
-            λ_B = λ · (B/B_ref) / (the factor on the rate) (derived here), which keeps the AdamW
-            timescale B/(lr·λ) in tokens. Or a user's own.
-        beta1, beta2: per step, whatever the batch; without them .9 and .95, not said to be set ...
-        beta1_half_life, beta2_half_life: ... unless these are given, in tokens: then
-            beta = 2^(−batch tokens / half-life) (arXiv 2507.07101).
-        beta1_rule: what `beta1` is by the steps of the run: "none" leaves it as it is, "0.2%" a
-            part of them as half-life, "measured", or a user's own; needs `tokens`.
-        tokens: the run's length, by which its steps at a batch are known; `resolve` gives it.
+        lr: rule for the factor on the scheduled LR. "none" is 1, "sqrt" (B/B_ref)^½, "linear"
+            B/B_ref, a number such as "0.34" that power; or a custom rule.
+        reference_batch: B_ref in sequences, the batch size at which scheduled LR and weight decay
+            apply unchanged; required by every rule except "none".
+        weight_decay: λ at the reference batch size; None means 0, and not set.
+        weight_decay_rule: "none" keeps λ. "per_token" keeps the AdamW timescale B/(lr·λ) in tokens
+            (to first order in lr·λ). Then λ_B is λ · (B/B_ref) / (factor of the LR) (derived here).
+            Or a custom rule.
+        beta1, beta2: per step, at every batch size; None means 0.9 and 0.95, and not set.
+        beta1_half_life, beta2_half_life: in tokens; replace the betas by 2^(−batch tokens /
+            half-life) (arXiv 2507.07101).
+        beta1_rule: rule of beta1 by the number of steps. "none" keeps it; "0.2%" sets a half-life
+            of that share of the steps; or "measured", or a custom rule. It needs `tokens`.
+        tokens: tokens of the run, which determine its steps at a batch size; set by `resolve`.
+
+    Raises:
+        InputError: If a value is out of range.
     """
 
     lr: str = "none"
@@ -100,7 +101,7 @@ class Coupling:
         _ = BETA1_RULES[self.beta1_rule]
         if self.beta1_rule != "none" and self.beta1_half_life is not None:
             raise InputError(
-                f"beta1_half_life: given beside the rule {self.beta1_rule}; leave one of them out"
+                f"beta1_half_life: given with the rule {self.beta1_rule}; leave one of them out"
             )
         for field in ("lr", "weight_decay_rule"):
             rule = getattr(self, field)
@@ -120,7 +121,7 @@ class Coupling:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Those of beta1, beta2 and weight_decay that were set, in this order."""
+        """The names among beta1, beta2 and weight_decay that were set, in this order."""
         names = ("beta1", "beta2", "weight_decay")
         values = vars(self)
         ruled = {"beta1": None if self.beta1_rule == "none" else self.beta1_rule}
@@ -128,7 +129,7 @@ class Coupling:
         return tuple(n for n, ways in ways.items() if any(way is not None for way in ways))
 
     def settings(self, lr: float, batch: int, seq_len: int) -> Settings:
-        """The settings of a step of this batch, in sequences; `lr` is the rate before coupling.
+        """Return the settings of a step; `lr` is the scheduled LR, `batch` is in sequences.
 
         Examples:
             >>> coupling = Coupling(lr="sqrt", reference_batch=8, beta2_half_life=4096)
@@ -158,7 +159,7 @@ class Coupling:
 
 
 def check_rules(lr: str, weight_decay: str) -> None:
-    """Refuses rules that are neither registered nor can be imported, or give no factor."""
+    """Raise InputError for rules that do not exist or do not return a factor."""
     for rules, name, ones in ((LR_RULES, lr, (1.0,)), (DECAY_RULES, weight_decay, (1.0, 1.0))):
         rule: Callable[..., float] = rules[name]
         factor = name in rules or attempt(rules.kind, name, lambda: rule(*ones))  # noqa: B023
@@ -169,7 +170,7 @@ def check_rules(lr: str, weight_decay: str) -> None:
 def idle_rules(
     lr: str, weight_decay_rule: str, weight_decay: float, ratios: Sequence[float]
 ) -> tuple[str, ...]:
-    """Which of "lr_coupling" and "weight_decay_coupling" change nothing, at these B/B_ref."""
+    """Return which of "lr_coupling" and "weight_decay_coupling" have no effect at these B/B_ref."""
     factors = [LR_RULES[lr](ratio) for ratio in ratios]
     decays = [DECAY_RULES[weight_decay_rule](*pair) for pair in zip(ratios, factors, strict=True)]
     idle = {
@@ -180,7 +181,7 @@ def idle_rules(
 
 
 def half_life(beta: float, batch_tokens: int) -> float:
-    """The half-life, in tokens, of an average with this beta per step of so many tokens.
+    """Return the half-life, in tokens, of an average with a beta per step of `batch_tokens`.
 
     Beta lies strictly between 0 and 1 (arXiv 2507.07101).
 

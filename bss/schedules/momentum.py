@@ -1,8 +1,8 @@
 """beta1 by the number of steps of a run, e.g. "1%": a half-life of that share of the steps.
 
-A rule is a function of beta1 as it is set, of the tokens of a step, and of how many steps the run
-takes at them; registered here or a user's own as `package.module:ATTRIBUTE`. What it has as `told`
-is said beside its name. beta1 by tokens is its half-life, of `bss.schedules.coupling`.
+A rule is a function of (configured beta1, tokens per step, number of steps of the run at this
+size). It is registered here or named `package.module:ATTRIBUTE`. Its attribute `told`, if any, is
+printed with its name. For half-lives in tokens see `bss.schedules.coupling`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Rule = Callable[[float, int, float], float]
 
 @dataclass(frozen=True)
 class Share:
-    """A half-life of so large a part of the run's steps, and at most beta1 as it is set.
+    """A half-life of a share of the run's steps; beta1 is at most the configured one.
 
     Derived here: the half-life of a beta is ln 2/−ln beta steps.
 
@@ -29,10 +29,10 @@ class Share:
     share: float
 
     def __call__(self, beta1: float, batch_tokens: int, steps: float) -> float:
-        """beta1 of the steps of such a batch.
+        """Return beta1 for steps of this size.
 
         Raises:
-            InputError: it is less than a step.
+            InputError: If the half-life is shorter than a step.
         """
         half_life = self.share * steps
         given = f"{100 * self.share:g}% of {steps:,.0f} steps, {half_life:.3g} of one,"
@@ -41,15 +41,15 @@ class Share:
 
     @property
     def told(self) -> str:
-        """What it does."""
+        """Short description of the rule."""
         return f"a half-life of {100 * self.share:g}% of the run's steps, beta1 as set at most"
 
 
 class Rules(Registry[Rule]):
-    """Rules by name; a percentage, as "0.2%", is the part of the run's steps."""
+    """Rules by name; a percentage, e.g. "0.2%", is a share of the run's steps."""
 
     def __missing__(self, name: str) -> Rule:
-        """The share that a percentage says."""
+        """Return the rule of a percentage."""
         if "%" not in name:
             return super().__missing__(name)
         share = parse_tokens(name, field=self.kind, total=10**12) / 10**12
@@ -66,10 +66,10 @@ BETA1_RULES = Rules(
 
 
 def beta1_by(name: str, beta1: float, batch_tokens: int, steps: float) -> float:
-    """beta1 of a step by the rule of this name.
+    """Return beta1 of a step by a rule.
 
     Raises:
-        InputError: there is no such rule, it has no answer there, or none in [0, 1).
+        InputError: If the rule does not exist, or returns no value in [0, 1).
     """
     rule = BETA1_RULES[name]
     value = attempt(BETA1_RULES.kind, name, lambda: rule(beta1, batch_tokens, steps))
@@ -82,6 +82,6 @@ def beta1_by(name: str, beta1: float, batch_tokens: int, steps: float) -> float:
 
 
 def told(name: str) -> str:
-    """A rule and what is said of it; empty for none."""
+    """Return a rule with its description; "" for none."""
     about = getattr(BETA1_RULES[name], "told", "")
     return "" if name == "none" else f"beta1 by {name}" + (f": {about}" if about else "")

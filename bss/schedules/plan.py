@@ -1,12 +1,11 @@
-"""Plan: batch schedule and learning rate resolved over a token budget into integer segments.
+"""Plan: batch schedule and learning rate (LR) resolved over a token budget into integer segments.
 
-The only place where steps are derived from tokens for a run of ours. Every map between the two is
-exact, in Python integers, and takes O(log segments), for budgets of 10^13 tokens as for 10^4.
-All rules here are derived here:
+Steps of our runs are derived from tokens only here. Every map between the two is exact, in Python
+integers, and takes O(log segments) for budgets of 10^4 or 10^13 tokens. The rules are derived here:
 
-- a switch of the batch takes effect at the first step that starts at or after it;
-- a step's learning rate is the schedule at the step's midpoint token;
-- trailing tokens that fill no batch are the remainder, and are not trained on.
+- A change of batch size takes effect at the first step that starts at or after it.
+- The LR of a step is the schedule at the step's midpoint token.
+- Trailing tokens that fill no batch are the remainder; they are not trained on.
 """
 
 import math
@@ -25,16 +24,16 @@ from bss.units import format_tokens
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive steps of one batch.
+    """Consecutive steps of one batch size.
 
     Attributes:
         start_tokens: position at which its first step starts.
         end_tokens: position at which its last step ends.
         batch: sequences per step.
-        steps: how many.
+        steps: number of steps.
         start_step: steps of the plan before it.
-        lr_start: learning rate of its first step, coupling included.
-        lr_end: of its last step.
+        lr_start: LR of its first step, scaling with the batch size included.
+        lr_end: LR of its last step.
     """
 
     start_tokens: int
@@ -48,7 +47,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class StepSpec:
-    """One step: its number, the position at which it starts, and what it is done with."""
+    """One step: its number, the position at which it starts, its batch size and settings."""
 
     step: int
     tokens: int
@@ -58,19 +57,19 @@ class StepSpec:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do at each step from position `start` to `budget`; made by `resolve`.
+    """Batch size and LR of each step from position `start` to `budget`; made by `resolve`.
 
-    Positions are tokens consumed since the start of the schedule; steps are counted from 0 at
-    `start`, which is above 0 for a branch of another run.
+    Positions are tokens consumed since the start of the schedule. Steps are counted from 0 at
+    `start`, which is above 0 for a forked run.
 
     Attributes:
-        schedule: the batch schedule it resolves.
+        schedule: the batch schedule.
         seq_len: tokens per sequence.
         start: position of the first step.
         budget: position at which the tokens run out.
-        rate: learning rate as a function of the position; None where none was given.
-        coupling: what the settings do when the batch changes.
-        segments: in order, at least one; neighbours differ in batch.
+        rate: LR as a function of the position; None if none was given.
+        coupling: scaling of the settings with the batch size.
+        segments: in order, at least one; neighbours differ in batch size.
     """
 
     schedule: BatchSchedule
@@ -97,7 +96,7 @@ class Plan:
         return self.budget - self.tokens
 
     def step_at(self, tokens: int) -> int:
-        """How many steps are complete at a position in [start, budget]."""
+        """Return the number of complete steps at a position in [start, budget]."""
         if not self.start <= tokens <= self.budget:
             raise InputError(
                 f"tokens: {tokens} is outside the plan; "
@@ -109,28 +108,27 @@ class Plan:
         return segment.start_step + min(done, segment.steps)
 
     def tokens_at(self, step: int) -> int:
-        """The position at which a step starts; for `step == steps`, where the last one ends."""
+        """Return the position at which a step starts; for `step == steps`, the end of the plan."""
         if not 0 <= step <= self.steps:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps}")
         segment = self._segment(step)
         return segment.start_tokens + (step - segment.start_step) * segment.batch * self.seq_len
 
     def tokens_at_each(self, steps: np.ndarray) -> np.ndarray:
-        """`tokens_at` of many steps, unchecked, in float64."""
+        """Return `tokens_at` of many steps, unchecked, in float64."""
         firsts = [*(segment.start_step for segment in self.segments), self.steps]
         return np.interp(steps, firsts, [self.tokens_at(step) for step in firsts])
 
     def next_boundary(self, tokens: int) -> int:
-        """The first position at or after `tokens` at which a step starts or the last one ends.
-
-        In the remainder, where no step starts any more, the end of the last step.
+        """Return the first step boundary at or after `tokens`; in the remainder, the end of the
+        last step.
         """
         step = self.step_at(tokens)
         boundary = self.tokens_at(step)
         return boundary if boundary >= tokens or step == self.steps else self.tokens_at(step + 1)
 
     def at(self, step: int) -> StepSpec:
-        """Everything about one step, 0 <= step < steps."""
+        """Return one step, 0 <= step < steps."""
         if not 0 <= step < self.steps:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps - 1}")
         segment, tokens = self._segment(step), self.tokens_at(step)
@@ -138,12 +136,12 @@ class Plan:
         return StepSpec(step, tokens, segment.batch, settings)
 
     def unseen(self) -> list[str]:
-        """What is said of stages of the schedule beyond the budget, or shorter than their step.
+        """Return warnings about stages beyond the budget or shorter than their step.
 
         Examples:
             >>> resolve(BatchSchedule.parse("0:8 10K:64 11K:2 9M:4"), 1_000_000, 128).unseen()
-            ['stage 9M:4 lies beyond the 1M tokens: it is not trained', 'stage 10K:64 is shorter \
-than its step of 8,192 tokens']
+            ['stage 9M:4 lies beyond the 1M tokens: it is not trained',
+            'stage 10K:64 is shorter than its step of 8,192 tokens']
         """
         beyond, short = [], []
         ends = [*self.schedule.starts[1:], self.budget]
@@ -160,7 +158,7 @@ than its step of 8,192 tokens']
         return [f"stage {one[0]}{more}{_others(one)}" for one, more in lines if one]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan for JSON: segments and totals."""
+        """Return the plan for JSON: segments and totals."""
         totals = ("steps", "tokens", "remainder_tokens")
         segments = [
             {name: value for name, value in asdict(segment).items() if name != "start_step"}
@@ -184,17 +182,17 @@ def resolve(
     """Resolve a batch schedule over a token budget.
 
     Args:
-        schedule: batch in sequences as a function of the position in tokens.
-        tokens: the budget: the position at which the tokens run out.
+        schedule: batch size in sequences as a function of the position in tokens.
+        tokens: the budget, i.e. the position at which the tokens run out.
         seq_len: tokens per sequence.
-        rate: learning rate as a function of the position, such as `bss.schedules.rates.wsd`.
-            Without one the plan's rates are multiples of it: 1, and what the coupling makes of 1.
-        coupling: what the settings do when the batch changes; nothing by default. Its length is
-            that of the budget.
-        start: the position at which the plan begins, above 0 for a branch.
+        rate: LR as a function of the position, such as `bss.schedules.rates.wsd`. By default it is
+            1, so that the plan contains the factors of the coupling.
+        coupling: scaling of the settings with the batch size; none by default. Its `tokens` is set
+            to the budget.
+        start: the position at which the plan begins, above 0 for a forked run.
 
     Raises:
-        InputError: an argument is out of range, or the budget does not hold a single step.
+        InputError: If an argument is out of range, or the budget does not contain a single step.
 
     Examples:
         >>> plan = resolve(BatchSchedule.parse("0:8 2M:16"), 3_000_000, 128)
@@ -227,7 +225,7 @@ def resolve(
 def _stretches(
     schedule: BatchSchedule, budget: int, seq_len: int, start: int
 ) -> list[tuple[int, int, int]]:
-    """Position, batch and steps of each run of steps of one batch, in order."""
+    """Return position, batch size and steps of each sequence of equal steps, in order."""
     stretches: list[tuple[int, int, int]] = []
     position = start
     while True:
@@ -262,5 +260,5 @@ def _settings(
 
 
 def _others(lines: list[str]) -> str:
-    """How many more there are of what the first line says."""
+    """Return a text with the number of lines after the first."""
     return f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""

@@ -1,8 +1,8 @@
-"""Rules of beta2 that leave a second moment too few steps at some batch.
+"""Warnings about beta2 settings that average the second moment over too few steps.
 
-A half-life kept in tokens (arXiv 2507.07101) is fewer steps at a larger batch: where one step takes
-as many tokens, beta2 is .5, and the second moment is hardly more than the newest gradient. A sweep
-that says nothing of it compares batches by what beta2 does to them (derived here).
+A half-life in tokens (arXiv 2507.07101) is fewer steps at a larger batch size. If one step is as
+long as the half-life, beta2 is 0.5, and the second moment is mostly the newest gradient. A sweep
+without this warning would compare batch sizes by the effect of beta2 (derived here).
 """
 
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ from bss.schedules.coupling import Coupling, half_life
 from bss.schedules.plan import Plan
 
 STEPS = 3
-"""Half-life, in steps, below which a rule is told."""
+"""Half-life, in steps, below which a warning is given."""
 
 
 def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
-    """What to tell of each rule that keeps second moments for fewer than STEPS steps, by its name.
+    """Return a warning for each rule whose half-life is below STEPS steps, by the rule's name.
 
     Args:
         plans: of runs whose optimizers have a second moment.
@@ -27,8 +27,8 @@ def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
         ...     BatchSchedule.constant(64), 10**6, 64, coupling=Coupling(beta2_half_life=7000)
         ... )
         >>> print(*short_second_moments([plan]).values())
-        beta2_half_life 7,000 makes beta2 0.667 at batch 64, a half-life of 1.7 steps; make it \
-12,288 tokens or more, or keep beta2 per step
+        beta2_half_life 7,000 makes beta2 0.667 at batch 64, a half-life of 1.7 steps; make it
+        12,288 tokens or more, or keep beta2 per step
     """
     worst: dict[str, tuple[float, str]] = {}
     for plan in plans:

@@ -1,4 +1,4 @@
-"""The tables that rooms exchange, and the reading and checking of users' CSV and Parquet files."""
+"""The tables that packages exchange, and the reading and checking of CSV and Parquet files."""
 
 from bss.tables.points import POINTS, read_points
 from bss.tables.reading import SETTINGS, Reading

@@ -1,4 +1,4 @@
-"""Columns of a user's table, checked; what is wrong is told with the file and the line."""
+"""Check the columns of a table; errors name the file and the line."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from bss.errors import InputError
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table came from, to say in an error message.
+    """The origin of a table, for error messages.
 
     Attributes:
         source: its name.
@@ -25,11 +25,11 @@ class Origin:
     lines: Sequence[int] | None = None
 
     def row(self, i: int) -> str:
-        """What a row is called."""
+        """Return the name of a row."""
         return f"row {i + 1}" if self.lines is None else f"line {self.lines[i]}"
 
     def refuse(self, i: int, reason: str) -> NoReturn:
-        """Raises InputError, naming the row."""
+        """Raise InputError, naming the row."""
         raise InputError(f"{self.source}, {self.row(i)}: {reason}")
 
 
@@ -48,7 +48,7 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
 def numbers(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
 ) -> np.ndarray:
-    """A column of finite numbers; refuses text, infinities and, but for `missing_ok`, gaps."""
+    """Return a column of finite numbers; refuse text, infinities and, unless `missing_ok`, gaps."""
     values = as_numbers(pd.Series(frame[column]))
     refused = ~np.isfinite(values)
     if missing_ok and refused.any():
@@ -60,7 +60,7 @@ def numbers(
 
 
 def _mend(column: str, text: str) -> str:
-    """What to write in place of what is no finite number."""
+    """Return advice for a value that is not a finite number."""
     if re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", text.strip()) and "loss" in column:
         return f"write a decimal point, {text.strip().replace('.', '').replace(',', '.')}"
     if "," in text:
@@ -74,7 +74,7 @@ def _mend(column: str, text: str) -> str:
 
 
 def as_numbers(column: pd.Series) -> np.ndarray:
-    """A column as the numbers it holds; NaN for what is none."""
+    """Return a column as the numbers it holds; NaN for what is none."""
     values = pd.Series(pd.to_numeric(column, errors="coerce"))
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
         return values.to_numpy()
@@ -84,7 +84,7 @@ def as_numbers(column: pd.Series) -> np.ndarray:
 def positive(
     frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
 ) -> np.ndarray:
-    """The same of numbers above 0, in float64."""
+    """Return the same of numbers above 0, in float64."""
     values = numbers(frame, column, origin, missing_ok).astype(float)
     for i in np.flatnonzero(values <= 0)[:1]:
         origin.refuse(i, f"{column} is {frame[column].iloc[i]}; write a positive number")
@@ -92,7 +92,7 @@ def positive(
 
 
 def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> np.ndarray:
-    """A column of whole numbers from `least` on, in int64."""
+    """Return a column of whole numbers from `least` on, in int64."""
     values = numbers(frame, column, origin)
     refused = (values < least) | (values >= 2**63)
     if values.dtype.kind == "f":

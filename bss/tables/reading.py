@@ -1,4 +1,4 @@
-"""How a user's table is read: what it calls its columns, what it leaves out, how it writes counts.
+"""Read third-party tables: column names, missing columns, and numbers with suffixes.
 
 `--columns params=N,batch=gbsz --seq-len 4096` on the command line is a Reading here.
 """
@@ -35,11 +35,11 @@ NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Reading:
-    """What a table calls its columns, and the sequence length that it does not tell.
+    """Column names of a table, and a sequence length that it does not contain.
 
     Attributes:
-        columns: the table's name of a column, by the name it has here. A column that the table
-            already has under that name gives way.
+        columns: the table's name of a column, by the name it has here. It replaces a column of that
+            name.
         seq_len: tokens per sequence, where the table has no such column.
 
     Raises:
@@ -64,10 +64,10 @@ class Reading:
 
     @classmethod
     def parse(cls, text: str | None, seq_len: int | None = None) -> "Reading":
-        """A reading from names as text.
+        """Return a reading from names as text.
 
         Raises:
-            InputError: the text is no list of OURS=THEIRS, or names a column twice.
+            InputError: If the text is not a list of OURS=THEIRS, or names a column twice.
 
         Examples:
             >>> Reading.parse("params=N,batch=gbsz").columns
@@ -84,11 +84,12 @@ class Reading:
         return cls(columns, seq_len)
 
     def theirs(self, column: str) -> str:
-        """What the table calls a column."""
+        """Return the table's name of a column."""
         return self.columns.get(column, column)
 
     def read(self, frame: pd.DataFrame, origin: Origin) -> pd.DataFrame:
-        """The table with our names, the sequence length that was given, and counts as numbers.
+        """Return the table with our names, the sequence length that was given, and counts as
+        numbers.
 
         Raises:
             InputError: the table lacks a column that was named, or contradicts the length.
@@ -111,7 +112,7 @@ class Reading:
 
 
 def _count(value: object) -> object:
-    """A count written as text; what is none stays, for the check of its column to refuse."""
+    """Return a count written as text; what is none stays, for the check of its column to refuse."""
     try:
         return parse_tokens(value) if isinstance(value, str) else value
     except InputError:
@@ -119,7 +120,7 @@ def _count(value: object) -> object:
 
 
 def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """The table without the rows of each condition.
+    """Return the table without the rows of each condition.
 
     Args:
         table: any.

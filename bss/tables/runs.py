@@ -1,11 +1,11 @@
 """The run table: loss curves of many runs, ours and those of other trainers.
 
 Ours has the columns run, model, params, seq_len, seed, data_seed, peak_lr, step, tokens, batch, lr,
-loss, and eval_loss, grad_norm, seconds, ... where they were measured. A user's needs only what
-`check_runs` says.
+loss, and measured ones: eval_loss, grad_norm, seconds, ... A user's needs only what `check_runs`
+says.
 
-Beside Plan the only place that turns steps into tokens: here for curves of other trainers, by
-integrating the batch that each step used (derived here). A row's batch is the batch of the steps
+Only this module and Plan convert steps into tokens. Curves of other trainers are converted by
+integrating the batch size of each step (derived here). A row's batch is the batch of the steps
 since the row before; the first row's, of the steps since step 0.
 """
 
@@ -45,8 +45,8 @@ def check_runs(
     """Check a table of loss curves and derive what it lacks.
 
     Needed are run, batch (sequences), loss or eval_loss (nats per token), one of step or tokens,
-    and one of seq_len or batch_tokens; any other column is passed on. A row may lack the loss
-    where it has an eval_loss.
+    and one of seq_len or batch_tokens; any other column is passed on. A row may lack the loss if it
+    has an eval_loss.
 
     Args:
         frame: rows of a run in order; runs may alternate.
@@ -54,19 +54,19 @@ def check_runs(
         need_loss: refuse rows without a loss; else they are of the schedule alone, their loss NaN.
 
     Returns:
-        A new frame with columns run (text), step, tokens, batch, seq_len (int64) and loss, the
-        loss being the eval_loss where there is no other.
+        A new frame with columns run (text), step, tokens, batch, seq_len (int64) and loss. A
+        missing loss is replaced by the eval_loss.
 
     Raises:
-        InputError: a column is missing; a value is missing, not finite, not positive or (of a
-            count) not whole; a run's rows repeat or go back; columns contradict each other. It
-            names the row, the first being 1.
+        InputError: If a column or value is missing, or a value is not finite, not positive or (for
+            counts) not whole. If a run's rows repeat or go back, or columns contradict each other.
+            It names the row, the first being 1.
     """
     return _checked_runs(frame, Origin(source), need_loss)
 
 
 def loss_column(frame: pd.DataFrame) -> str:
-    """The column to evaluate a run by: held-out loss where there is one, else training loss."""
+    """Return the loss column of a run: held-out loss if present, else training loss."""
     return "eval_loss" if "eval_loss" in frame else "loss"
 
 
@@ -152,7 +152,7 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
 def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
     """Make the loss columns numbers, none infinite; a row has one of them where it needs it.
 
-    An eval_loss of no row is no column.
+    An empty column eval_loss counts as missing.
     """
     columns = [column for column in ("loss", "eval_loss") if column in runs]
     losses = {column: positive(runs, column, origin, missing_ok=True) for column in columns}

@@ -46,11 +46,11 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 
 @contextmanager
 def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """What appends frames to a table, which need not fit in memory.
+    """A writer that appends frames to a table, which may be larger than memory.
 
-    A column that only some frames have is null in the others. What is written is written again only
-    where a frame brings a new column or a wider type. The table is at `path` whole when the block
-    ends, or not at all.
+    A column that only some frames have is null in the others. Earlier rows are rewritten only if a
+    frame has a new column or a wider type. The table is at `path` whole when the block ends, or not
+    at all.
 
     Raises:
         InputError: the name ends in neither .csv nor .parquet, its directory does not exist, or
@@ -91,13 +91,13 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
 
 
 def _writing(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer; only text repeats itself enough for a dictionary."""
+    """Return a writer; only text repeats itself enough for a dictionary."""
     text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
     return pq.ParquetWriter(path, schema, use_dictionary=text)
 
 
 def _under(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """The table with the columns and types of a schema, null where it has none."""
+    """Return the table with the columns and types of a schema; missing values are null."""
     tables = [schema.empty_table(), table.replace_schema_metadata()]
     return pa.concat_tables(tables, promote_options="permissive").cast(schema)
 
@@ -110,15 +110,15 @@ def check_name(path: Path) -> None:
             one.
     """
     if not path.parent.is_dir():
-        raise InputError(f"table: {path.parent} is no directory; make it, or write elsewhere")
+        raise InputError(f"table: {path.parent} is not a directory; make it, or write elsewhere")
     if path.suffix not in (".csv", ".parquet"):
-        raise InputError(f"table: {path} has an unknown ending; write it as .csv or .parquet")
+        raise InputError(f"table: {path} has an unknown extension; write it as .csv or .parquet")
     if path.is_dir():
         raise InputError(f"table: {path} is a directory; name a file in it, or another")
 
 
 def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.DataFrame, Origin]:
-    """A table, and its origin; lines of CSV that begin with # are comments.
+    """Return a table, and its origin; lines of CSV that begin with # are comments.
 
     Args:
         path: CSV or Parquet.
@@ -146,7 +146,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
 
 
 def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
-    """A frame, its names as they are written, and the lines of its rows."""
+    """Return a frame, its names as they are written, and the lines of its rows."""
     numbered = [
         (number, line)
         for number, line in enumerate(_text(path).splitlines(), 1)
@@ -161,7 +161,7 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
 
 
 def _text(path: Path) -> str:
-    """A file's text, its line ends any; InputError where it is compressed or no UTF-8."""
+    """Return a file's text, with any line ends; InputError if it is compressed or not UTF-8."""
     with open(path, "rb") as file:
         head = file.read(8)
     for magic, mend in _NO_TEXT.items():
@@ -170,7 +170,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is no text in UTF-8; save it as CSV in UTF-8") from None
+        raise InputError(f"{path}: not UTF-8 text; save it as CSV in UTF-8") from None
 
 
 def _refuse_separators(path: Path, header: str) -> None:

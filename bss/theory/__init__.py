@@ -1,6 +1,6 @@
-"""The regression theory behind the laws, run exactly.
+"""The regression theory of the scaling laws, computed exactly.
 
-Power-law kernel regression under one-pass SGD (Li et al., arXiv 2509.19189), its functional
-scaling law, and the batch schedules that are optimal under it (Wang et al., arXiv 2602.14208).
+It covers power-law kernel regression under one-pass SGD and its functional scaling law (Li et al.,
+arXiv 2509.19189). Batch schedules that are optimal under it follow Wang et al. (arXiv 2602.14208).
 Everything is float64; counts are samples.
 """

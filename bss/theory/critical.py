@@ -1,10 +1,10 @@
 """The critical batch of SGD on power-law least squares, and its growth with the data.
 
-The theory of Zhang et al. (arXiv 2410.21676) for why the critical batch follows the data: the
-critical batch at D samples is the largest that reaches the least risk of D samples at any batch
-with at most (1 + r)·D of them, each batch at its best step size. B*(D) ~ D^(1 − a/min(b, 2a + 1))
-for b > a, constant for b ≤ a; 2a + 1 belongs to averaging from the start, a tail's average has
-1 − a/b (derived here). The measured exponent depends on r and on the largest step size searched.
+The theory of Zhang et al. (arXiv 2410.21676) for why the critical batch size follows the data. Let
+R be the minimum risk of D samples over batch sizes, each at its best step size. The critical batch
+size is the largest that reaches R with at most (1 + r)·D samples. B*(D) ~ D^(1 − a/min(b, 2a + 1))
+for b > a, constant for b ≤ a. 2a + 1 belongs to averaging from the start; a tail's average has 1 −
+a/b (derived here). The measured exponent depends on r and on the largest step size searched.
 """
 
 import itertools
@@ -23,7 +23,7 @@ LAST_POINTS = 4
 
 
 class CriticalPoint(NamedTuple):
-    """At D samples: the least risk over batches, and the largest batch that still reaches it."""
+    """Results at D samples: the minimum risk over batch sizes, and the critical batch size."""
 
     data: int
     risk: float
@@ -37,7 +37,7 @@ class CriticalTable:
     Attributes:
         points: by D.
         exponent: slope of log B* over log D at the last four budgets.
-        low: end of its 95% interval, of the scatter about a line: the numbers have no other error.
+        low: end of its 95% CI, from the deviations about a line; the numbers have no other error.
         high: the other end.
         theory: 1 − a/min(b, 2a + 1), or 0 for b ≤ a; with a tail's average 1 − a/b.
     """
@@ -73,7 +73,7 @@ def critical_batches(
 
 
 def _critical(budget: int, curves: Sequence[tuple], overhead: float) -> CriticalPoint:
-    """Where the samples that reach the least risk of the budget leave (1 + r)·D."""
+    """Return the batch size at which the samples to the minimum risk exceed (1 + r)·D."""
     logs = [(batch, np.log(batch * counts), np.log(risks)) for batch, counts, risks in curves]
     usable = [curve for curve in logs if curve[1][0] <= math.log(budget)]
     target = min(np.interp(math.log(budget), samples, risk) for _, samples, risk in usable)

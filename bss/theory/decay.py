@@ -1,9 +1,9 @@
-"""The law under decayed learning rates: constant, WSD and exponential, each at its best peak.
+"""The functional law under constant, WSD and exponentially decayed LRs, each at its best peak.
 
-Li et al. (arXiv 2509.19189) at batch 1 and infinite width: with D samples a constant rate reaches
-D^−s/(1+s); a decay does better, by logarithms less than the best power of the task where it takes
-the whole run. Here the rate falls exponentially from its peak to peak/D over the last part of the
-samples; in intrinsic time such a fall is a straight line (derived here).
+Li et al. (arXiv 2509.19189) at batch 1 and infinite width: with D samples a constant LR reaches
+D^−s/(1+s). A decay does better. Over the whole run it reaches the best power of the task up to
+logarithms. Here the LR falls exponentially from its peak to peak/D over the last part of the
+samples. In intrinsic time this fall is a straight line (derived here).
 """
 
 import math
@@ -21,14 +21,14 @@ _TOLERANCE = 1e-6
 
 
 def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
-    """The law's risk after D samples one at a time.
+    """Return the law's risk after D samples one at a time.
 
     Args:
         law: which.
         peak: η before the decay.
         data: D.
-        share: part of the samples over which the rate decays: 0 for a constant rate, 1 for an
-            exponential one, between them WSD.
+        share: part of the samples over which the LR decays: 0 for a constant LR, 1 for an
+            exponential decay, between them WSD.
     """
     _check(data, share)
     stable = (1 - share) * data * peak
@@ -43,7 +43,7 @@ def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
 
 
 def best_peak(source: float, capacity: float, data: float, share: float) -> tuple[float, float]:
-    """The peak rate up to 1 with the lowest risk, and that risk; noise of variance 1.
+    """Return the peak LR up to 1 with the lowest risk, and that risk; noise of variance 1.
 
     Arguments as in `decayed_risk`; the law is that of infinite width.
     """
@@ -59,11 +59,11 @@ def best_peak(source: float, capacity: float, data: float, share: float) -> tupl
 
 
 def decay_order(source: float, capacity: float, data: np.ndarray, share: float) -> np.ndarray:
-    """The order of the best risk [N] in D, `data` [N], up to a constant (Li et al.).
+    """Return the order of the best risk [N] in D, `data` [N], up to a constant (Li et al.).
 
     Constant D^−s/(1+s). Exponential (D/log D)^p with p the power of the optimum, −s for hard and
-    −sβ/(1+sβ) for easy tasks. WSD D^p for hard, D^p (log D)^((sβ−s)/(1+sβ)) for easy. Which it
-    is, `share` tells as in `decayed_risk`.
+    −sβ/(1+sβ) for easy tasks. WSD D^p for hard, D^p (log D)^((sβ−s)/(1+sβ)) for easy. `share` is as
+    in `decayed_risk`.
 
     Examples:
         >>> budgets = np.array([1e4, 1e8])

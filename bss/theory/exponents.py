@@ -1,4 +1,4 @@
-"""What the theory says of powers: regimes and exponents in the data budget.
+"""Predictions of the theory: regimes and exponents in the data budget.
 
 Wang et al. (arXiv 2602.14208) for schedules, Li et al. (arXiv 2509.19189) for the two regimes. All
 of them hold as the budget goes to infinity; near s = 1 − 1/β they set in slowly.
@@ -27,7 +27,7 @@ class Exponents:
         horizon: its intrinsic time T*.
         growth_fraction: the part of T* in which the batch is above the minimum.
         peak_batch: its last batch, when nothing bounds it from above.
-        constant_loss: excess risk of the best constant batch.
+        constant_loss: excess risk of the best fixed batch size.
         switch: D − P*, the data after the best switch between two batches; 1 where P* = 0.
         catch_up_gap: gap to the large batch against steps δ after a switch, for δ ≪ t_switch.
         catch_up_time: steps until the gap is down to the signal, against t_switch.
@@ -44,7 +44,7 @@ class Exponents:
 
 
 def exponents(source: float, capacity: float) -> Exponents:
-    """The exponents of a task (Wang et al.; the catch-up's derived here).
+    """Return the exponents of a task (Wang et al.; the catch-up's derived here).
 
     Raises:
         InputError: source ≤ 0 or capacity ≤ 1.
@@ -83,7 +83,7 @@ class Powers:
 
     @property
     def exponents(self) -> Exponents:
-        """Those of its optimum."""
+        """Exponents of its optimum."""
         return exponents(self.source, self.capacity)
 
     def __str__(self) -> str:

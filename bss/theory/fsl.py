@@ -5,11 +5,11 @@ Li et al. (arXiv 2509.19189): with t = Σ η the noise enters through γ = η/B 
     risk ≂ M^{−sβ} + e(t) + ∫₀ᵗ K(t − z) [e(z) + σ²] γ(z) dz,
     e(t) = (1 + t)^−s,  K(t) = (1 + t)^−(2 − 1/β)
 
-in its limit of infinite width, and with the sums over M modes that these stand for at finite
-width. The law is of first order in γ: the noise that noise makes is left out.
+in its limit of infinite width, and with sums over M modes at finite width. The law is of first
+order in γ: the noise that noise makes is left out.
 
-Its kernels are sums of exponentials, Σ_j w_j e^{−x_j t}, carried through time by one number each:
-a convolution at n times costs O(n J), for times of any spacing (derived here).
+Its kernels are sums of exponentials, Σ_j w_j e^{−x_j t}, and each needs one number of state. So a
+convolution at n times costs O(n J), for times of any spacing (derived here).
 """
 
 import math
@@ -37,13 +37,13 @@ _PROJECT = _VALUES.T * (_ORDERS[:, None] + 0.5)
 
 @dataclass(frozen=True)
 class Exponentials:
-    """Σ_j weights_j e^{−rates_j t}, weights and rates [J], all positive."""
+    """A kernel Σ_j weights_j e^{−rates_j t}, with weights [J] and rates_j [J], all positive."""
 
     weights: np.ndarray
     rates: np.ndarray
 
     def __call__(self, t: np.ndarray | float) -> np.ndarray:
-        """The sum at times of any shape."""
+        """Return the sum at times of any shape."""
         return np.exp(-np.asarray(t, np.float64)[..., None] * self.rates) @ self.weights
 
 
@@ -67,7 +67,8 @@ class RiskLaw:
         signal: e(t), times of any shape to values of that shape.
         kernel: K(t), the forgetting of noise.
         noise: σ².
-        scale: ½ at finite width, where the law is an equation; 1 in the limit, where it is ≂.
+        scale: ½ at finite width, for which the law is an equation; 1 in the limit, for which it is
+            ≂.
         longest: the intrinsic time up to which the kernel holds.
     """
 
@@ -79,9 +80,9 @@ class RiskLaw:
 
 
 def limit_law(source: float, capacity: float, noise: float, longest: float) -> RiskLaw:
-    """The law at infinite width, up to constants (Li et al.), for s > 0, β > 1 and noise σ².
+    """Return the law at infinite width, up to factors (Li et al.), for s > 0, β > 1 and noise σ².
 
-    `longest` is the intrinsic time up to which it will be asked.
+    `longest` is the largest intrinsic time at which it is evaluated.
     """
     check_exponents(source, capacity)
 
@@ -90,9 +91,9 @@ def limit_law(source: float, capacity: float, noise: float, longest: float) -> R
 
 
 def finite_law(task: Task) -> RiskLaw:
-    """The law of M modes: e = Σ λ|θ*|² e^{−2λt}, K = Σ λ² e^{−2λt}, as an excess risk.
+    """Return the law of M modes: e = Σ λ|θ*|² e^{−2λt}, K = Σ λ² e^{−2λt}, as an excess risk.
 
-    What the modes cannot learn, `task.approximation`, is not in it.
+    It does not contain `task.approximation`, the part that the modes cannot learn.
     """
     rates = 2 * task.eigenvalues
     signal = Exponentials(task.eigenvalues * task.target, rates)
@@ -113,7 +114,7 @@ class Drive:
 
 
 def drive_of(run: Sequence[Stage]) -> Drive:
-    """The drive of stages of constant rate and batch."""
+    """Return the drive of stages with fixed LR and batch size."""
     ends = np.cumsum([stage.rate * stage.steps for stage in run])
     values = np.array([stage.rate / stage.batch for stage in run])
 
@@ -126,7 +127,8 @@ def drive_of(run: Sequence[Stage]) -> Drive:
 def law_curve(
     law: RiskLaw, drive: Drive, at: Sequence[float] | np.ndarray, *, tolerance: float = TOLERANCE
 ) -> np.ndarray:
-    """The law's excess risk, [N] float64, at intrinsic times `at` [N] of 0 or more, in any order.
+    """Return the law's excess risk, [N] float64, at intrinsic times `at` [N] of 0 or more, in any
+    order.
 
     The tolerance is the relative error to which γ · (e + σ²) is resolved, and so of the noise. The
     cost is O(N + panels) times the law's exponentials, where the panels grow as the logarithm of
@@ -140,7 +142,7 @@ def law_curve(
         return times
     last = float(times.max())
     if not (times.min() >= 0 and last <= law.longest):
-        raise InputError(f"intrinsic time: asked outside 0 to {law.longest:g}, where the law holds")
+        raise InputError(f"intrinsic time: outside 0 to {law.longest:g}, where the law holds")
     edges = np.unique(np.concatenate([[0.0], [e for e in drive.edges if 0 < e < last], times]))
 
     pieces = resolve_function(
@@ -152,7 +154,7 @@ def law_curve(
 def resolve_function(
     function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Splits intervals until the function's Legendre series on each has ended.
+    """Split intervals until the function's Legendre series on each has ended.
 
     At a kink or a jump, an interval is split until it is too short to matter.
 

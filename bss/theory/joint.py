@@ -1,14 +1,14 @@
 """The joint optimum of learning rate and batch, by water-filling on a grid.
 
-On the intrinsic clock both data and noise see the ratio r = b/η alone (as in arXiv 2609.40148):
+In intrinsic time both data and noise depend on the ratio r = b/η alone (as in arXiv 2609.40148):
 
     minimise e(T) + ∫₀ᵀ K(u) [e(T − u) + σ²] / r(u) du  with  ∫₀ᵀ r du = D,  r ≥ B_min/η_max,
 
-with u the time left, is solved by r ∝ sqrt(K [e + σ²]), clipped. Any rate and batch of that ratio
-reach the same loss with the same data; they differ in steps, ∫ du/η, fewest where the rate is
-never lowered before the batch is at its bound (derived here).
+with u the time left, is solved by r ∝ sqrt(K [e + σ²]), clipped. All LRs and batch sizes with that
+ratio reach the same loss with the same data. They differ in steps, ∫ du/η, which are fewest if the
+LR is lowered only after the batch size reaches its bound (derived here).
 
-The exact risk of such schedules, which change at every step, is that of the second moments of
+The exact risk of such schedules, which change at every step, comes from the second moments of
 `bss.theory.regression`, in O(M) per step by a scan.
 """
 
@@ -52,7 +52,7 @@ class JointOptimum:
 
 @dataclass(frozen=True)
 class Member:
-    """One rate and batch schedule of the optimal ratio: rates [N], batches [N], its steps."""
+    """An LR and batch schedule of the optimal ratio: LRs [N], batch sizes [N], its steps."""
 
     rates: np.ndarray
     batches: np.ndarray
@@ -60,9 +60,9 @@ class Member:
 
 
 def water_fill(weight: np.ndarray, widths: np.ndarray, total: float, low: float) -> np.ndarray:
-    """The r [N] of `low` or more that minimises Σ widths·weight/r with Σ widths·r = total.
+    """Return the r [N] of `low` or more that minimises Σ widths·weight/r with Σ widths·r = total.
 
-    It is C·sqrt(weight), or `low` where that is more; weight and widths [N] and low are positive.
+    It is the maximum of C·sqrt(weight) and `low`; weight and widths [N] and low are positive.
 
     Raises:
         InputError: the total is less than `low` takes.
@@ -89,7 +89,7 @@ def water_fill(weight: np.ndarray, widths: np.ndarray, total: float, low: float)
 
 
 def joint_optimum(budget: Budget, *, feedback: bool = True) -> JointOptimum:
-    """The best horizon and ratio for a budget; the budget's max_batch binds no ratio.
+    """Return the best horizon and ratio for a budget; the budget's max_batch binds no ratio.
 
     With `feedback` the noise is weighed by e + σ², as the law does; else by σ² alone, as in
     `bss.theory.optimal`. The budget's lr is the largest rate.
@@ -105,21 +105,21 @@ def joint_optimum(budget: Budget, *, feedback: bool = True) -> JointOptimum:
 
 
 def member(best: JointOptimum, share: float) -> Member:
-    """The member in which the batch takes a share of the ratio's growth and the rate the rest.
+    """Return the member whose batch size takes a share of the ratio's growth, its LR the rest.
 
-    A share of 0 is a constant batch, of 1 a constant rate.
+    Share 0 fixes the batch size, share 1 the LR.
     """
     growth = best.ratio * best.budget.lr / best.budget.min_batch
     return _member(best, best.budget.min_batch * growth**share)
 
 
 def fewest_steps(best: JointOptimum) -> Member:
-    """The member with the fewest steps: the batch grows up to its bound, then the rate falls."""
+    """Return the member with the fewest steps: the batch grows to its bound, then the LR falls."""
     return _member(best, np.minimum(best.ratio * best.budget.lr, best.budget.max_batch))
 
 
 def unroll(best: JointOptimum, one: Member) -> tuple[np.ndarray, np.ndarray]:
-    """A member step by step, as `varying_risks` takes it: rates [K] and batches [K].
+    """Return a member step by step, as `varying_risks` takes it: LRs [K] and batch sizes [K].
 
     Batches stay real numbers; the last step may reach beyond the horizon.
     """
@@ -137,16 +137,16 @@ def unroll(best: JointOptimum, one: Member) -> tuple[np.ndarray, np.ndarray]:
 def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndarray:
     """Excess risk, [K + 1] float64, before the first step and after each, from zero.
 
-    Rates [K] are 0 or more, batches [K] are samples per step.
+    LRs [K] are 0 or more, batch sizes [K] are samples per step.
 
     Raises:
-        InputError: the arrays do not match, or a rate is not stable at its batch.
+        InputError: If the arrays do not match, or an LR is not stable at its batch size.
     """
     rates, batches = np.asarray(rates, np.float64), np.asarray(batches, np.float64)
     if rates.ndim != 1 or rates.shape != batches.shape:
-        raise InputError(f"rates {rates.shape} and batches {batches.shape} must be [K] and [K]")
+        raise InputError(f"LRs {rates.shape} and batches {batches.shape} must be [K] and [K]")
     if not np.all(rates >= 0):
-        raise InputError("lr: a rate is negative or no number; write rates of 0 or more")
+        raise InputError("lr: negative or not a number; write values of 0 or more")
     # A rate that is stable at some batch is so at every larger one: few pairs need checking.
     order = np.lexsort((-rates, batches))
     fastest = np.maximum.accumulate(np.concatenate([[0.0], rates[order]]))

@@ -1,9 +1,10 @@
 """Mini-batch SGD on power-law least squares: the exact risks of averaged iterates.
 
-The model in which Zhang et al. (arXiv 2410.21676) explain why the critical batch follows the data:
-Gaussian features of covariance λ_i = i^−a (capacity a), target λ_i⟨v_i, w_0 − w*⟩² = i^−b (source
-b), noise of variance σ², a constant step size and averaged iterates. The second moments of the
-error close among themselves, so that nothing is sampled (derived here):
+The model in which Zhang et al. (arXiv 2410.21676) explain why the critical batch size follows the
+data. Features are Gaussian with covariance λ_i = i^−a (capacity a). The target is λ_i⟨v_i, w_0 −
+w*⟩² = i^−b (source b), with noise of variance σ². The step size is constant and iterates are
+averaged. The second moments of the error close among themselves, so that nothing is sampled
+(derived here):
 
     A ← (1 − γλ)² A + (γ²/B) (λ² A + λ (Σ λA + σ²))                A_i = E⟨v_i, w_t − w*⟩²
     C ← (1 − γλ) C + A,  T ← T + 2C − A,  risk of the average = Σ λT / n²
@@ -61,7 +62,7 @@ class LeastSquares:
 
     @property
     def exponent(self) -> float:
-        """Of B*(D), averaging from the start."""
+        """Exponent of B*(D), averaging from the start."""
         a, b = self.capacity, self.source
         return 1 - a / min(b, 2 * a + 1) if b > a else 0.0
 
@@ -73,14 +74,14 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class Procedure:
-    """How risks and critical batches are measured, on which the exponent depends.
+    """Settings of the measured risks and critical batch sizes; the exponent depends on them.
 
     A value out of its range is an InputError.
 
     Attributes:
         overhead: r, samples that a critical batch may take above D.
         rate_cap: largest step size tried, as a share of the limit of stability.
-        rates: step sizes tried, spaced logarithmically over three decades below it.
+        rates: number of step sizes to try, log-spaced over three decades below it.
         average: "start", "tail" or "exponential".
         tail: share of the iterates that a tail's average takes.
         per_octave: batches tried per factor of 2.
@@ -94,7 +95,7 @@ class Procedure:
     per_octave: int = 2
 
     def __post_init__(self):
-        check(0 < self.overhead <= 1, "overhead", self.overhead, "a fraction up to 1, as 0.2")
+        check(0 < self.overhead <= 1, "overhead", self.overhead, "a fraction up to 1, e.g. 0.2")
         check(0 < self.rate_cap < 1, "rate cap", self.rate_cap, "a share between 0 and 1")
         check(self.rates >= 3, "rates", self.rates, "at least 3 step sizes")
         check(self.per_octave >= 1, "per_octave", self.per_octave, "at least a batch per octave")
@@ -188,7 +189,7 @@ def _exponential_risks(problem: list, counts: np.ndarray, windows: np.ndarray) -
 
 
 def _moved(A, spectrum, rates, batch, noise):
-    """The second moments after one step."""
+    """Return the second moments after one step."""
     keep = 1 - rates * spectrum
     risk = (spectrum * A).sum(-1, keepdims=True)
     return keep**2 * A + rates**2 / batch * spectrum * (spectrum * A + risk + noise)
@@ -196,7 +197,7 @@ def _moved(A, spectrum, rates, batch, noise):
 
 @jax.jit
 def _advance(state, steps, spectrum, rates, batch, noise):
-    """A, C, T [G, modes] after so many more steps."""
+    """Return A, C, T [G, modes] after `steps` more steps."""
     keep = 1 - rates * spectrum
 
     def step(_, state):

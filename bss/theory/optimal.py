@@ -1,14 +1,14 @@
 """The optimal batch schedule under a data budget, by the law's functional, in closed form.
 
-Wang et al. (arXiv 2602.14208): at constant rate η, with u the intrinsic time left,
+Wang et al. (arXiv 2602.14208): at constant LR η, with u the remaining intrinsic time,
 
     minimise (1 + T)^−s + ησ² ∫₀ᵀ (1 + u)^−q / b(u) du,  q = 2 − 1/β,
     over T and B_min ≤ b ≤ B_max, with ∫₀ᵀ b du = ηD.
 
 For a given T the optimum is water-filling, b = C·sqrt(kernel) clipped to the bounds. Turned round,
 each C has one T that spends the budget, and every integral is elementary; so one search over C
-finds the optimum (derived here). Where C·sqrt(kernel) is below B_min the batch is constant: hard
-tasks are stable for most of the run and grow at its end, easy ones grow throughout.
+finds the optimum (derived here). The batch size stays at B_min while C·sqrt(kernel) is below it. So
+on hard tasks it grows only at the end, on easy tasks throughout.
 """
 
 import itertools
@@ -37,7 +37,7 @@ class Budget:
         source: s.
         capacity: β.
         data: D, in samples.
-        lr: η, the constant rate (the largest one, where the rate is optimised too).
+        lr: η, the LR (its maximum, if the LR is optimised too).
         noise: σ², positive: without noise there is nothing to optimise.
         min_batch: B_min, at least 1.
         max_batch: B_max; infinite for none.
@@ -96,7 +96,7 @@ class OptimalSchedule:
 
     @property
     def steps(self) -> float:
-        """Steps that the horizon stands for."""
+        """Steps of the horizon."""
         return self.horizon / self.budget.lr
 
     @property
@@ -133,7 +133,7 @@ def data_left(budget: Budget, multiplier: Reals, left: Reals) -> np.ndarray:
 
 
 def optimum(budget: Budget) -> OptimalSchedule:
-    """The schedule with the lowest risk that spends the budget."""
+    """Return the schedule with the lowest risk that spends the budget."""
     unbounded = budget.lr * budget.data
     highest = budget.max_batch * (1 + unbounded / budget.min_batch) ** budget.power
     lowest = math.log(budget.min_batch)
@@ -145,7 +145,7 @@ def optimum(budget: Budget) -> OptimalSchedule:
 
 
 def constant_optimum(budget: Budget) -> tuple[float, float]:
-    """The best constant batch within the bounds, and its risk."""
+    """Return the best fixed batch size within the bounds, and its risk."""
     largest = min(budget.max_batch, budget.data)
 
     def risk(log_batch: float) -> float:
@@ -157,7 +157,7 @@ def constant_optimum(budget: Budget) -> tuple[float, float]:
 
 
 def schedule_risk(budget: Budget, stretches: Sequence[tuple[float, float]]) -> float:
-    """The law's functional for (samples, batch) stretches in order."""
+    """Return the law's functional for (samples, batch) stretches in order."""
     times = np.array([budget.lr * samples / batch for samples, batch in stretches])
     left = np.append(np.cumsum(times[::-1])[::-1], 0.0)
     memory = 1 - 1 / budget.capacity
@@ -167,7 +167,7 @@ def schedule_risk(budget: Budget, stretches: Sequence[tuple[float, float]]) -> f
 
 
 def batch_schedule(best: OptimalSchedule, stages: int) -> BatchSchedule:
-    """The optimum in at most `stages` stages of whole batches.
+    """Return the optimum in at most `stages` stages of whole batches.
 
     Batches are evenly spaced in log, and a switch falls where the ideal batch is their geometric
     middle. Starts are exact: what counts on hard tasks is the little data that is left.
@@ -209,7 +209,7 @@ def _parts(budget: Budget, multiplier: Reals, left: Reals) -> tuple[np.ndarray, 
 
 
 def _horizon(budget: Budget, multiplier: Reals) -> np.ndarray:
-    """The horizon at which the schedule of a multiplier has spent the budget."""
+    """Return the horizon at which the schedule of a multiplier has spent the budget."""
     clipped, growing = _parts(budget, multiplier, np.inf)
     spent = budget.lr * budget.data
     capped = budget.max_batch * clipped if budget.bounded else 0.0 * clipped
@@ -224,7 +224,7 @@ def _horizon(budget: Budget, multiplier: Reals) -> np.ndarray:
 
 
 def _risk(budget: Budget, multiplier: Reals) -> np.ndarray:
-    """The functional of the schedule that a multiplier stands for."""
+    """Return the functional of the schedule of a multiplier."""
     horizon = _horizon(budget, multiplier)
     clipped, growing = _parts(budget, multiplier, horizon)
     memory, rest = 1 - 1 / budget.capacity, 1 - budget.power

@@ -6,7 +6,7 @@ among themselves (derived here):
 
     m'_j = (1 − ηλ_j)² m_j + (η²/B) [λ_j² m_j + λ_j (Σ_i λ_i m_i + σ²)],  m_j = E(v_j − θ*_j)²
 
-One step is a fixed symmetric matrix, diagonal plus rank one, so that a stage of constant rate and
+One step is a fixed symmetric matrix, diagonal plus rank one, so that a stage of constant LR and
 batch is one diagonalisation and a power: 2^40 steps cost what 2^10 do.
 """
 
@@ -90,7 +90,7 @@ class Stage:
 
 
 def stages(schedule: BatchSchedule, data: int, rate: float) -> tuple[Stage, ...]:
-    """A batch schedule keyed by samples, resolved over `data` samples into stages.
+    """Return a batch schedule keyed by samples, resolved over `data` samples into stages.
 
     Switches fall where `bss.schedules.plan` puts them; samples that fill no batch are left over.
     """
@@ -99,7 +99,7 @@ def stages(schedule: BatchSchedule, data: int, rate: float) -> tuple[Stage, ...]
 
 
 def stable_rate(task: Task, batch: float) -> float:
-    """The learning rate below which the second moments stay bounded at this batch.
+    """Return the learning rate below which the second moments stay bounded at this batch.
 
     It solves (η/B) Σ_j λ_j / (2 − η(1 + 1/B) λ_j) = 1: the generator is positive definite below
     it (derived here).
@@ -116,19 +116,19 @@ def stable_rate(task: Task, batch: float) -> float:
 
 
 def check_rate(task: Task, rate: float, batch: float) -> None:
-    """Refuses a rate that is not stable, and tells the bound."""
+    """Raise InputError, with the bound, if an LR is not stable."""
     check(batch >= 1, "batch", batch, "a batch of at least 1")
     bound = stable_rate(task, batch)
     if not 0 < rate < bound:
         raise InputError(
             f"lr: {rate:.6g} is not stable at batch {batch:g}; "
-            f"write a rate above 0 and below {bound:.6g}"
+            f"write an LR above 0 and below {bound:.6g}"
         )
 
 
 @dataclass(frozen=True)
 class Propagator:
-    """SGD of one rate and batch, diagonalised: what moves second moments through a stage.
+    """SGD with one LR and batch size, diagonalised: it moves second moments through a stage.
 
     Attributes:
         values, vectors: eigenvalues [M] and eigenvectors [M, M], as columns, of I − (one step).
@@ -145,7 +145,7 @@ class Propagator:
 
 
 def propagator(task: Task, rate: float, batch: float) -> Propagator:
-    """Diagonalises a step of SGD, in O(M²); a rate that is not stable is an InputError."""
+    """Diagonalise a step of SGD, in O(M²); InputError if the LR is not stable."""
     check_rate(task, rate, batch)
     eigenvalues, coupling = task.eigenvalues, rate**2 / batch
     diagonal = eigenvalues * (2 * rate - (rate**2 + coupling) * eigenvalues)
@@ -186,7 +186,7 @@ def risk_curve(task: Task, run: Sequence[Stage], at: Sequence[float] | np.ndarra
     """Excess risk [N], float64, after `at` [N] steps of the stages, in any order.
 
     Raises:
-        InputError: a rate is not stable, or a count lies outside the run.
+        InputError: If an LR is not stable, or a count lies outside the run.
     """
     counts = np.asarray(at, np.float64)
     total = math.fsum(stage.steps for stage in run)

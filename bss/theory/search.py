@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 def minimum(
     function: Callable[[float], float], grid: np.ndarray, values: np.ndarray
 ) -> tuple[float, float]:
-    """The place and value of the lowest point found, the grid's own points included.
+    """Return the place and value of the lowest point found, the grid's own points included.
 
     Args:
         function: of one variable.

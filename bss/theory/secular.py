@@ -1,9 +1,8 @@
 """Eigenvalues and eigenvectors of a diagonal matrix minus a matrix of rank one.
 
 The secular equation is solved for all eigenvalues at once, each as a distance from the nearest
-pole, so that eigenvalues many orders of magnitude apart all keep their relative accuracy. Times
-that distance the equation has no pole in its bracket, in which SciPy finds its roots
-(Chandrupatla, 1997).
+pole. So eigenvalues of very different magnitude keep their relative accuracy. Times that distance
+the equation has no pole in its bracket, in which SciPy finds its roots (Chandrupatla, 1997).
 """
 
 import numpy as np
@@ -43,7 +42,8 @@ def _separate(poles: np.ndarray) -> np.ndarray:
 
 
 def _solve(poles: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The roots of 1 − Σ weights/(poles − x), as origins and offsets from them, block by block.
+    """Return the roots of 1 − Σ weights/(poles − x), as origins and offsets from them, block by
+    block.
 
     Between two poles the function falls from +∞ to −∞; below the first it falls from 1.
     """
@@ -65,7 +65,7 @@ def _solve_block(
     bracket = np.where(above, -half, 0.0), np.where(above, 0.0, half)
 
     def without_pole(x: np.ndarray, nearest: np.ndarray, origin: np.ndarray) -> np.ndarray:
-        """The function times the offset x, which has no pole at the origin."""
+        """Return the function times the offset x, which has no pole at the origin."""
         own = np.arange(len(poles)) == nearest[:, None]
         distance = np.where(own, np.inf, (poles - origin[:, None]) - x[:, None])
         has_pole = nearest >= 0

@@ -1,7 +1,7 @@
 """One switch from a small batch to a large one, in the exact recursion: when, and what follows.
 
-Wang et al. (arXiv 2602.14208): on hard tasks the best switch is late, with D − P* a power of the
-budget D; after a switch the loss quickly joins that of the large batch at equal steps.
+Wang et al. (arXiv 2602.14208): on hard tasks the best switch is late, and D − P* is a power of the
+budget D. After a switch the loss quickly approaches the large batch's at equal steps.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class TwoStage:
 
 
 def two_stage(task: Task, rate: float, first: int, last: int) -> TwoStage:
-    """Diagonalises both stages; the batches must grow, the rate be stable at both."""
+    """Diagonalise both stages; the batch size must grow, and the LR must be stable at both."""
     if not 1 <= first < last:
         raise InputError(
             f"batches: from {first} to {last}; write a minimum of at least 1 below the maximum"
@@ -71,7 +71,8 @@ def switch_risks(run: TwoStage, data: int, after: np.ndarray) -> np.ndarray:
 
 
 def best_switch(run: TwoStage, data: int) -> Switch:
-    """The switch point with the lowest final risk, P = 0 (the large batch throughout) included.
+    """Return the switch point with the lowest final risk, P = 0 (the large batch throughout)
+    included.
 
     A grid in log(D − P), then a continuous search around its best point.
 
@@ -89,7 +90,7 @@ def best_switch(run: TwoStage, data: int) -> Switch:
 
 
 def switch_exponent(switches: Sequence[Switch]) -> Slope | None:
-    """The exponent of D − P* in D, over budgets from 2^16 up; None for fewer than three."""
+    """Return the exponent of D − P* in D, over budgets from 2^16 up; None for fewer than three."""
     used = [s for s in switches if s.data >= ASYMPTOTIC]
     if len({s.data for s in used}) < 3:
         return None
@@ -100,8 +101,8 @@ def switch_exponent(switches: Sequence[Switch]) -> Slope | None:
 def catch_up_gap(run: TwoStage, switch_step: float, delays: np.ndarray) -> np.ndarray:
     """Excess risk above the large batch's at equal steps, `delays` [N] steps after the switch.
 
-    Both runs follow one linear map after the switch, so that the gap is moved by its powers
-    alone and loses no digits to the difference of two losses (derived here).
+    Both runs follow one linear map after the switch. So the gap is computed from its powers,
+    without the difference of two losses (derived here).
     """
     start = run.task.target
     small, large = (advance(step, start, switch_step) for step in (run.small, run.large))

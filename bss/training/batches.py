@@ -1,11 +1,10 @@
 """The batches of a run: sequences by position, grouped into steps, prefetched to the devices.
 
 Sources address sequences by position alone, so that batch size, micro-batches and restarts never
-change the order of the data. A dispatch takes as many steps as a device can take without an event
-(evaluation, fork point, batch change): a program releases its memory when it ends and allocates it
-again, which takes 10 to 20% of a step of 128 to 256 dimensions on CPUs, and the host works for
-every call. Several steps in one dispatch give the same bits as one by one
-(tests/training/test_step.py).
+change the order of the data. A dispatch takes all steps up to the next event (evaluation, fork
+point, batch change). Fewer dispatches are faster: a program allocates its memory again at each
+call, which costs 10 to 20% of a small step on CPUs. Several steps in one dispatch give the same
+bits as single steps (tests/training/test_step.py).
 """
 
 import functools
@@ -23,7 +22,7 @@ from jax.sharding import Mesh
 
 from bss.data import synthetic
 from bss.data.log_bilinear import SyntheticLanguage
-from bss.data.shards import Shards, beside, open_shards
+from bss.data.shards import Shards, open_shards, sibling
 from bss.errors import InputError
 from bss.models.base import ModelFamily
 from bss.schedules.buckets import BucketSizes
@@ -44,7 +43,7 @@ SYNTHETIC = "synthetic"
 MAX_STEPS = 64
 """Maximum of steps per dispatch."""
 DISPATCH_FLOPS = 2.7e11
-"""FLOPs of a dispatch, about 4 s of a CPU core: the delay of a run that is asked to stop."""
+"""FLOPs of a dispatch, about 4 s of a CPU core: the delay of a stop."""
 
 _SEED_STRIDE = 1 << 48
 _BLOCK = 1024
@@ -118,9 +117,9 @@ class SyntheticSource:
         return np.asarray(synthetic.at(self._language, np.uint64(self._offset) + places))
 
     def check(self, sequences: int) -> None:
-        """See `TextSource`; there are as many sequences as lie between two data seeds."""
+        """See `TextSource`; the number of sequences is the distance between two data seeds."""
         if sequences > _SEED_STRIDE:
-            raise InputError(f"tokens: {sequences} sequences are asked for; at most {_SEED_STRIDE}")
+            raise InputError(f"tokens: {sequences} sequences requested; at most {_SEED_STRIDE}")
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """See `TextSource`."""
@@ -182,7 +181,7 @@ def shards_of(one: HeldOutSet, run: RunConfig, own: Shards) -> Shards:
     """
     if one.content in ("", run.data.content):
         return own
-    other = beside(own.directory, one.content)
+    other = sibling(own.directory, one.content)
     if other.manifest.tokenizer.hash != own.manifest.tokenizer.hash:
         raise InputError(
             f"evaluation.sets: {other.directory} has another tokenizer than {own.directory}; "
@@ -302,7 +301,7 @@ def _stacked(each: list[Any], most: int) -> tuple[Any, ...]:
 
 
 def prefetch(inputs: Iterator[T], busy: "Lock | None" = None) -> Generator[T, None, None]:
-    """Yield the items of an iterator, made ahead by a thread; errors are raised where it is read.
+    """Yield the items of an iterator, made ahead by a thread; errors are raised in the reader.
 
     While `busy` is locked nothing is made or transferred to the devices.
     """

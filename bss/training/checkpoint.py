@@ -56,7 +56,7 @@ class Checkpoints:
             manager.save(tokens, args=ocp.args.Composite(**parts), force=True)
 
     def reached_preemption(self, step: int) -> bool:
-        """Return True at the step at which all processes save after one was told to leave.
+        """Return True at the step at which all processes save after one received a stop signal.
 
         Every process calls it at every step. SIGTERM is the signal of a preemption.
         """
@@ -121,7 +121,7 @@ class Checkpoints:
 def open_checkpoints(directory: Path) -> Iterator[Checkpoints]:
     """Open the checkpoints of a run directory; they are closed when the block ends.
 
-    In the block orbax logs nothing: errors of its threads are raised where they are waited for.
+    In the block orbax logs nothing; the errors of its threads are raised at the next wait.
     """
     log = logging.getLogger("absl")
     level = log.level

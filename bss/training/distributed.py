@@ -2,7 +2,7 @@
 
 Every process runs the same program on the same values, reads its own rows of each batch and takes
 part in every save. Process 0 alone writes the run's directory. An error or a request to stop in one
-process is sent to all of them before any acts on it, so that none waits for another that has left.
+process is sent to all before any acts on it. So no process waits for another that has left.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ VISIBLE_SECONDS = 90
 
 
 class Interrupted(Exception):
-    """The runs were asked to stop, and their states are saved."""
+    """The runs received a request to stop, and their states are saved."""
 
 
 class MultihostError(InputError):
@@ -48,7 +48,7 @@ class MultihostError(InputError):
 
 
 class HostAction(IntEnum):
-    """What a process requests after a step; all processes take the maximum of the requests."""
+    """A request of a process after a step; all processes take the maximum of the requests."""
 
     NONE = 0
     SAVE = 1
@@ -58,7 +58,7 @@ class HostAction(IntEnum):
 
 @dataclass(frozen=True)
 class DistributedConfig:
-    """Which processes train a run together, and which one this is.
+    """The processes that train a run together, and the index of this one.
 
     Attributes:
         processes: number of processes.

@@ -4,7 +4,7 @@ A metric is a function of an `EvalModel`, its parameters and sequences (int32 [B
 the T targets of each sequence: [B], or [B, K] if it reports K equal parts of a sequence separately.
 A custom one is named `package.module:ATTRIBUTE`. Means are per target, over all sequences of a
 held-out set; standard errors are over its sequences. Sequences are on the devices in micro-batches,
-of which the last is padded: all sequences count, whatever the devices are.
+and the last is padded: all sequences count, for any number of devices.
 """
 
 import math
@@ -490,7 +490,7 @@ def check_runs(runs: Sequence[RunConfig], shards: str = "") -> None:
     """Check that the shards of a directory suffice for runs; warn about repeated passes.
 
     Args:
-        runs: the runs; those of the synthetic language need no shards.
+        runs: the runs; the synthetic language needs no shards.
         shards: the directory; empty if it is not known yet.
 
     Raises:

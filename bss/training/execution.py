@@ -46,14 +46,14 @@ class SharedExecution:
             one elsewhere. With several devices it is always one.
         evaluation_bucket: sequences per device that are evaluated at once.
         repeatable: on GPUs use only deterministic operations, of which some are slower.
-        attention: name of the attention kernel: "cudnn", "splash", "reference", a custom one as
-            `package.module:ATTRIBUTE`, or "auto" for the first of these that supports the device,
-            the model and its sequences.
-        unroll: layers of a stacked model per turn of the loop over them; 0: all on GPUs of known
-            memory, where a loop copies what it keeps, and 1 elsewhere and with `fsdp`.
-        keep: what a model with `remat` keeps for the backward pass: "nothing" (only the inputs of
-            layers), the results of "attention" or all matrix "products", "all", or "auto": as much
-            as fits on GPUs of known memory, else nothing.
+        attention: name of the attention kernel: "cudnn", "splash", "reference" or
+            `package.module:ATTRIBUTE`. "auto" takes the first that supports the device, the model
+            and its sequences.
+        unroll: layers of a stacked model per iteration of the loop over them. 0: all layers on GPUs
+            of known memory, because a loop copies its results; 1 elsewhere and with `fsdp`.
+        keep: results that a model with `remat` keeps for the backward pass: "nothing" (only the
+            inputs of layers), "attention", all matrix "products", or "all". "auto" keeps as much as
+            fits on GPUs of known memory, and nothing elsewhere.
         trackers: loggers of every run's curve: "tensorboard", "wandb", or a custom one as
             `package.module:ATTRIBUTE`.
     """
@@ -98,7 +98,7 @@ class Execution(SharedExecution):
             raise InputError(f"execution.keep is {self.keep!r}; expected one of {choices}")
         if _URL.match(self.runs):
             raise InputError(
-                f"runs is {self.runs}, which is no directory; mount a volume (NFS, Lustre, "
+                f"runs is {self.runs}, which is not a directory; mount a volume (NFS, Lustre, "
                 "Filestore, EFS) that many machines write, with locks between them, appends and "
                 "renames, and name its path"
             )

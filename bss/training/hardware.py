@@ -60,7 +60,7 @@ def local_slots(
     Args:
         workers: number of slots; 0 for as many as possible.
         devices: accelerators per slot; 0 divides them among `workers`, or is `least`.
-        pin: pin each slot to a core if there is no accelerator.
+        pin: pin each slot to a core on machines without an accelerator.
         least: minimum of accelerators per run.
 
     Raises:
@@ -106,8 +106,8 @@ def memory_fraction() -> float:
     Raises:
         InputError: If a variable is not a fraction.
     """
-    told = ((name, text) for name in _FRACTIONS if (text := os.environ.get(name)))
-    name, text = next(told, (_FRACTIONS[0], _FRACTION))
+    given = ((name, text) for name in _FRACTIONS if (text := os.environ.get(name)))
+    name, text = next(given, (_FRACTIONS[0], _FRACTION))
     with contextlib.suppress(ValueError):
         if 0 < (fraction := float(text)) <= 1:
             return fraction

@@ -2,7 +2,7 @@
 
 `train` trains one run; `train_vmapped` trains runs of one `vmap_key` in one program. Everything is
 keyed by tokens consumed. Between two events (an evaluation, a fork point, a batch change) steps are
-only dispatched, and the metrics of a dispatch are read after the next one has started.
+only dispatched. The metrics of a dispatch are read after the next one has started.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def train(
 
     Raises:
         InputError: If the config, the data or the directory is bad.
-        Interrupted: After saving, if the run was asked to stop.
+        Interrupted: After saving, if the run received a request to stop.
     """
     path = run_path(execution.runs, run)
     if distributed.is_multihost():
@@ -94,7 +94,7 @@ def train_vmapped(
         The final status of each run, by id.
     """
     if distributed.is_multihost():
-        raise InputError("a fleet is trained by one process; train its runs one by one")
+        raise InputError("a fleet is trained by one process; train its runs separately")
     check(execution.fsdp == 1, "execution.fsdp", execution.fsdp, "1: a fleet is trained with it")
     mesh = make_mesh(execution.devices)
     check(mesh.size == 1, "execution.devices", mesh.size, "1: a fleet is trained on it")

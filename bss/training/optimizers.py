@@ -20,11 +20,11 @@ import optax
 import optax.contrib
 
 from bss.errors import InputError
-from bss.registry import Chosen, Registry
+from bss.registry import Registered, Registry
 
 
 class StepSettings(NamedTuple):
-    """The traced settings of one step: float32 scalars, and the weight averages' rates, [K].
+    """The traced settings of one step: float32 scalars, and the rate of each weight average, [K].
 
     The betas are passed as 1 - beta, because float32 cannot resolve beta near 1.
     """
@@ -43,7 +43,7 @@ class Masks(NamedTuple):
         decay: bool, True if weight decay applies.
         matrices: bool, True for a matrix from its last axis but one to its last, or a stack of
             such matrices.
-        rates: float multipliers of the learning rate, not of weight decay; None if all are 1.
+        rates: float multipliers of the LR, not of weight decay; None if all are 1.
     """
 
     decay: Any
@@ -52,7 +52,7 @@ class Masks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Optimizer(Chosen):
+class Optimizer(Registered):
     """An optimizer and its settings at the reference batch size; `name` selects it in a dict.
 
     A custom optimizer defines `direction`, or `descent` if its update has another form.
@@ -103,7 +103,7 @@ class Optimizer(Chosen):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """See `Chosen`.
+        """See `Registered`.
 
         `beta2_half_life` is never unused, not even without a second moment: the ids of committed
         runs depend on it.

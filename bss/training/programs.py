@@ -150,7 +150,7 @@ def _repeated(step: Step, most: int) -> Any:
 
 
 class Compiled(NamedTuple):
-    """What a group of runs trains with.
+    """The compiled programs and settings of a group of runs.
 
     Attributes:
         state: the state of one run, or of several with a leading axis.

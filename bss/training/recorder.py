@@ -54,7 +54,7 @@ class NoActiveRuns(Exception):
 
 @dataclass
 class TrainPosition:
-    """Where a run is; saved in a checkpoint's record.
+    """The position of a run; saved in a checkpoint's record.
 
     Attributes:
         tokens: tokens consumed.
@@ -98,7 +98,7 @@ class RunRecorder:
         forks: token counts of fork points.
         position: where the run is.
         curve: its rows so far.
-        saved_at: time of the last save, on the monotonic clock.
+        saved_at: time of the last save, by `time.monotonic`.
         save_seconds: seconds by which the last save, of all vmapped runs, delayed the steps.
         ended: True if its final status is written.
     """
@@ -152,7 +152,7 @@ class RunRecorder:
             )
 
     def resume(self, position: TrainPosition, record: dict[str, Any] | None) -> None:
-        """Continue from a position; `record` is that of the run's checkpoint, None if it starts."""
+        """Continue from a position; `record`: the checkpoint's; None for a new run."""
         self.position = position
         self.checkpoints.drop_newer(position.tokens)
         curve = [] if record is None else record.get("curve")
@@ -220,7 +220,7 @@ class RunRecorder:
         position.loss_sum, position.loss_steps = 0.0, 0
 
     def _finite(self, held_out: Mapping[str, float | None]) -> dict[str, float | None]:
-        """Return held-out numbers with None in place of those that are not finite."""
+        """Return held-out numbers, with None for values that are not finite."""
         odd = {name for name, x in held_out.items() if x is not None and not math.isfinite(x)}
         if odd & self._loss_columns:
             raise Diverged(self.position.tokens)
@@ -415,7 +415,7 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
         ):
             if own != its:
                 raise InputError(
-                    f"{name} differs from that of the parent run {parent.id}; "
+                    f"{name} differs from the parent run {parent.id}; "
                     "a branch goes on with its parent's state, so give it the same"
                 )
     state, record = restore_fork(path, run.parent.tokens, shapes)

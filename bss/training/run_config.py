@@ -1,7 +1,7 @@
 """RunConfig: the settings that determine a run's trajectory and loss curve, and the run's id.
 
-Where and how a run is executed (devices, micro-batches, directories) is `bss.training.execution`.
-Two runs with equal configs have equal ids, whatever executed them.
+The execution of a run (devices, micro-batches, directories) is configured by
+`bss.training.execution`. Two runs with equal configs have equal ids, whatever executed them.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 
 from bss.errors import InputError, check_least
 from bss.models import ModelFamily
-from bss.registry import Chosen
+from bss.registry import Registered
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import Coupling
 from bss.schedules.momentum import beta1_by
@@ -97,7 +97,7 @@ class EvaluationConfig:
             check_least(f"evaluation.sets {one.name}", one, tokens=1)
             if not one.name.isidentifier() or one.name in taken:
                 raise InputError(
-                    f"evaluation.sets: {one.name!r} is no name of its own; use letters, digits, "
+                    f"evaluation.sets: {one.name!r} is not a new name; use letters, digits, "
                     f"underscores, and none of {', '.join(sorted(taken))}"
                 )
             taken.add(one.name)
@@ -163,8 +163,8 @@ class RunConfig:
             half_life(text, self.schedule.tokens)
         if self.model.own_rates and not self.optimizer.own_rates:
             raise InputError(
-                f"optimizer.name is {self.optimizer.chosen}; expected adamw, which alone has the "
-                "rates of a parametrization other than standard"
+                f"optimizer.name is {self.optimizer.chosen}; expected adamw, the only one with "
+                "LR multipliers of a parametrization other than standard"
             )
         rule = self.schedule.beta1_coupling
         if rule != "none" and self.optimizer.one_beta1:
@@ -178,9 +178,9 @@ class RunConfig:
         """Twelve hexadecimal digits that identify the trajectory.
 
         They are a hash of the fields that differ from their defaults, so that a new option does not
-        rename old runs. Excluded are the names of corpus and tokenizer, settings without effect,
-        and the stop of a base run (one whose schedules do not depend on it): a longer token budget
-        continues it.
+        rename old runs. The names of corpus and tokenizer and settings without effect are excluded.
+        So is the token budget if no schedule depends on it, because a longer budget continues the
+        run.
         """
         return self.effective()._hash()
 
@@ -275,7 +275,7 @@ def half_life(text: str, tokens: int) -> float:
             fraction = math.nan
         if 0 < fraction <= 1:
             return fraction * tokens
-    raise InputError(f'averages: {text!r}: expected tokens, as "50K", or 0 < percent <= 100')
+    raise InputError(f'averages: {text!r}: expected tokens, e.g. "50K", or 0 < percent <= 100')
 
 
 def fork_points(run: RunConfig, plan: Plan, wanted: tuple[int, ...]) -> set[int]:
@@ -302,6 +302,6 @@ def _non_default(value: Any) -> dict[str, Any]:
         elif v != f.default:
             plain = to_dict(v)
             differing[f.name] = float(plain) if f.type is float else plain
-    if isinstance(value, Chosen) and not value.is_default:
+    if isinstance(value, Registered) and not value.is_default:
         differing[value.key] = value.chosen
     return differing

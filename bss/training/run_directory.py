@@ -185,7 +185,7 @@ class RunDirectory:
 
         Args:
             tokens: where the run continues.
-            curve: the rows of the checkpoint; None to keep those of the file.
+            curve: the rows of the checkpoint; None to keep the rows of the file.
         """
         found = read_curve(self.path)
         rows = [row for row in found if row["tokens"] <= tokens] if curve is None else curve
@@ -194,8 +194,8 @@ class RunDirectory:
         self.write_status(RunStatus("running", tokens))
         if lost := sum(row not in found for row in rows):
             file = self.path / CURVE
-            told = f"{lost} of {len(rows)} rows to {tokens} tokens were lost or changed"
-            _warn(f"{file}: {told}; they are written again from the checkpoint")
+            change = f"{lost} of {len(rows)} rows to {tokens} tokens were lost or changed"
+            _warn(f"{file}: {change}; they are written again from the checkpoint")
             if file.exists():
                 move_aside(file)
         text = "".join(json.dumps(row) + "\n" for row in rows)
@@ -297,8 +297,8 @@ def read_status(path: Path) -> RunStatus:
         _warn(str(damage))
         return RunStatus()
     if expected is not None and _file_hash(path / CURVE) != expected:
-        told = f"{CURVE} changed since the run was {status.status}; train it again"
-        return RunStatus("damaged", status.tokens, message=told)
+        message = f"{CURVE} changed since the run was {status.status}; train it again"
+        return RunStatus("damaged", status.tokens, message=message)
     return status
 
 

@@ -2,9 +2,9 @@
 
 The mesh has an axis "data": every device holds the whole state and a share of each micro-batch.
 With FSDP (as in ZeRO, Rajbhandari et al., 1910.02054, and Zhao et al., 2304.11277) it has a second
-axis, "fsdp", along which devices shard matrices and everything that is kept per matrix. A matrix is
-gathered where it is used, in the dtype of activations, and dropped afterwards; vectors are
-replicated. Every device accumulates the float32 gradients of its own sequences: nothing else moves
+axis, "fsdp". Devices shard matrices, and all state per matrix, along this axis. A matrix is
+gathered before its use, in the dtype of activations, and dropped afterwards; vectors are
+replicated. Every device accumulates the float32 gradients of its sequences; nothing else moves
 between devices inside a loop. They are summed once per step or, with FSDP unless `whole_gradient`
 is set, reduce-scattered layer by layer in every micro-batch.
 """
@@ -43,7 +43,7 @@ def make_mesh(devices: int = 0, fsdp: int = 1) -> Mesh:
     if local[0].platform == "tpu" and len({d.slice_index for d in jax.devices()}) > 1:
         raise InputError(
             "several TPU slices are joined, and a run is trained on one; start it on one slice, "
-            "without MEGASCALE_COORDINATOR_ADDRESS, or give each slice runs of its own"
+            "without MEGASCALE_COORDINATOR_ADDRESS, or give each slice other runs"
         )
     each = (jax.local_devices(process) for process in range(jax.process_count()))
     return mesh_of([device for own in each for device in own[: devices or len(own)]], fsdp)
@@ -121,7 +121,7 @@ def by_position(
 
     Args:
         rows: maps ascending sequence numbers, int [n], to sequences, int32 [n, T+1]; each process
-            calls it for the sequences of its own devices.
+            calls it for the sequences of its devices.
         count: number of sequences.
         shape_NxbxT1: shape of the global array.
         mesh: the devices, which share each micro-batch.
@@ -354,8 +354,8 @@ def _spec(rank: int, axis: int) -> PartitionSpec:
 def shardings(model: ModelFamily, state: Any, mesh: Mesh) -> Any:
     """Return the sharding of every array of a training state.
 
-    Arrays that an optimizer or the weight averages keep under a parameter's name, of its shape or
-    with leading axes, are sharded like the parameter; all other arrays are replicated.
+    Arrays of an optimizer or a weight average with a parameter's name and shape (or leading axes)
+    are sharded like the parameter. All other arrays are replicated.
 
     Args:
         model: the model whose parameters are sharded.

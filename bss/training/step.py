@@ -137,7 +137,7 @@ def accumulate(
 ) -> Sums:
     """Add one micro-batch of sequences (int32, each with seq_len + 1 tokens) to the sums.
 
-    Gradients are those of the loss and the auxiliary terms; the loss is without them.
+    Gradients include the auxiliary terms; the loss does not.
     """
 
     def objective(params: Params) -> tuple[jax.Array, jax.Array]:
@@ -334,8 +334,8 @@ def noise_estimates(
 ) -> tuple[float, float]:
     """Return unbiased estimates of tr Σ and |G|² from the micro-batches of one step.
 
-    Σ is the covariance of one sequence's gradient and G the mean gradient: the gradient noise scale
-    is B_simple = tr Σ / |G|² (McCandlish et al., 1812.06162, appendix A.1), of unclipped gradients.
+    Σ is the covariance of one sequence's gradient and G the mean gradient, both unclipped. The
+    gradient noise scale is B_simple = tr Σ / |G|² (McCandlish et al., 1812.06162, appendix A.1).
     Either estimate may be negative in one step, so both are averaged over tokens and then divided.
     On several devices without FSDP, each device's share of a micro-batch counts as one.
 

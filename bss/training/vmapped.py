@@ -1,9 +1,9 @@
 """Several runs of one shape in one program, with many steps per dispatch.
 
 A model that is too small to fill a device spends its steps on launches. The states of the runs get
-a leading axis; settings in which the runs differ (seeds, data, learning rates, betas) are traced,
-and each distinct batch and setting is passed once. Every run has its own directory, as if it were
-alone, and continues alone or with other runs; its numbers are those it has alone, up to rounding.
+a leading axis. Settings in which the runs differ (seeds, data, LRs, betas) are traced; each
+distinct batch and setting is passed once. Every run has its own directory, as if it were alone, and
+continues alone or with other runs; its numbers are those it has alone, up to rounding.
 """
 
 import dataclasses
@@ -33,8 +33,9 @@ from bss.training.step import (
 def vmap_key(run: RunConfig, execution: Execution) -> Hashable:
     """Return a key that is equal for runs which one program can train; None for a run alone.
 
-    It is the run without its seeds, its parent and the dynamic fields of optimizer and schedule,
-    and the plan's segments, because a forked run has no batch before its fork.
+    It contains the run without its seeds, its parent and the dynamic fields of optimizer and
+    schedule. It also contains the plan's segments, because a forked run has no batch before its
+    fork.
     """
     if run.noise_scale.half_life:
         return None

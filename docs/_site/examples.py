@@ -38,5 +38,5 @@ def commands(text: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """What MkDocs calls for every page."""
+    """Return a page's Markdown; MkDocs calls this for every page."""
     return commands(markdown)

@@ -1,7 +1,7 @@
 """Links that leave docs/: on the site their files stand under repository/, notebooks as pages.
 
-A directory has no page, so its path is written out. What is in neither place is left to MkDocs,
-which refuses it; the journal and the changelog keep the text of links to files that have moved.
+A directory has no page, so its path is written out. Other links are left to MkDocs, which refuses
+them. The journal and the changelog keep the text of links to files that have moved.
 """
 
 import posixpath
@@ -43,7 +43,7 @@ def target(page: str, link: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds every file that a page links to, and what those link to in turn."""
+    """Add every file that a page links to, directly or indirectly."""
     left = [file for file in files if file.is_documentation_page()]
     while left:
         page = left.pop()

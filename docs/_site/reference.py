@@ -32,7 +32,7 @@ def cli() -> str:
 
 
 def api() -> str:
-    """What `bss` exports, by the room that it is from, under what that room says of itself."""
+    """Return the exports of `bss` by package, each with the package's docstring."""
     import bss
 
     rooms: dict[str, list[str]] = {f"bss.{room}": [] for room in ROOMS}

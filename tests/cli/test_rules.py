@@ -60,7 +60,7 @@ def test_one_rule_and_a_ramp_at_the_budget(capsys):
         (("--ramp", "llama"), "ramp: 'llama' is unknown"),
         (("--to", "1M"), "--to: scales from a reference; give its batch, --batch-tokens"),
         (("--loss", "-1"), "loss: -1.0 given; write a positive number"),
-        (("--noise-scale", "many"), "--noise-scale: 'many' is no count"),
+        (("--noise-scale", "many"), "--noise-scale: 'many' is not a count"),
         (("--batch-tokens", "1M", "--to", "0"), "--to 0: expected a count above 0"),
         (("--batch-tokens", "1M", "--to-tokens", "0"), "--to-tokens 0: expected a count above 0"),
         (("--tokens", "500"), "tokens: 500 given; write a budget of one sequence"),

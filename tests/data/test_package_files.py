@@ -104,5 +104,5 @@ def test_a_file_that_is_gone_and_a_list_that_is_none_are_named(sites, tmp_path):
     (sites[0] / "two/b.py").unlink()
     with pytest.raises(InputError, match=r"two/b\.py of package 'two' cannot be read"):
         PackageFiles(listed(tmp_path / "list.json"), (str(sites[0]),)).source()
-    with pytest.raises(InputError, match=r"none\.json is no list"):
+    with pytest.raises(InputError, match=r"none\.json: not a list"):
         prepare(f"packages:{tmp_path}/none.json", root=tmp_path / "data")

@@ -33,7 +33,7 @@ def file(tmp_path, name: str, text: str) -> str:
         (["chart-b8=8"], "run chart-b16 does not give its batch"),
         (["chart*=8", "tiny*=4"], "'tiny*' matches no run; there are chart-b8, chart-b16"),
         (["chart*=8", "*b8=4"], "'chart*' and '*b8' both match run chart-b8"),
-        (["chart*=0:8 x:16"], "batch schedule start: 'x' is no count"),
+        (["chart*=0:8 x:16"], "batch schedule start: 'x' is not a count"),
     ],
 )
 def test_batches_of_runs(capsys, tmp_path, batches, says):
@@ -118,8 +118,8 @@ def test_units_that_contradict(capsys, tmp_path):
         ("(", "--run-regex '(': missing"),
         ("b8", "write named groups"),
         (r"(?P<size>\d+M)", "does not match run 'chart-b8'"),
-        (r"(?P<batch>b\d+)", "is no start:batch pair"),
-        (r"(?P<size>b\d+)", "--run-regex size: 'b8' is no count"),
+        (r"(?P<batch>b\d+)", "is not start:batch"),
+        (r"(?P<size>b\d+)", "--run-regex size: 'b8' is not a count"),
         (r"(?P<lr>chart)", "--run-regex lr: 'chart' is no number"),
     ],
 )

@@ -30,7 +30,7 @@ GOOD: dict[str, Any] = {
         ({"num_heads": 5}, "num_heads=5: expected a divisor of d_model=64"),
         ({"d_model": 60}, "15 dimensions"),
         ({"head_dim": 0}, "head_dim=0: expected a positive integer"),
-        ({"parametrization": "mup"}, "base_width=None: expected the d_model of the model whose"),
+        ({"parametrization": "mup"}, "base_width=None: expected the d_model of the model with"),
         ({"base_width": 64}, "and none with 'standard'"),
         ({"parametrization": "ntk"}, "parametrization='ntk': expected one of 'standard', 'mup'"),
         ({"head_dim": 15}, "head_dim=15: expected an even number"),

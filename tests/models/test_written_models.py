@@ -50,7 +50,7 @@ def test_a_family_is_of_the_data_or_of_bytes():
         ({"family": "nothing:HERE"}, "model.family: nothing:HERE cannot be imported"),
         ("math:tau", "model.family: math:tau is float; expected a class made of ModelFamily"),
         ({**BIGRAM, "name": "nano"}, "model.name is not a field of Bigram"),
-        ('{"name"', "which is no JSON"),
+        ('{"name"', "is not JSON"),
         (3, "model is 3; expected a named size"),
     ],
 )

@@ -39,7 +39,10 @@ def test_split_steps_have_two_buckets_or_more():
         (lambda: BucketSizes((8, 32)).bucket(12), "12 .* 8, 32; nearest .*: 8 and 16"),
         (lambda: BucketSizes((32,)).bucket(12), "nearest that work: 32"),
         (lambda: BucketSizes((8,)).max_microbatches(PLAN), "7 is a multiple of no bucket"),
-        (lambda: BucketSizes((4, 8), split=True).bucket(4), "4 is no two buckets or more of 4, 8"),
+        (
+            lambda: BucketSizes((4, 8), split=True).bucket(4),
+            "4 is not two or more buckets of 4, 8",
+        ),
         (lambda: BucketSizes((0, 8)), "buckets"),
     ],
 )

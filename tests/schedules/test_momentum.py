@@ -51,7 +51,7 @@ def test_what_is_no_rule_is_refused(rule, says):
 def test_it_needs_the_length_of_the_run_and_no_half_life_beside_it():
     with pytest.raises(InputError, match="tokens: missing; beta1_rule '1%' goes by the length"):
         Coupling(beta1_rule="1%").settings(1e-3, 8, 64)
-    with pytest.raises(InputError, match="beta1_half_life: given beside the rule 1%; leave one"):
+    with pytest.raises(InputError, match="beta1_half_life: given with the rule 1%; leave one"):
         Coupling(beta1_rule="1%", beta1_half_life=4096)
     assert Coupling(beta1_rule="1%").given == ("beta1",) and not Coupling().given
     assert set(BETA1_RULES) == {"none"}

@@ -49,7 +49,9 @@ def test_options_of_sbatch_are_options(monkeypatch):
 
 def test_a_bucket_of_a_cloud_is_no_place_for_runs():
     for runs in ("gs://bucket/runs", "s3:/bucket/runs"):
-        with pytest.raises(InputError, match=f"runs is {runs}, which is no directory; mount a vol"):
+        with pytest.raises(
+            InputError, match=f"runs is {runs}, which is not a directory; mount a vol"
+        ):
             EngineConfig(runs=runs).execution()
 
 

@@ -154,7 +154,7 @@ def test_named_sets_stand_in_the_curve_and_the_status(tiny_run, tiny_shards, tin
         ({"metrics": ("tests.training.own_metrics:thirds",)}, r"returns \(2, 3\) of 2 sequences"),
         ({"metrics": ("tests.training.own_metrics:raises",)}, "cannot be measured: ZeroDivision"),
         ({"metrics": ("tests.training.own_metrics:LIST",)}, "is list; expected Callable"),
-        ({"sets": (HeldOutSet("a", content="beef"),)}, "none beside .* has the content beef"),
+        ({"sets": (HeldOutSet("a", content="beef"),)}, "none next to .* has the content beef"),
         ({"sets": (HeldOutSet("a", split="tset"),)}, "no 'tset'"),
         (
             {"sets": (HeldOutSet("eval_loss"),), "metrics": ("tests.training.own_metrics:se",)},
@@ -175,7 +175,7 @@ def test_what_cannot_be_measured_is_one_line_before_anything_trains(
 
 @pytest.mark.parametrize("name", ["eval", "a b", "", "test", "mine"])
 def test_a_set_has_a_name_of_its_own(name):
-    with pytest.raises(InputError, match=f"{name!r} is no name of its own; use letters"):
+    with pytest.raises(InputError, match=f"{name!r} is not a new name; use letters"):
         EvaluationConfig(sets=(HeldOutSet("mine"), HeldOutSet(name)))
 
 

@@ -146,7 +146,7 @@ def test_split_measures_every_batch_above_one(tiny_run, tiny_execution):
     train(run, execution)
     for row in rows(run, execution):
         assert (row["noise_scale"] is None) == (row["tokens"] <= 1024)
-    with pytest.raises(InputError, match="batch: 4 is no two buckets or more of 4, 8; add a"):
+    with pytest.raises(InputError, match="batch: 4 is not two or more buckets of 4, 8; add a"):
         dataclasses.replace(execution, buckets=(4, 8)).plan(overlay(run, {"schedule.batch": "4"}))
 
 

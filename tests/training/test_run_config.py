@@ -168,7 +168,7 @@ def test_dicts_come_back(tiny_run):
         ),
         ({"schedule.tokens": 1.5}, "schedule.tokens is 1.5; expected int"),
         ({"schedule.tokens": True}, "schedule.tokens is True; expected int"),
-        ({"schedule.tokens": "many"}, "schedule.tokens: 'many' is no count"),
+        ({"schedule.tokens": "many"}, "schedule.tokens: 'many' is not a count"),
         ({"data.repeat": 1}, "data.repeat is 1; expected bool"),
         ({"evaluation.first": 0}, "evaluation.first is 0; expected 1 or more"),
         ({"evaluation.per_efold": 0}, "evaluation.per_efold is 0; expected 1 or more"),

@@ -1,12 +1,12 @@
-"""Learning rates of a count; a user's own is named `package.module:ATTRIBUTE`.
+"""Learning rate (LR) schedules; a custom one is named `package.module:ATTRIBUTE`.
 
-What a shape makes is a plain optax schedule, a callable of a count, and works alone with any optax
-optimizer: `optax.adamw(wsd(1e-3, 1000, 100, 200))`. The count may be steps or tokens, as long as
-the lengths are in the same unit.
+A schedule is a plain optax schedule, a callable of a count, and works with any optax optimizer:
+`optax.adamw(wsd(1e-3, 1000, 100, 200))`. The count may be steps or tokens, in the same unit as the
+lengths.
 
-Half a cosine to the end is the rate of Loshchilov & Hutter (arXiv 1608.03983), linearly to exactly
-zero that of Bergsma et al., "Straight to Zero" (arXiv 2502.15938), 1 - sqrt that of Hägele et al.
-(arXiv 2405.18392) all the way to the end.
+"cosine" is half a cosine to the end (Loshchilov & Hutter, arXiv 1608.03983). "linear" decays to
+exactly zero (Bergsma et al., "Straight to Zero", arXiv 2502.15938). "1-sqrt" is the decay of Hägele
+et al. (arXiv 2405.18392) over the whole run.
 """
 
 from bss.registry import Registry
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _to_the_end(shape: Shape) -> LearningRate:
-    """Warmup, then a decay of that shape all the way to the end."""
+    """Return warm-up, then a decay of that shape to the end of the run."""
     return LearningRate(
         lambda peak, tokens, warmup, floor: Rate(
             peak, tokens, warmup, tokens - warmup, shape, floor

@@ -1,7 +1,7 @@
-"""What a learning rate is: which settings of a run it takes, and the function of tokens it makes.
+"""LearningRate: the settings of a run that a learning rate (LR) schedule takes, and its function of
+tokens.
 
-A rate that does not take `tokens` cannot know where the run stops, so nobody has to be told that it
-does not depend on it.
+A schedule that does not take `tokens` cannot depend on the end of the run.
 """
 
 import inspect
@@ -19,26 +19,26 @@ from bss.errors import InputError
 from bss.registry import attempt
 
 SETTINGS = ("tokens", "warmup", "decay", "shape", "floor")
-"""What a rate may take of a `ScheduleConfig`: where the run stops, and lengths, in tokens."""
+"""Settings of a `ScheduleConfig` that an LR schedule may take; lengths are in tokens."""
 LOOKS = 32
-"""Places at which a user's rate is looked at before anything is trained."""
+"""Positions at which a custom LR schedule is checked before training."""
 
 
 @dataclass(frozen=True)
 class LearningRate:
-    """A learning rate as an idea, made of any function of tokens, so of any optax schedule.
+    """An LR schedule, made from any function of tokens, e.g. an optax schedule.
 
     Attributes:
-        make: from the peak, and by their names those of SETTINGS that it takes, to the rate, a
-            callable of the tokens consumed. What it does not take has no effect. What it makes may
-            also have `stages`, a `bss.schedules.rates.Rate` for trainers that have settings for
-            one, and `code`, as `Rate.code`.
-        stable: from settings, by their names, to the length of the part of the rate, from 0 on,
-            that is the same wherever the run stops; by default 0. Unused without `tokens`.
-        late: settings that have no effect in that part.
+        make: function of the peak and of those SETTINGS that it names as parameters; it returns the
+            LR, a callable of the tokens consumed. Other settings have no effect. The LR may also
+            have `stages`, a `bss.schedules.rates.Rate` for trainers that have settings for one, and
+            `code`, as `Rate.code`.
+        stable: function of settings, by name, to the tokens up to which the LR does not depend on
+            the end of the run; 0 by default. Unused without `tokens`.
+        late: settings that have no effect before that position.
 
     Raises:
-        InputError: on construction, if one of the functions takes what is no setting.
+        InputError: If one of the functions has a parameter that is not a setting.
 
     Examples:
         >>> import optax
@@ -56,7 +56,7 @@ class LearningRate:
 
     @cached_property
     def takes(self) -> tuple[str, ...]:
-        """Those of SETTINGS that it is made of."""
+        """The SETTINGS that its function takes."""
         return _taken("make", self.make, 1)
 
     @cached_property
@@ -64,7 +64,9 @@ class LearningRate:
         return _taken("stable", self.stable, 0) if self.stable else ()
 
     def stable_tokens(self, settings: Mapping[str, Any]) -> float:
-        """Tokens up to which it is the same wherever the run stops; infinite where that is all."""
+        """Return the tokens up to which the LR does not depend on the end of the run; infinite if
+        never.
+        """
         if "tokens" not in self.takes:
             return math.inf
         given = {name: settings[name] for name in self._stable_takes}
@@ -72,21 +74,21 @@ class LearningRate:
         return math.inf if length >= settings["tokens"] else length
 
     def effects(self, settings: Mapping[str, Any], *, stable: bool = False) -> tuple[str, ...]:
-        """Those of SETTINGS that have an effect, in the run or only in its stable part."""
+        """Return the SETTINGS that have an effect, in the run or only in its stable part."""
         stable = stable or self.stable_tokens(settings) == math.inf
         without = ("tokens", *self.late) if stable else ()
         return tuple(name for name in self.takes if name not in without)
 
     def __call__(self, name: str, peak: float, settings: Mapping[str, Any]) -> Callable[[Any], Any]:
-        """The rate of a run.
+        """Return the LR of a run, a function of tokens.
 
         Args:
-            name: of this idea, for errors and exports.
-            peak: the largest rate.
+            name: of this schedule, for errors and exports.
+            peak: the largest LR.
             settings: all SETTINGS.
 
         Raises:
-            InputError: it cannot be made, or is no finite number of 0 or more somewhere.
+            InputError: If the schedule fails, or an LR is negative or not finite.
         """
         given = {key: settings[key] for key in self.takes}
         rate = attempt("rate", name, lambda: self.make(peak, **given))
@@ -104,11 +106,11 @@ class LearningRate:
 
 @dataclass(frozen=True)
 class OwnRate:
-    """A user's function of tokens, asked on the host and checked; traced, it is the function.
+    """A custom function of tokens, evaluated on the host and checked; under jit it is the function.
 
     Attributes:
-        name: `package.module:ATTRIBUTE` of its idea.
-        peak, settings: that it was made with.
+        name: `package.module:ATTRIBUTE` of its schedule.
+        peak, settings: its arguments.
         rate: the function.
     """
 
@@ -118,15 +120,15 @@ class OwnRate:
     rate: Callable[[Any], Any]
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count, of its shape; in float64 for a number or a NumPy array.
+        """Return the LR at a count, of its shape; in float64 for a number or a NumPy array.
 
         Raises:
-            InputError: it fails there, or is no finite number of 0 or more.
+            InputError: If the function fails, or the LR is negative or not finite.
         """
         jax = sys.modules.get("jax")
         if jax and isinstance(count, jax.Array):
             return self.rate(count)
-        # On an accelerator the answer would wait for the steps that are being done there.
+        # On an accelerator the result would wait for the steps in progress.
         on_host: AbstractContextManager[Any] = jax.default_device("cpu") if jax else nullcontext()
         with on_host:
             value = attempt("rate", self.name, lambda: np.asarray(self.rate(count), float)[()])
@@ -140,7 +142,7 @@ class OwnRate:
         return value
 
     def code(self) -> Iterator[str]:
-        """See `bss.schedules.rates.Rate.code`; the user's module must be importable there."""
+        """Yield code; see `bss.schedules.rates.Rate.code`. The custom module must be importable."""
         module, _, attribute = self.name.partition(":")
         given = "".join(f", {key}={value!r}" for key, value in self.settings)
         yield f"from {module} import {attribute.partition('.')[0]}"
@@ -148,7 +150,7 @@ class OwnRate:
 
 
 def _taken(field: str, function: Callable[..., Any], first: int) -> tuple[str, ...]:
-    """The settings that a function takes, after its first parameters."""
+    """Return the settings that a function takes, after its first parameters."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

@@ -1,10 +1,10 @@
-"""A power law of the tokens after the warmup, with a decay at the end where one is asked for.
+"""A power law of the tokens after the warm-up, with an optional decay at the end.
 
-The exponent is that of Shen et al., "Power Scheduler" (arXiv 2408.13359), who found it the same
-over token counts and batches. Theirs, a·n^b, is cut off at a largest rate; here the peak is given,
-and the power begins where the warmup ends (derived here). The inverse square root is that of
-Vaswani et al. (arXiv 1706.03762, eq. 3), with a decay at its end as Zhai et al. (arXiv 2106.04560)
-have it.
+The exponent is from Shen et al., "Power Scheduler" (arXiv 2408.13359), who found the same one over
+token counts and batch sizes. Their form, a·n^b, is limited by a largest learning rate (LR). Here
+the peak is given, and the power law begins after the warm-up (derived here). The inverse square
+root is from Vaswani et al. (arXiv 1706.03762, eq. 3), with a decay at its end as in Zhai et al.
+(arXiv 2106.04560).
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from bss.schedules.rates.wsd import LATE, Rate, Shape, numbers
 
 @dataclass(frozen=True)
 class PowerRate:
-    """The rate peak · (warmup / count)^exponent after the warmup, as a callable of a count.
+    """The LR peak · (warmup / count)^exponent after the warm-up, as a callable of a count.
 
     Attributes:
-        within: its warmup, which is above 0, its peak and its decay.
+        within: its warm-up, which is above 0, its peak and its decay.
         exponent: of the fall, above 0.
 
     Examples:
@@ -40,10 +40,10 @@ class PowerRate:
             )
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count, as `Rate`."""
+        """Return the LR at a count, as `Rate`."""
         real, xp = numbers(count)
-        behind = xp.maximum(real, float(self.within.warmup))
-        return self.within(count) * (self.within.warmup / behind) ** self.exponent
+        after_warmup = xp.maximum(real, float(self.within.warmup))
+        return self.within(count) * (self.within.warmup / after_warmup) ** self.exponent
 
     def code(self) -> Iterator[str]:
         """See `Rate.code`."""
@@ -53,7 +53,7 @@ class PowerRate:
 
 
 def power_law(exponent: float) -> LearningRate:
-    """The idea of a power law, whose stable part ends where the decay begins."""
+    """Return the schedule of a power law, whose stable part ends at the start of the decay."""
 
     def make(
         peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float

@@ -16,10 +16,10 @@ Shape = Literal["linear", "1-sqrt", "cosine", "exponential"]
 
 @dataclass(frozen=True)
 class Rate:
-    """A warmup-stable-decay learning rate, as a value that is also a callable.
+    """A warmup-stable-decay learning rate (LR), as a value that is also a callable.
 
-    With x the part of the decay that is behind (0 at its start, 1 from `total` on), the rate is
-    peak · count/warmup in the warmup, peak in the stable phase, and then
+    The LR is peak · count/warmup in the warm-up and peak in the stable phase. With x the completed
+    part of the decay (0 at its start, 1 from `total` on), it is then
 
         peak · (floor + (1 − floor) · s(x)),   s = 1 − x, 1 − √x or (1 + cos πx)/2,
         peak · floor^x                         for "exponential".
@@ -27,16 +27,16 @@ class Rate:
     Without a decay it stays at the peak.
 
     Attributes:
-        peak: the rate of the stable phase.
+        peak: the LR of the stable phase.
         total: the count at which the decay ends.
-        warmup: the length of the linear warmup from zero; 0 for none.
+        warmup: the length of the linear warm-up from zero; 0 for none.
         decay: the length of the decay; 0 for none.
         shape: of the decay.
-        floor: the final rate, as a fraction of the peak.
+        floor: the final LR, as a fraction of the peak.
 
     Raises:
-        InputError: on construction: a NaN, infinite or negative value, warmup and decay longer
-            than the total, an unknown shape, or an exponential decay to zero.
+        InputError: If a value is NaN, infinite or negative, warm-up and decay are longer than the
+            total, the shape is unknown, or the decay is exponential to zero.
 
     Examples:
         >>> rate = Rate(peak=1.0, total=10, warmup=2, decay=4)
@@ -72,9 +72,9 @@ class Rate:
             raise InputError("floor: an exponential decay never reaches 0; write a floor above 0")
 
     def __call__(self, count: Any) -> Any:
-        """The rate at a count, of its shape.
+        """Return the LR at a count, of its shape.
 
-        A number or NumPy array is answered in float64 by NumPy, exact for counts below 2^53; a jax
+        A number or NumPy array is evaluated in float64 by NumPy, exact for counts below 2^53; a jax
         array, traced or not, in jax's default float.
         """
         count, xp = numbers(count)
@@ -82,13 +82,13 @@ class Rate:
         if self.warmup:
             rate = rate * xp.clip(count / self.warmup, 0.0, 1.0)
         if self.decay:
-            # What is left, rather than what is behind, keeps the digits near the end, at zero.
+            # The remaining part, not the completed one, keeps the digits near the end, at zero.
             left = xp.clip((float(self.total) - count) / self.decay, 0.0, 1.0)
             rate = rate * self._fall(left, xp)
         return rate
 
     def _fall(self, left: Any, xp: Any) -> Any:
-        """The fraction of the peak when a part `left` = 1 − x of the decay is ahead."""
+        """Return the fraction of the peak when a part `left` = 1 − x of the decay remains."""
         match self.shape:
             case "exponential":
                 return self.floor ** (1.0 - left)
@@ -100,17 +100,17 @@ class Rate:
 
     @property
     def stages(self) -> Self:
-        """Itself: what trainers have settings for."""
+        """Itself, for trainers with settings for it."""
         return self
 
     @property
     def ending(self) -> str:
-        """How it ends, as `bss.stats` calls it."""
+        """The LR phase at the end, as `bss.stats` names it."""
         whole = self.shape == "cosine" and self.warmup + self.decay == self.total
         return "cosine" if whole else "wsd" if self.decay else "constant"
 
     def code(self) -> Iterator[str]:
-        """Lines of Python that make `value`, the rate, of `middle` tokens; `math` is imported."""
+        """Yield Python lines that set `value` to the LR at `middle` tokens; `math` is imported."""
         yield f"value = {self.peak!r}"
         if self.warmup:
             yield f"value *= min(middle / {self.warmup!r}, 1.0)"
@@ -132,19 +132,19 @@ _CODE = {
 
 
 def numbers(count: Any) -> tuple[Any, Any]:
-    """Counts as real numbers, and what computes with them: NumPy, or jax's for a jax array."""
+    """Return counts as real numbers and their array module: NumPy, or jax.numpy for a jax array."""
     jax = sys.modules.get("jax")  # not loaded for commands that need none
     xp = jax.numpy if jax and isinstance(count, jax.Array) else np
     return xp.asarray(count, dtype=float), xp
 
 
 def constant(peak: float, warmup: float = 0) -> Rate:
-    """Warmup, then the peak for ever."""
+    """Return a warm-up, then the peak forever."""
     return Rate(peak, max(warmup, 1), warmup)
 
 
 def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:
-    """Warmup, then one half cosine down to `floor · peak` at the total."""
+    """Return a warm-up, then one half cosine down to `floor · peak` at the total."""
     return Rate(peak, total, warmup, total - warmup, "cosine", floor)
 
 
