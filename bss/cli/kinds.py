@@ -19,7 +19,7 @@ def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(FITS)) -> 
     Raises:
         InputError: the file is no fit, is damaged, or is a fit of another kind.
     """
-    entry = read_json(path, "save a fit with `bss fit … --json`", "--from")
+    entry = read_json(path, "save a fit with `bss fit … --json`", "fit")
     kind = str(entry.get("kind"))
     if kind in kinds:
         return getattr(laws, FITS[kind]).from_dict(entry)
@@ -27,4 +27,4 @@ def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(FITS)) -> 
     if kind in FITS:
         problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
     wanted = ", ".join(repr(one) for one in sorted(kinds))
-    raise InputError(f"--from {path}: {problem}; `bss {command}` reads fits of kind {wanted}")
+    raise InputError(f"fit {path}: {problem}; `bss {command}` reads fits of kind {wanted}")

@@ -1,0 +1,55 @@
+"""bss next: which run to make next."""
+
+from pathlib import Path
+
+from bss.advice.next_run import default_goal, next_runs
+from bss.cells import Table
+from bss.cli.kinds import read_fit
+from bss.cli.options import TableOptions
+from bss.cli.output import Output, Show
+from bss.tables.storage import read_table
+
+SHOWN = 10
+
+
+def next(
+    fit: Path,
+    /,
+    *,
+    goal: str | None = None,
+    candidates: Path | None = None,
+    table: TableOptions = TableOptions(),
+    show: Show = Show(),
+) -> Output:
+    """List the runs that narrow a goal the most per FLOP.
+
+    Args:
+        fit: JSON of `bss fit --json`
+        goal: es: B_opt@LOSS; critical: exponent:D or exponent:N; table: B_opt@N,D or loss@N,D,B;
+            curve: loss@SCHEDULE; by default the answer of the fit
+        candidates: a table of runs to choose from (es: batch; critical: params, tokens; table:
+            also batch; curve: batch, tokens, lr); by default around those measured
+
+    Examples:
+        bss next FIT.json
+        bss next FIT.json --goal B_opt@1.85
+    """
+    fitted = read_fit(fit, "next")
+    given = candidates and read_table(candidates, table.reading())[0]
+    wanted = goal or default_goal(fitted)
+    runs = next_runs(fitted, wanted, given)
+    payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
+    cost = "FLOPs" if "FLOPs" in runs else "tokens"
+    if cost == "FLOPs":
+        runs["FLOPs"] = [f"{count:.2e}" for count in runs["FLOPs"]]
+    shares = {
+        "variance removed": [f"{share:.1%}" for share in runs.pop("variance_reduction")],
+        f"per {cost.removesuffix('s')} (best = 1)": runs.pop("per_compute"),
+    }
+    best = Table.of_frame("", runs.head(1))
+    named = ", ".join(f"{n} {x}" for n, x in zip(best.columns, best.rows[0], strict=True))
+    removed = shares["variance removed"][0]
+    answer = f"Next run: {named}; removes {removed} of the variance of {wanted}"
+    title = f"{len(runs)} candidates, the most variance removed per {cost.removesuffix('s')} first"
+    shown = Table.of_frame(title, runs.assign(**shares).head(SHOWN))
+    return Output(payload, answer, [shown])
