@@ -34,6 +34,7 @@ GOALS = {
 """By kind of fit: the goals, and their pattern."""
 NO_DRAWS = "fit: it has no draws of this goal; fit again by `bss fit`, with --json"
 GRID = 65  # batch sizes among which a minimum is searched
+MOSTLY = 0.9  # share of the draws in which a candidate must reach the goal's loss
 NORMAL_DRAWS = 4_000  # of a power law, whose fit keeps none
 
 
@@ -74,10 +75,12 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
     if (match := re.fullmatch(pattern, goal or default_goal(fit))) is None:
         raise InputError(f"--goal {goal!r}: expected {form}")
     found = draw(fit, [part for part in match.groups() if part], candidates)
-    known = np.isfinite(found.measured).all(axis=0)
+    known = np.isfinite(np.quantile(found.measured, MOSTLY, axis=0))
     if len(found.goal) < 2 or not known.any() or not np.ptp(found.goal) > 0:
         raise InputError(NO_DRAWS)
-    measured = found.measured[:, known]
+    measured = found.measured[:, known]  # infinite where a draw never reaches the loss
+    most = np.where(np.isfinite(measured), measured, -np.inf).max(axis=0)
+    measured = np.minimum(measured, most)
     centred = found.goal - found.goal.mean()
     covariance = centred @ (measured - measured.mean(axis=0)) / len(centred)
     total = measured.var(axis=0) + found.noise[known] ** 2
