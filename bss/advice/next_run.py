@@ -75,7 +75,7 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
     if (match := re.fullmatch(pattern, goal or default_goal(fit))) is None:
         raise InputError(f"--goal {goal!r}: expected {form}")
     found = draw(fit, [part for part in match.groups() if part], candidates)
-    known = np.isfinite(np.quantile(found.measured, MOSTLY, axis=0))
+    known = np.isfinite(found.measured).mean(axis=0) >= MOSTLY
     if len(found.goal) < 2 or not known.any() or not np.ptp(found.goal) > 0:
         raise InputError(NO_DRAWS)
     measured = found.measured[:, known]  # infinite where a draw never reaches the loss
