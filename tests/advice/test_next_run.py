@@ -88,14 +88,14 @@ def test_the_command_prints_the_runs_of_each_kind_of_fit(es, tmp_path, capsys):
     import json
 
     (tmp_path / "es.json").write_text(json.dumps(to_dict(es[0])))
-    (tmp_path / "runs.csv").write_text("gbsz\n4\n64\n")
+    (tmp_path / "runs.csv").write_text("gbsz\n8\n64\n")
     told = printed(capsys, "next", f"{tmp_path}/es.json", "--goal", "B_opt@2")
     assert told["goal"] == "B_opt@2" and told["runs"][0]["per_compute"] == 1
     shares = [run["variance_reduction"] for run in told["runs"]]
     assert all(0 <= share <= 1 for share in shares)
     given = "--candidates", f"{tmp_path}/runs.csv", "--columns", "batch=gbsz"
     few = printed(capsys, "next", f"{tmp_path}/es.json", *given)
-    assert {run["batch"] for run in few["runs"]} == {4, 64}
+    assert {run["batch"] for run in few["runs"]} == {8, 64}
     curve = printed(capsys, "next", "results/late_switch/fit.json", "--goal", "loss@0:4 50%:16")
     assert {"batch", "tokens", "lr"} < set(curve["runs"][0])
     assert main(["next", f"{tmp_path}/es.json"]) == 0
