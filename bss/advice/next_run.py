@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
 from bss.laws.base import Fit
@@ -90,6 +91,20 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
     rate = share / cost
     runs = runs.assign(variance_reduction=share, per_compute=rate / rate.max())
     return runs.sort_values("per_compute", ascending=False, ignore_index=True)
+
+
+def described_run(runs: pd.DataFrame, goal: str) -> str:
+    """Return the first of `next_runs` as a sentence.
+
+    Examples:
+        >>> run = {"batch": [4], "tokens": [1.5e6], "variance_reduction": [0.305]}
+        >>> described_run(pd.DataFrame(run), "B_opt@1.7")
+        'Next run: batch 4, tokens 1.5M; removes 30% of the variance of B_opt@1.7'
+    """
+    first = Table.of_frame("", runs.head(1).filter(regex="^(?!variance|per_compute|FLOPs)"))
+    named = ", ".join(f"{name} {x}" for name, x in zip(first.columns, first.rows[0], strict=True))
+    share = runs["variance_reduction"].iloc[0]
+    return f"Next run: {named}; removes {share:.0%} of the variance of {goal}"
 
 
 def default_goal(fit: Fit) -> str:

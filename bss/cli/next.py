@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bss.advice.next_run import default_goal, next_runs
+from bss.advice.next_run import default_goal, described_run, next_runs
 from bss.cells import Table
 from bss.cli.kinds import read_fit
 from bss.cli.options import TableOptions
@@ -39,17 +39,12 @@ def next(
     wanted = goal or default_goal(fitted)
     runs = next_runs(fitted, wanted, given)
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
-    cost = "FLOPs" if "FLOPs" in runs else "tokens"
-    if cost == "FLOPs":
-        runs["FLOPs"] = [f"{count:.2e}" for count in runs["FLOPs"]]
-    shares = {
-        "variance removed": [f"{share:.1%}" for share in runs.pop("variance_reduction")],
-        f"per {cost.removesuffix('s')} (best = 1)": runs.pop("per_compute"),
-    }
-    best = Table.of_frame("", runs.head(1))
-    named = ", ".join(f"{n} {x}" for n, x in zip(best.columns, best.rows[0], strict=True))
-    removed = shares["variance removed"][0]
-    answer = f"Next run: {named}; removes {removed} of the variance of {wanted}"
-    title = f"{len(runs)} candidates, the most variance removed per {cost.removesuffix('s')} first"
-    shown = Table.of_frame(title, runs.assign(**shares).head(SHOWN))
-    return Output(payload, answer, [shown])
+    cost = "FLOP" if "FLOPs" in runs else "token"
+    rest = ["variance_reduction", "per_compute"]
+    shown = runs.head(SHOWN).drop(columns=rest)
+    if "FLOPs" in runs:
+        shown["FLOPs"] = [f"{count:.2e}" for count in shown["FLOPs"]]
+    shown["variance removed"] = [f"{share:.1%}" for share in runs[rest[0]].head(SHOWN)]
+    shown[f"per {cost} (best = 1)"] = runs[rest[1]]
+    title = f"{len(runs)} candidates, the most variance removed per {cost} first"
+    return Output(payload, described_run(runs, wanted), [Table.of_frame(title, shown)])

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
+from bss.advice.next_run import default_goal, described_run, next_runs
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import EsFit
@@ -52,7 +53,7 @@ class Section:
 
 
 def answers(results: Results) -> list[str]:
-    """Return the first lines: best batch, cost of half and twice, whether growing it paid."""
+    """Return the first lines: best batch, cost of others, whether growing paid, next run."""
     lines = [fit.answer for fit in _fits(results)]
     chosen = results.chosen_es
     if chosen is not None:
@@ -67,6 +68,10 @@ def answers(results: Results) -> list[str]:
                     f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
                     f"{best.difference:+.4f} nats from the best constant batch ({_certainty(best)})"
                 )
+    for fit in _fits(results)[:1]:
+        with suppress(InputError):  # a fit without draws
+            goal = default_goal(fit)
+            lines.append(described_run(next_runs(fit, goal), goal))
     return lines
 
 

@@ -71,6 +71,7 @@ OF_TABLES = {
 OF_OTHER_TABLES = {"fit critical": "fit critical {}", "fit table": "fit table {}"}
 OF_FITS = {
     "predict": "predict --from {} --loss 2",
+    "next": "next {}",
     "schedule": "schedule --from {} --tokens 1M",
     "advise": "advise --params 85M --tokens 2.5B --seq-len 1024 --from {}",
 }
