@@ -34,7 +34,7 @@ def next(
         bss next FIT.json
         bss next FIT.json --goal B_opt@1.85
     """
-    fitted = read_fit(fit, "next")
+    fitted = read_fit(fit, "next", option="")
     given = candidates and read_table(candidates, table.reading())[0]
     wanted = goal or default_goal(fitted)
     runs = next_runs(fitted, wanted, given)
