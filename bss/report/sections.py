@@ -64,9 +64,11 @@ def answers(results: Results) -> list[str]:
             grown = [row for row in rows if row.role in ("schedule", "late", "policy")]
             if grown and any(row.best for row in rows):
                 best = min(grown, key=lambda row: row.loss)
+                side = "lower" if best.difference < 0 else "higher"
                 lines.append(
                     f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
-                    f"{best.difference:+.4f} nats from the best constant batch ({_certainty(best)})"
+                    f"{abs(best.difference):.4f} nats {side} than the best constant batch "
+                    f"({_certainty(best)})"
                 )
     for fit in _fits(results)[:1]:
         with suppress(InputError):  # a fit without draws
@@ -104,7 +106,7 @@ def _cost_of_others(fit: EsFit) -> list[str]:
     except InputError:  # B_opt is the measured minimum of a law that is not identified
         return []
     half, twice = tokens[[0, 2]] / tokens[1] - 1
-    return [f"At loss {target:g}, half of B_opt takes {half:+.1%} tokens, twice {twice:+.1%}"]
+    return [f"At loss {target:g}, half of B_opt takes {half:.1%} more tokens, twice {twice:.1%}"]
 
 
 def _certainty(row: Any) -> str:
