@@ -2,16 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,18 +27,6 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     strong: Sequence[bool] = ()
-
-    @classmethod
-    def of(
-        cls,
-        title: str,
-        entries: Iterable[T],
-        cells: Mapping[str, Callable[[T], Any]],
-        strong: Sequence[bool] = (),
-    ) -> "Table":
-        """A row for each entry: what stands in each column, by the column's name."""
-        rows = [[cell(one) for cell in cells.values()] for one in entries]
-        return cls(title, [*cells], rows, strong)
 
     @classmethod
     def of_records(
@@ -136,28 +122,3 @@ def number(value: float | None, digits: int = 4) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
-def with_error(value: float | None, error: float | None) -> str:
-    """Return a number with its standard error to two digits, where that is known.
-
-    Examples:
-        >>> with_error(1.87036, 0.01816), with_error(1.60071, None)
-        ('1.870 ± 0.018', '1.601')
-    """
-    if value is None or not error:
-        return number(value)
-    decimals = max(1 - math.floor(math.log10(error)), 0)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def measured_tokens(value: float | None, before: str = "") -> str:
-    """Return a measured count of tokens to four digits, after a prefix; a dash for none.
-
-    Examples:
-        >>> measured_tokens(146_109.3), measured_tokens(None)
-        ('146.1K', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return f"{before}–"
-    return rounded_tokens(value, 4, before)

@@ -77,8 +77,10 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
         raise InputError(f"--goal {goal!r}: expected {form}")
     found = draw(fit, [part for part in match.groups() if part], candidates)
     known = np.isfinite(found.measured).mean(axis=0) >= MOSTLY
-    if len(found.goal) < 2 or not known.any() or not np.ptp(found.goal) > 0:
+    if len(found.goal) < 2:
         raise InputError(NO_DRAWS)
+    if not known.any() or not np.ptp(found.goal) > 0:
+        raise InputError(f"--goal {goal}: it is the same in every draw of the fit; choose another")
     measured = found.measured[:, known]  # infinite where a draw never reaches the loss
     most = np.where(np.isfinite(measured), measured, -np.inf).max(axis=0)
     measured = np.minimum(measured, most)

@@ -42,8 +42,6 @@ def ended(name: str, run: Callable[[], int]) -> int:
         return _line(name, str(error), 2)
     except KeyboardInterrupt:
         return _line(name, "interrupted; no file is half-written: run it again", INTERRUPTED)
-    except EOFError:
-        return _line(name, "the question got no answer; answer it by an option", 2)
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in TRAIN:

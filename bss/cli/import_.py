@@ -27,7 +27,7 @@ COLUMNS = {
     "rows": "rows",
     "read": "rows read",
     "restarts": "restarts",
-    "diverged_at": "diverged at row",
+    "diverged_at": "diverged at",
     "batch": "batch",
     "batch_from": "source of batch",
     "tokens": "tokens",
@@ -110,9 +110,11 @@ def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path
         "skipped": [asdict(one) for one in skipped],
     }
     tables = [Table.of_records("imported", map(asdict, reports[:SHOWN]), COLUMNS)]
-    if skipped:
-        some = f"skipped: {len(skipped)} of {json['files']} files"
-        tables.append(Table.of_records(some, map(asdict, skipped[:SHOWN]), ("file", "reason")))
+    if damaged := [one for one in skipped if not one.unrecognized]:
+        rows = map(asdict, damaged[:SHOWN])
+        tables.append(Table.of_records("skipped", rows, ("file", "reason")))
+    if others := len(skipped) - len(damaged):
+        notes.append(f"{others} of {json['files']} files are of no known format; --json names them")
     return Output(json, total, tables, shown, notes)
 
 

@@ -52,6 +52,6 @@ def points(
         write_table(measured, out)
     records = measured.to_dict("records")
     columns = {name: head for name, head in COLUMNS.items() if name in measured}
-    title = "steps and tokens to each target loss; at most trained where it was not reached"
+    title = "steps and tokens to each target loss"
     shown = Table.of_records(title, records, columns)
     return Output({"points": records, "warnings": warnings}, tables=[shown], warnings=warnings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import Group, Parameter
 
-from bss.cells import Table, with_error
+from bss.cells import Table, number
 from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
@@ -94,9 +94,9 @@ def _output(run: str, status: "RunStatus") -> Output:
             payload,
             f"run {run} diverged in the step that ended at {status.tokens:,} tokens; kept: {kept}",
         )
-    loss = with_error(status.losses["eval_loss"], status.losses.get("eval_loss_se"))
+    loss, error = (number(status.losses.get(name)) for name in ("eval_loss", "eval_loss_se"))
     answer = (
-        f"held-out loss {loss} after {status.tokens:,} tokens, {status.step:,} steps; "
+        f"held-out loss {loss} ± {error} after {status.tokens:,} tokens, {status.step:,} steps; "
         f"{status.programs} programs, {status.recompilations} recompilations"
     )
     table = Table.of_records(f"run {run}", map(to_dict, status.throughput), THROUGHPUT)

@@ -120,19 +120,21 @@ def _runs(results: Results) -> Iterator[Section]:
     keys = [key for key in ("model", "params", "seq_len") if key in runs]
     groups = [group for _, group in runs.groupby(keys, dropna=False, sort=False)]
     noun = "held-out" if column == "eval_loss" else "training"
-    cells = {
-        "model": lambda g: str(g.iloc[0].get("model", "all")),
-        "parameters": lambda g: f"{g.iloc[0]['params']:,.0f}" if "params" in g else "–",
-        "sequence length (tokens)": lambda g: f"{g['seq_len'].iloc[0]:,}",
-        "runs": lambda g: f"{g['run'].nunique():,}",
-        "batch (sequences)": lambda g: _span(g["batch"]),
-        "peak learning rate": lambda g: _span(g["peak_lr"]) if "peak_lr" in g else "–",
-        "tokens": lambda g: _span(g.groupby("run", sort=False)["tokens"].last(), tokens=True),
-        f"lowest {noun} loss (nats)": lambda g: f"{g[column].min():.4f}",
-    }
+    rows = [
+        {
+            "model": str(group.iloc[0].get("model", "all")),
+            "parameters": group["params"].iloc[0] if "params" in group else None,
+            "sequence length (tokens)": group["seq_len"].iloc[0],
+            "runs": group["run"].nunique(),
+            "batch (sequences)": _span(group["batch"]),
+            "peak learning rate": _span(group["peak_lr"]) if "peak_lr" in group else None,
+            "tokens": _span(group.groupby("run", sort=False)["tokens"].last(), tokens=True),
+            f"lowest {noun} loss (nats)": group[column].min(),
+        }
+        for group in groups[:MOST_ROWS]
+    ]
     caption = "One row per model and sequence length; in brackets the number of distinct values."
-    table = Table.of("", groups[:MOST_ROWS], cells)
-    yield Section("Runs", caption, tables=[table])
+    yield Section("Runs", caption, tables=[Table.of_records("", rows)])
 
 
 def _losses(results: Results) -> Iterator[Section]:
@@ -250,20 +252,20 @@ def _contenders(results: Results) -> Iterator[Section]:
     if results.contenders is None:
         return
     comparison = Comparison(results.contenders)
-    cells = {
-        "schedule": lambda row: row.name,
-        "batch": lambda row: row.batch,
-        "tokens": lambda row: f"{row.tokens:,}",
-        "steps": lambda row: f"{row.steps:,}",
-        "held-out loss": lambda row: f"{row.eval_loss:.4f}",
-    }
-    if comparison.column == "test_loss":
-        cells["test loss"] = lambda row: f"{row.loss:.4f}"
-    cells["difference (10⁻³ nats)"] = difference_text
+    columns = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
+    columns = {name: name.replace("_", " ") for name in columns}
+    columns |= {"name": "schedule", "eval_loss": "held-out loss"}
+    columns |= {"difference": "difference (10⁻³ nats)"}
     tables = [
-        Table.of(LR_PHASES[phase].title, rows, cells, [row.role == "schedule" for row in rows])
+        Table.of_records(
+            LR_PHASES[phase].title,
+            [vars(row) | {comparison.column: row.loss, "difference": difference_text(row)}
+             for row in rows],
+            columns,
+            [row.role == "schedule" for row in rows],
+        )
         for phase, rows in comparison.by_phase().items()
-    ]
+    ]  # fmt: skip
     caption = (
         "Final losses at equal tokens and equal data order. Differences are to the best constant "
         "batch, which is chosen by held-out loss; with several seeds they are paired by seed, "

@@ -298,7 +298,6 @@ def test_what_a_library_says_of_a_full_disk_is_one_line(capsys, monkeypatch):
     ("error", "says"),
     [
         (MemoryError(), "more memory"),
-        (EOFError(), "no answer"),
         (PermissionError(13, "No", "x"), "x"),
     ],
 )
