@@ -67,9 +67,9 @@ class Table:
 
 
 def _is_missing(value: Any) -> bool:
-    return (
-        value is None or value in ("", (), []) or (isinstance(value, float) and math.isnan(value))
-    )
+    if isinstance(value, str | list | tuple):
+        return not value
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _header(column: str) -> str:

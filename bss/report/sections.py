@@ -129,7 +129,7 @@ def _runs(results: Results) -> Iterator[Section]:
             "batch (sequences)": _span(group["batch"]),
             "peak learning rate": _span(group["peak_lr"]) if "peak_lr" in group else None,
             "tokens": _span(group.groupby("run", sort=False)["tokens"].last(), tokens=True),
-            f"lowest {noun} loss (nats)": group[column].min(),
+            f"lowest {noun} loss (nats)": f"{group[column].min():.4f}",
         }
         for group in groups[:MOST_ROWS]
     ]
@@ -259,8 +259,8 @@ def _contenders(results: Results) -> Iterator[Section]:
     tables = [
         Table.of_records(
             LR_PHASES[phase].title,
-            [vars(row) | {comparison.column: row.loss, "difference": difference_text(row)}
-             for row in rows],
+            [vars(row) | {"eval_loss": f"{row.eval_loss:.4f}", comparison.column: f"{row.loss:.4f}",
+                          "difference": difference_text(row)} for row in rows],
             columns,
             [row.role == "schedule" for row in rows],
         )
