@@ -8,7 +8,7 @@ those over the draws of a fit.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -176,12 +176,14 @@ def _table(fit: TableFit, goal: list[str], candidates: pd.DataFrame | None) -> D
     grid = np.geomspace(points.batch.min() / 2, points.batch.max() * 2, GRID)
     if batch:
         grid = np.array(batch) * (fit.seq_len or 1.0)
-    every = [np.concatenate([np.full(len(grid), own), runs[n].to_numpy(float)])
-             for n, own in (("params", params), ("tokens", tokens))]  # fmt: skip
-    draws = law.draws(*every, np.concatenate([grid, runs["batch_tokens"].to_numpy(float)]))[1:]
+    N, D, B = (runs[name].to_numpy(float) for name in sizes)
+    own = np.ones(len(grid))
+    draws = law.draws(np.append(params * own, N), np.append(tokens * own, D), np.append(grid, B))[
+        1:
+    ]
     losses, measured = draws[:, : len(grid)], draws[:, len(grid) :]
     drawn = losses[:, 0] if batch else parabola_vertex(np.log(grid), losses)
-    deviation = law.predictions(*(runs[n].to_numpy(float) for n in sizes))[1]
+    deviation = law.predictions(N, D, B)[1]
     noise = np.sqrt(np.maximum(deviation**2 - measured.var(axis=0), 0.0))
     runs = runs.assign(FLOPs=6 * runs["params"] * runs["tokens"])
     return Draws(drawn, measured, noise, runs)
@@ -190,7 +192,9 @@ def _table(fit: TableFit, goal: list[str], candidates: pd.DataFrame | None) -> D
 def _curve(fit: CurveFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
     """Log losses at the end of runs of constant learning rate; the goal is a schedule's."""
     ends = [(one.batch[0], round(one.tokens[-1]), max(one.lr)) for one in fit.curves]
-    columns = dict(zip(("batch", "tokens", "lr"), zip(*ends, strict=True), strict=True))
+    columns: dict[str, Any] = dict(
+        zip(("batch", "tokens", "lr"), zip(*ends, strict=True), strict=True)
+    )
     runs = _candidates(candidates, columns)
     rows = [
         (goal[0], fit.tokens, fit.rates[1]),

@@ -156,7 +156,9 @@ def optimal(
     ]
     names = ("start_tokens", "batch", "steps", "start_step")
     rows = [{name: getattr(one, name) for name in names} for one in plan.segments]
-    headers = dict(zip(names, ("from sample", "batch", "steps", "first step"), strict=True))
+    headers: dict[str, str] = dict(
+        zip(names, ("from sample", "batch", "steps", "first step"), strict=True)
+    )
     table = Table.of_records("optimal batch schedule", rows, headers)
     draw = figure("theory.optimal_figure", {"the task": best}, plan)
     return Output(payload, tables=[table], notes=notes, figure=draw)

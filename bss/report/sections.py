@@ -128,13 +128,15 @@ def _runs(results: Results) -> Iterator[Section]:
             "runs": group["run"].nunique(),
             "batch (sequences)": _span(group["batch"]),
             "peak learning rate": _span(group["peak_lr"]) if "peak_lr" in group else None,
-            "tokens": _span(group.groupby("run", sort=False)["tokens"].last(), tokens=True),
+            "tokens": _span(
+                pd.Series(group.groupby("run", sort=False)["tokens"].last()), tokens=True
+            ),
             f"lowest {noun} loss (nats)": f"{group[column].min():.4f}",
         }
         for group in groups[:MOST_ROWS]
     ]
     caption = "One row per model and sequence length; in brackets the number of distinct values."
-    yield Section("Runs", caption, tables=[Table.of_records("", rows)])
+    yield Section("Runs", caption, tables=[Table.of_records("models", rows)])
 
 
 def _losses(results: Results) -> Iterator[Section]:
@@ -309,5 +311,6 @@ def _span(values: pd.Series, *, tokens: bool = False) -> str:
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:
-    title = f"the first {MOST_ROWS} of {len(frame):,} rows" if len(frame) > MOST_ROWS else ""
+    count = f"the first {MOST_ROWS} of {len(frame):,}" if len(frame) > MOST_ROWS else len(frame)
+    title = f"{count} rows"
     return Table.of_frame(title, frame.head(MOST_ROWS))
