@@ -24,7 +24,7 @@ from bss.laws.functional.paths import plan_path
 from bss.laws.minimum import parabola_vertex
 from bss.laws.resampling import rms
 from bss.schedules.batch import BatchSchedule
-from bss.units import format_tokens, parse_tokens
+from bss.units import parse_tokens, rounded_tokens
 
 GOALS = {
     "es": ("B_opt@LOSS", r"B_opt@(\d*\.?\d+)"),
@@ -117,7 +117,7 @@ def default_goal(fit: Fit) -> str:
     if isinstance(fit, TableFit):
         known = [at for at in fit.optima if at.batch.value is not None] or [*fit.optima]
         at = max(known, key=lambda at: (at.params, at.tokens))
-        return f"B_opt@{format_tokens(round(at.params))},{format_tokens(round(at.tokens))}"
+        return f"B_opt@{rounded_tokens(at.params, 4)},{rounded_tokens(at.tokens, 4)}"
     if isinstance(fit, CriticalFit):
         varied = {name for law in fit.laws.values() for name in law.variables}
         return "exponent:N" if varied == {"params"} else "exponent:D"
