@@ -4,30 +4,41 @@
     python -m benchmarks.files_entered train    # experiments.train, from a config to the results
 
 A file counts once if any of its functions is entered, in any thread of this process; module-level
-code of imports does not count. The list is in the order of the first call.
+code of imports does not count. The list is in the order of the first call. `train` also prints the
+call chain, without repetitions: the files of the stack at the first update of the optimizer.
 """
 
 import argparse
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 
 import bss
 
 ROOT = Path(bss.__file__).parent
+UPDATE = "update_fn"  # of optax transformations
 JOINT = "bss.sweeps.engines:JointEngine"  # trains in this process
 
 
-def entered(task: Callable[[], object]) -> list[str]:
-    """Return the files of bss, relative to the package, in which `task` enters a function."""
+def entered(task: Callable[[], object]) -> tuple[list[str], list[str]]:
+    """Return the files, relative to bss/, in which `task` enters a function, and the call chain."""
     codes: dict[tuple[str, str], None] = {}
+    chain: list[tuple[str, str]] = []
 
     def called(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            codes[frame.f_code.co_filename, frame.f_code.co_name] = None
+        if event != "call":
+            return
+        codes[frame.f_code.co_filename, frame.f_code.co_name] = None
+        if not chain and frame.f_code.co_name == UPDATE and "optax" in frame.f_code.co_filename:
+            main = sys._current_frames()[threading.main_thread().ident or 0]
+            stacks = [frame] if frame is main else [frame, main]  # programs compile in threads
+            for above in stacks:
+                stack = [f.f_code for f, _ in traceback.walk_stack(above)]
+                chain[:0] = [(code.co_filename, code.co_name) for code in reversed(stack)]
 
     threading.setprofile(called)
     sys.setprofile(called)
@@ -36,6 +47,10 @@ def entered(task: Callable[[], object]) -> list[str]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # pyright: ignore[reportArgumentType]
+    return _files(codes), _files(chain)
+
+
+def _files(codes: Iterable[tuple[str, str]]) -> list[str]:
     paths = [Path(file) for file, name in codes if name != "<module>"]
     return [*dict.fromkeys(str(p.relative_to(ROOT)) for p in paths if p.is_relative_to(ROOT))]
 
@@ -69,6 +84,7 @@ def train() -> Callable[[], object]:
 
     config = get_config("pico")
     config.text.corpus, config.schedule.tokens = "synthetic", 20480
+    config.schedule.warmup, config.schedule.decay = 1024, 2048
     folder = tempfile.mkdtemp()
     config.runs, config.results, config.engine = f"{folder}/runs", f"{folder}/results", JOINT
     study = from_dict(Study, config.to_dict())
@@ -80,8 +96,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     tasks = {"fit": fit, "train": train}
     parser.add_argument("task", choices=tasks)
-    files = entered(tasks[parser.parse_args().task]())
+    files, chain = entered(tasks[parser.parse_args().task]())
     print("\n".join([*files, f"{len(files)} files"]))
+    if chain:
+        print(f"call chain to the optimizer's update, {len(chain)} files: {' > '.join(chain)}")
 
 
 if __name__ == "__main__":
