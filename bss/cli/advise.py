@@ -11,11 +11,11 @@ from cyclopts import Group, Parameter
 from bss.advice import Advice
 from bss.advice import advise as advice_for
 from bss.advice.fit_advice import TOLERANCE
-from bss.cells import Table, number
+from bss.cells import Table
 from bss.cli.kinds import read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
-from bss.cli.rules import note_of, rule_entry, size_text
+from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.errors import InputError, check
 from bss.rules import RULES, Answer, Hyperparameters, Setting, non_embedding
 from bss.units import rounded_tokens
@@ -225,31 +225,17 @@ def _rules_table(advice: Advice, *, show_all: bool) -> Table:
         if name not in {answer.name for answer in advice.rules}
         for out in (rule.outside(advice.setting),)
     ]
-    shown = [*tables, *advice.rules]
-    if not show_all:
-        shown = [answer for answer in shown if answer.hyperparameters != Hyperparameters()]
-    weights = _weights(advice)
-    cells = {
-        "rule": lambda answer: answer.name,
-        "batch": lambda answer: answer.batch or "–",
-        "tokens": lambda answer: size_text(answer.hyperparameters.batch_tokens),
-        f"× {advice.setting.seq_len}": lambda answer: size_text(
-            answer.hyperparameters.batch_tokens, advice.setting.seq_len
-        ),
-        "LR": lambda answer: number(answer.hyperparameters.lr),
-        "weight": lambda answer: _share(weights.get(answer.name)),
-        "in range": lambda answer: {True: "yes", False: "no", None: "–"}[answer.in_range],
-        "source": lambda answer: answer.source,
-    }
-    if show_all:
-        cells["reason"] = lambda answer: note_of(answer).partition(": ")[2]
-    return Table.of("", shown, cells)
+    weights = {name: f"{share:.0%}" for name, share in _weights(advice).items()}
+    rows = [
+        rule_entry(answer)
+        | {"weight": weights.get(answer.name)}
+        | ({"reason": note_of(answer).partition(": ")[2]} if show_all else {})
+        for answer in (*tables, *advice.rules)
+        if show_all or answer.hyperparameters != Hyperparameters()
+    ]
+    return rules_table("", rows, advice.setting.seq_len)
 
 
 def _weights(advice: Advice) -> dict[str, float]:
     """Return the share of each pooled source; empty for a user's own fit."""
     return advice.pooled.weights if advice.pooled else {}
-
-
-def _share(weight: float | None) -> str:
-    return "–" if weight is None else f"{weight:.0%}"

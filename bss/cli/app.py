@@ -37,6 +37,7 @@ COMMANDS = {
     "fit table": "the law of final losses over model size, tokens and batch",
     "fit curve": "the functional scaling law, from loss curves under any schedule",
     "predict": "a loss or a batch size by a fitted law, with its interval",
+    "next": "the runs that narrow a fit's answer the most per FLOP",
     "schedule": "derive a batch-size schedule from a fit",
     "advise": "recommend a batch size for a planned run, with the cost of others",
     "rules": "published rules for batch size and learning rate, side by side",

@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from bss import install
 from bss.errors import InputError
 
 INTERRUPTED = 130
 """As shells say SIGINT: 128 and its number."""
+TRAIN = ("absl", "array_record", "flax", "grain", "importlib_resources", "ml_collections", "optax",
+         "orbax", "tensorflow_datasets", "tokenizers")  # fmt: skip
+"""Modules of the extra train."""
 
 
 def ended(name: str, run: Callable[[], int]) -> int:
@@ -38,8 +42,11 @@ def ended(name: str, run: Callable[[], int]) -> int:
         return _line(name, str(error), 2)
     except KeyboardInterrupt:
         return _line(name, "interrupted; no file is half-written: run it again", INTERRUPTED)
-    except EOFError:
-        return _line(name, "the question got no answer; answer it by an option", 2)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in TRAIN:
+            raise
+        return _line(name, f"{module} is not installed; {install('train')}", 2)
     except MemoryError:
         return _line(name, "this takes more memory than there is; ask for less", 2)
     except Exception as error:

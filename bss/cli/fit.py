@@ -250,7 +250,13 @@ def _critical_points(path: Path, table: TableOptions) -> "tuple[pd.DataFrame, li
     file = path / "points.csv" if path.is_dir() else path
     warnings: list[str] = []
     if not path.is_dir() or file.is_file():
-        measured = read_points(file, table.reading())
+        try:
+            measured = read_points(file, table.reading())
+        except InputError as error:
+            if "no column target_loss" not in str(error):
+                raise
+            how = f"bss points {path} --out POINTS.csv"
+            raise InputError(f"{error}; of loss curves make points first, `{how}`") from None
     else:
         runs, warnings = read_run_table(path, table.reading())
         models = runs.groupby("model") if "model" in runs else [("", runs)]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from bss.cells import Table, measured_tokens
+from bss.cells import Table
 from bss.cli.options import Repeated
 from bss.cli.output import Output, Show, progress
 from bss.errors import InputError
@@ -20,7 +20,19 @@ from bss.tables import Reading
 from bss.tables.storage import appending
 
 SHOWN = 20  # runs, notes and skipped files that are printed
-KINDS = 8  # suffixes of unrecognized files that are printed
+COLUMNS = {
+    "run": "run",
+    "status": "status",
+    "repeats": "repeats run",
+    "rows": "rows",
+    "read": "rows read",
+    "restarts": "restarts",
+    "diverged_at": "diverged at",
+    "batch": "batch",
+    "batch_from": "source of batch",
+    "tokens": "tokens",
+    "missing": "missing",
+}
 
 
 def import_(
@@ -80,27 +92,11 @@ def _importer(kind: str, train_line: str | None, eval_line: str | None) -> Impor
 
 
 def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path) -> Output:
-    cells = {
-        "run": lambda report: report.run,
-        "status": lambda report: report.status + (", repeated" if report.repeats else ""),
-        "rows": lambda report: report.rows,
-        "rows read": lambda report: report.read,
-        "restarts": lambda report: report.restarts,
-        "merged": lambda report: report.superseded + report.duplicates,
-        "batch": lambda report: f"{report.batch} ({report.batch_from})",
-        "tokens": lambda report: measured_tokens(report.tokens),
-        "missing": lambda report: ", ".join(report.missing) or "–",
-    }
     warnings = list(filter(None, [scaling_with_batch(reports)]))
     if 0 < sum("eval_loss" in imported.missing for imported in reports) < len(reports):
         warnings.append("some runs have no eval_loss; fits of the table need one of all runs")
     shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]
     notes = _by_text({report.run: report.notes for report in reports})
-    notes += [
-        f"{imported.run}: diverged; rows from {imported.diverged_at} on are left out"
-        for imported in reports
-        if imported.diverged_at is not None
-    ]
     if len(notes) > SHOWN:
         notes = [*notes[:SHOWN], f"and {len(notes) - SHOWN} more notes; --json has all"]
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
@@ -113,8 +109,13 @@ def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path
         "files": len(read | {one.file for one in skipped}),
         "skipped": [asdict(one) for one in skipped],
     }
-    tables = [Table.of("imported", reports[:SHOWN], cells)]
-    return Output(json, total, tables, shown, [*notes, *_skipped(skipped, read)])
+    tables = [Table.of_records("imported", map(asdict, reports[:SHOWN]), COLUMNS)]
+    if damaged := [one for one in skipped if not one.unrecognized]:
+        rows = map(asdict, damaged[:SHOWN])
+        tables.append(Table.of_records("skipped", rows, ("file", "reason")))
+    if others := len(skipped) - len(damaged):
+        notes.append(f"{others} of {json['files']} files are of no known format; --json names them")
+    return Output(json, total, tables, shown, notes)
 
 
 def _by_text(texts: dict[str, tuple[str, ...]]) -> list[str]:
@@ -125,19 +126,3 @@ def _by_text(texts: dict[str, tuple[str, ...]]) -> list[str]:
             runs.setdefault(note, []).append(run)
     who = {note: r[0] if len(r) == 1 else f"{len(r)} runs" for note, r in runs.items()}
     return [f"{name}: {note}" for note, name in who.items()]
-
-
-def _skipped(skipped: Sequence[SkippedFile], read: set[str]) -> list[str]:
-    """Return how many files were read, and those that were not with the reason."""
-    if not skipped:
-        return []
-    unrecognized = [Path(one.file) for one in skipped if one.unrecognized]
-    lines = [f"  {one.file}: {one.reason}" for one in skipped if not one.unrecognized]
-    if len(lines) > SHOWN:
-        lines = [*lines[:SHOWN], f"  and {len(lines) - SHOWN} more; --json has all"]
-    if unrecognized:
-        kinds = sorted({file.suffix or file.name for file in unrecognized})
-        more = " …" if len(kinds) > KINDS else ""
-        lines.append(f"  {len(unrecognized)} that are no logs ({', '.join(kinds[:KINDS])}{more})")
-    files = len(read | {one.file for one in skipped})
-    return [f"{len(read)} of {files} files read; skipped:", *lines]

@@ -13,13 +13,15 @@ POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "function
 """The default policy of `bss schedule`, by kind of fit."""
 
 
-def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(FITS)) -> Any:
+def read_fit(
+    path: Path, command: str, kinds: Collection[str] = tuple(FITS), option: str = "--from"
+) -> Any:
     """Read a fit whose kind is one of those that a command reads.
 
     Raises:
         InputError: the file is no fit, is damaged, or is a fit of another kind.
     """
-    entry = read_json(path, "save a fit with `bss fit … --json`", "--from")
+    entry = read_json(path, "save a fit with `bss fit … --json`", option)
     kind = str(entry.get("kind"))
     if kind in kinds:
         return getattr(laws, FITS[kind]).from_dict(entry)
@@ -27,4 +29,6 @@ def read_fit(path: Path, command: str, kinds: Collection[str] = tuple(FITS)) -> 
     if kind in FITS:
         problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
     wanted = ", ".join(repr(one) for one in sorted(kinds))
-    raise InputError(f"--from {path}: {problem}; `bss {command}` reads fits of kind {wanted}")
+    raise InputError(
+        f"{f'{option} {path}'.strip()}: {problem}; `bss {command}` reads fits of kind {wanted}"
+    )

@@ -1,7 +1,19 @@
 """bss models: the named sizes."""
 
-from bss.cells import Table, number
+from bss.cells import Table
 from bss.cli.output import Output, Show
+
+COLUMNS = {
+    "name": "model",
+    "layers": "layers",
+    "d_model": "d_model",
+    "heads": "heads",
+    "vocab_size": "vocab",
+    "non_embedding": "non-embedding",
+    "active": "active",
+    "total": "total",
+    "flops_per_token": "FLOPs/token",
+}
 
 
 def models(*, seq_len: int = 512, vocab_size: int | None = None, show: Show = Show()) -> Output:
@@ -18,16 +30,5 @@ def models(*, seq_len: int = 512, vocab_size: int | None = None, show: Show = Sh
     from bss.models import sizes
 
     rows = sizes.table(seq_len, vocab_size)
-    cells = {
-        "model": lambda r: r["name"],
-        "layers": lambda r: r["layers"],
-        "d_model": lambda r: r["d_model"],
-        "heads": lambda r: r["heads"],
-        "vocab": lambda r: r["vocab_size"],
-        "non-embedding": lambda r: f"{r['non_embedding']:,}",
-        "active": lambda r: f"{r['active']:,}",
-        "total": lambda r: f"{r['total']:,}",
-        "FLOPs/token": lambda r: number(r["flops_per_token"]),
-    }
     title = f"named models; training FLOPs at {seq_len} tokens per sequence"
-    return Output({"models": rows}, tables=[Table.of(title, rows, cells)])
+    return Output({"models": rows}, tables=[Table.of_records(title, rows, COLUMNS)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from cyclopts import Group, Parameter
 
-from bss.cells import Table, number
+from bss.cells import Table
 from bss.cells import estimate as estimate_text
 from bss.cli.options import Count
 from bss.cli.output import Output, ShowPlot, figure
@@ -26,6 +26,19 @@ from bss.units import format_tokens, parse_tokens
 
 BUCKETS = BucketSizes()
 MOMENTS = ("beta1", "beta2")
+COLUMNS = {
+    "start_tokens": "from tokens",
+    "end_tokens": "to tokens",
+    "batch": "batch",
+    "steps": "steps",
+    "bucket": "micro-batch",
+    "accumulation": "accumulation",
+    "lr_start": "first lr",
+    "lr_end": "last lr",
+    "beta1": "beta1",
+    "beta2": "beta2",
+    "weight_decay": "weight decay",
+}
 BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 
 
@@ -167,6 +180,7 @@ def plan_output(
 ) -> Output:
     """Return a plan's table, totals and figure, or the export in their place."""
     text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
+    segments = plan_entry(plan, ladder)["segments"]
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
         f"{len(ladder.max_microbatches(plan))} compiled programs"
@@ -174,7 +188,7 @@ def plan_output(
     return Output(
         payload | ({"export": text} if text else {}),
         answer,
-        [_table(plan, ladder)],
+        [Table.of_records(f"plan of {format_tokens(plan.budget)} tokens", segments, COLUMNS)],
         notes=[*filter(None, [told(plan.coupling.beta1_rule)])],
         text=text or None,
         figure=figure("schedules.schedule_figure", plan),
@@ -247,22 +261,3 @@ def _coupled(plan: Plan, batch: int) -> dict[str, float]:
     """What the plan sets besides the learning rate, at a batch."""
     settings = plan.coupling.settings(1.0, batch, plan.seq_len)
     return {name: getattr(settings, name) for name in plan.coupling.given}
-
-
-def _table(plan: Plan, ladder: BucketSizes) -> Table:
-    """A row per segment."""
-    cells = {
-        "from tokens": lambda s: f"{s.start_tokens:,}",
-        "to tokens": lambda s: f"{s.end_tokens:,}",
-        "batch": lambda s: s.batch,
-        "batch tokens": lambda s: format_tokens(s.batch * plan.seq_len),
-        "steps": lambda s: f"{s.steps:,}",
-        "micro-batch × accumulation": lambda s: (
-            f"{ladder.bucket(s.batch)} × {s.batch // ladder.bucket(s.batch)}"
-        ),
-    }
-    if plan.rate:
-        cells["lr"] = lambda s: f"{number(s.lr_start)} → {number(s.lr_end)}"
-    for name in plan.coupling.given:
-        cells[name.replace("_", " ")] = lambda s, name=name: number(_coupled(plan, s.batch)[name])
-    return Table.of(f"plan of {format_tokens(plan.budget)} tokens", plan.segments, cells)

@@ -1,15 +1,26 @@
 """bss points: steps and tokens to target losses, from loss curves."""
 
-import math
-from collections.abc import Hashable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from bss.cells import Table, measured_tokens, number
+from bss.cells import Table
 from bss.cli.options import TableOptions, TargetOptions, measured_points
 from bss.cli.output import Output, Show
+
+COLUMNS = {
+    "run": "run",
+    "batch": "batch",
+    "target_loss": "target loss",
+    "steps": "steps",
+    "tokens_to_target": "tokens",
+    "reached": "reached",
+    "resolution": "eval spacing",
+    "peak_lr": "lr",
+    "trials": "rates tried",
+    "bracketed": "bracketed",
+}
 
 
 def points(
@@ -40,23 +51,7 @@ def points(
     if out:
         write_table(measured, out)
     records = measured.to_dict("records")
-    cells = {
-        "run": lambda row: row["run"],
-        "batch": lambda row: number(row["batch"]),
-        "target loss": lambda row: number(row["target_loss"]),
-        "steps": lambda row: _bound(row) + number(row["steps"]),
-        "tokens": lambda row: measured_tokens(row["tokens_to_target"], _bound(row)),
-        "eval spacing": lambda row: f"{row['resolution']:.1%}" if row["reached"] else "not reached",
-    }
-    if "trials" in measured:  # the best of several rates, and whether others are on both sides
-        cells |= {
-            "lr": lambda row: f"{row['peak_lr']:.3g}" if math.isfinite(row["peak_lr"]) else "–",
-            "rates tried": lambda row: f"{row['trials']}",
-            "bracketed": lambda row: "yes" if row["bracketed"] else "no",
-        }
-    shown = Table.of("steps and tokens to each target loss", records, cells)
+    columns = {name: head for name, head in COLUMNS.items() if name in measured}
+    title = "steps and tokens to each target loss"
+    shown = Table.of_records(title, records, columns)
     return Output({"points": records, "warnings": warnings}, tables=[shown], warnings=warnings)
-
-
-def _bound(row: dict[Hashable, Any]) -> str:
-    return "" if row["reached"] else "> "

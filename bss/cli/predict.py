@@ -126,10 +126,11 @@ def _es(fit: "EsFit", question: Question, extrapolate: bool) -> Output:
     payload = {"kind": "prediction", "of": "es", "law": fit.law.name, **given}
     payload |= {**to_dict(answers), "tested": ranges | counts}
     title = ", ".join(f"{name} {number(value)}" for name, value in given.items())
-    rows = [(name, estimate(one), one.note) for name, one in answers.items()]
-    table = Table(f"{fit.level:.0%} intervals, {fit.label}", ("quantity", "estimate", "note"), rows)
-    first = next(iter(answers.items()))
-    return Output(payload, f"At {title}: {first[0]} {estimate(first[1])}", [table], warnings)
+    rows = [{"quantity": n, "estimate": estimate(x), "note": x.note} for n, x in answers.items()]
+    table = Table.of_records(f"{fit.level:.0%} intervals, {fit.label}", rows)
+    first = rows[0]
+    answer = f"At {title}: {first['quantity']} {first['estimate']}"
+    return Output(payload, answer, [table], warnings)
 
 
 def _critical(fit: "CriticalFit", question: Question, extrapolate: bool) -> Output:

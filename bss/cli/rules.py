@@ -6,7 +6,7 @@ from typing import Any
 
 from cyclopts import Group, Parameter
 
-from bss.cells import Table, number
+from bss.cells import Table
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
 from bss.errors import InputError
@@ -15,6 +15,9 @@ from bss.units import format_tokens
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
 _REFERENCE = ("beta1", "beta2", "epsilon", "weight_decay")
+SHOWN = ("lr", "beta1", "beta2", "weight_decay", "weight", "in_range", "source", "reason")
+SCALED = {"name": "scaling", "batch_tokens": "tokens", "lr": "lr"}
+SCALED |= {name: name.replace("_", " ") for name in (*_REFERENCE, "source")}
 
 
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
@@ -77,17 +80,22 @@ def rules(
     setting = Setting(params, tokens, seq_len, flops=flops, d_model=d_model, loss=loss,
                       noise_scale=noise_scale, batch_tokens=batch_tokens, lr=lr)  # fmt: skip
     found = answers(setting, rule or RULES)
-    tables, notes = [rules_table(found, setting)], [note_of(answer) for answer in found]
+    entries = [rule_entry(answer) for answer in found]
+    title = (
+        f"rules at {params:,} parameters, {format_tokens(tokens)} tokens, "
+        f"{setting.compute:.3g} FLOPs"
+    )
+    tables, notes = [rules_table(title, entries, seq_len)], [note_of(answer) for answer in found]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},
-        "rules": [rule_entry(answer) for answer in found],
+        "rules": entries,
     }
     warnings: list[str] = []
     if scale.to or scale.to_tokens:
         scaled, refused = _scaled(scale, setting)
         payload["scalings"] = scaled
-        tables.append(_scalings_table(scaled))
+        tables.append(Table.of_records("at the new batch", scaled, SCALED))
         notes += refused
     if ramp:
         from bss.rules.ramps import RAMPS  # needs NumPy
@@ -110,32 +118,19 @@ def rule_entry(answer: Answer) -> dict[str, Any]:
     return {**head, **entry.pop("hyperparameters"), **entry}
 
 
-def rules_table(said: Sequence[Answer], setting: Setting) -> Table:
-    """What each rule says, with its range and source."""
-    title = (
-        f"rules at {setting.params:,.0f} parameters, {format_tokens(int(setting.tokens))} tokens, "
-        f"{setting.compute:.3g} FLOPs"
-    )
-    cells = {
-        "rule": lambda answer: answer.name,
-        "batch": lambda answer: answer.batch or "–",
-        "tokens": lambda answer: size_text(answer.hyperparameters.batch_tokens),
-        f"× {setting.seq_len}": lambda a: size_text(
-            a.hyperparameters.batch_tokens, setting.seq_len
-        ),
-        "lr": lambda answer: number(answer.hyperparameters.lr),
-        "beta1": lambda answer: number(answer.hyperparameters.beta1),
-        "beta2": lambda answer: number(answer.hyperparameters.beta2),
-        "weight decay": lambda answer: number(answer.hyperparameters.weight_decay),
-        "in range": lambda answer: {True: "yes", False: "no", None: "–"}[answer.in_range],
-        "source": lambda answer: answer.source,
-    }
-    return Table.of(title, said, cells)
-
-
-def size_text(batch_tokens: float | None, seq_len: int = 1) -> str:
-    """A batch in sequences of so many tokens."""
-    return number(batch_tokens and batch_tokens / seq_len)
+def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> Table:
+    """Return a row per answer of a rule, with what else its entry has."""
+    rows = [
+        {
+            "rule": entry["name"],
+            "batch": entry["batch"],
+            "batch_tokens": entry["batch_tokens"],
+            f"× {seq_len}": entry["batch_tokens"] and entry["batch_tokens"] / seq_len,
+            **{key: entry.get(key) for key in SHOWN},
+        }
+        for entry in entries
+    ]
+    return Table.of_records(title, rows)
 
 
 def note_of(answer: Answer) -> str:
@@ -162,13 +157,3 @@ def _scaled(scale: ScaleOptions, setting: Setting) -> tuple[list[dict[str, Any]]
         else:
             scaled.append({"name": name, "source": scaling.source, **asdict(scaled_to)})
     return scaled, refused
-
-
-def _scalings_table(scaled: list[dict[str, Any]]) -> Table:
-    columns = ["batch_tokens", "lr", *_REFERENCE]
-    rows = [
-        (entry["name"], *(number(entry[column]) for column in columns), entry["source"])
-        for entry in scaled
-    ]
-    heads = ["scaling", "tokens", *(column.replace("_", " ") for column in columns[1:]), "source"]
-    return Table("at the new batch", heads, rows)

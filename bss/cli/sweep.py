@@ -124,19 +124,13 @@ def _priced(config: "SweepConfig") -> Output:
 
     runs = planned(config.setup, config.every_axis())
     cost, varied = price(runs), differing(runs)
-    names = list(varied[runs[0].id])
     shown = [
-        (
-            run.seed,
-            number(run.optimizer.lr),
-            *varied[run.id].values(),
-            f"{price([run]).flops:.2g}",
-        )
+        {"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id],
+         "FLOPs": f"{price([run]).flops:.2g}"}
         for run in runs[:SHOWN]
-    ]
+    ]  # fmt: skip
     more = [f"and {len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
-    table = Table("runs", ("seed", "peak lr", *names, "FLOPs"), shown)
-    return Output(asdict(cost), str(cost), [table], notes=more)
+    return Output(asdict(cost), str(cost), [Table.of_records("runs", shown)], notes=more)
 
 
 def _output(answers: "Answers") -> Output:

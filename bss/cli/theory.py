@@ -74,11 +74,10 @@ def risk(*, setting: TaskOptions, data: str, batch: str, show: ShowPlot = ShowPl
         "approximation": task.approximation,
         "batch": str(plan.schedule),
     }
-    columns = ("excess risk", "steps", "samples", "stable below lr", "beyond the modes")
-    sizes = f"{plan.steps:,}", format_tokens(plan.tokens)
-    row = (number(excess, 6), *sizes, number(bound), number(task.approximation))
-    table = Table(f"batch {plan.schedule}", columns, [row])
-    return Output(payload, tables=[table], figure=lambda: _risk_figure(task, run, plan))
+    answer = f"excess risk {number(excess, 6)} with batch {plan.schedule}"
+    shown = ("steps", "data", "remainder", "stable_lr_bound", "approximation")
+    table = Table.of_records("", [payload], shown)
+    return Output(payload, answer, [table], figure=lambda: _risk_figure(task, run, plan))
 
 
 def _plan(batch: str, data: int) -> Plan:
@@ -149,19 +148,18 @@ def optimal(
             name: getattr(best, name) for name in ("steps", "risk", "peak_batch", "growth_fraction")
         },
     }
-    cells = {
-        "from sample": lambda s: format_tokens(s.start_tokens),
-        "batch": lambda s: f"{s.batch:,}",
-        "steps": lambda s: f"{s.steps:,}",
-        "first step": lambda s: f"{s.start_step:,}",
-    }
     notes = [
         f"{kind} task; the batch leaves its minimum after {share:.2%} of the data",
         f"risk by the law {number(risk, 6)}; {number(best.risk, 6)} if the batch varies freely",
         f"excess risk {number(exact, 6)} by the exact recursion with {setting.modes} modes",
         f'--batch "{plan.schedule}"',
     ]
-    table = Table.of("optimal batch schedule", plan.segments, cells)
+    names = ("start_tokens", "batch", "steps", "start_step")
+    rows = [{name: getattr(one, name) for name in names} for one in plan.segments]
+    headers: dict[str, str] = dict(
+        zip(names, ("from sample", "batch", "steps", "first step"), strict=True)
+    )
+    table = Table.of_records("optimal batch schedule", rows, headers)
     draw = figure("theory.optimal_figure", {"the task": best}, plan)
     return Output(payload, tables=[table], notes=notes, figure=draw)
 
@@ -197,17 +195,14 @@ def switch(
         "exponent": asdict(measured) if measured else None,
         "theory": theory,
     }
-    cells = {
-        "budget": lambda switch: format_tokens(switch.data),
-        "switch at": lambda switch: format_tokens(round(switch.switch_data)),
-        "share of the budget": lambda switch: f"{switch.fraction:.2%}",
-        "excess risk": lambda switch: number(switch.risk, 6),
-    }
     title = f"best switch from batch {run.first} to {run.last}, {payload['regime']} task"
     note = f"D − P* ∝ D^γ: γ = {estimate_text(measured)} measured, {number(theory)} in theory"
     name = "exact recursion"
     draw = figure("theory.switch_figure", {name: switches}, {name: theory})
-    return Output(payload, note, [Table.of(title, switches, cells)], figure=draw)
+    headers = {"data": "budget", "switch_data": "switch at", "fraction": "share of the budget",
+               "risk": "excess risk"}  # fmt: skip
+    table = Table.of_records(title, payload["budgets"], headers)
+    return Output(payload, note, [table], figure=draw)
 
 
 def critical(
@@ -252,9 +247,9 @@ def critical(
         "rate_cap": procedure.rate_cap,
         "average": procedure.average,
     }
-    rows = [(format_tokens(at.data), number(at.risk), number(at.cbs)) for at in table.points]
     title = f"capacity {task.capacity:g}, source {task.source:g}; average from {procedure.average}"
-    shown = Table(title, ("samples", "least excess risk", "critical batch"), rows)
+    headers = {"data": "samples", "risk": "least excess risk", "cbs": "critical batch"}
+    shown = Table.of_records(title, payload["points"], headers)
     between = f"{number(table.low, 3)} – {number(table.high, 3)}"
     note = (
         f"exponent over the last budgets {table.exponent:.3f} ({between}, scatter about a line); "

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 from cyclopts import Group, Parameter
 
-from bss.cells import Table, number, with_error
+from bss.cells import Table, number
 from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
 from bss.files import read_json
-from bss.units import format_tokens
 from bss.values import from_dict, to_dict
 
 if TYPE_CHECKING:
     from bss.training.execution import Execution
     from bss.training.run_config import RunConfig
     from bss.training.run_directory import RunStatus
+
+THROUGHPUT = ("batch", "tokens", "tokens_per_second", "mfu")
 
 
 @Parameter(name="*", group=Group("Several processes", sort_key=2))
@@ -93,18 +94,13 @@ def _output(run: str, status: "RunStatus") -> Output:
             payload,
             f"run {run} diverged in the step that ended at {status.tokens:,} tokens; kept: {kept}",
         )
-    cells = {
-        "batch": lambda s: s.batch,
-        "tokens": lambda s: format_tokens(s.tokens),
-        "tokens/s": lambda s: number(s.tokens_per_second),
-        "MFU": lambda s: "–" if s.mfu is None else f"{s.mfu:.1%}",
-    }
-    loss = with_error(status.losses["eval_loss"], status.losses.get("eval_loss_se"))
+    loss, error = (number(status.losses.get(name)) for name in ("eval_loss", "eval_loss_se"))
     answer = (
-        f"held-out loss {loss} after {status.tokens:,} tokens, {status.step:,} steps; "
+        f"held-out loss {loss} ± {error} after {status.tokens:,} tokens, {status.step:,} steps; "
         f"{status.programs} programs, {status.recompilations} recompilations"
     )
-    return Output(payload, answer, [Table.of(f"run {run}", status.throughput, cells)])
+    table = Table.of_records(f"run {run}", map(to_dict, status.throughput), THROUGHPUT)
+    return Output(payload, answer, [table])
 
 
 def read_job(path: Path) -> "tuple[RunConfig, Execution]":

@@ -87,7 +87,7 @@ def measured_results(
     points, more = (None, []) if measured is None else measured
     if points is not None:
         attempts.warnings += [*_left_out(runs, same), *more]
-    chosen = _es_fit(attempts, points, Options(how.resamples))
+    chosen = _es_fit(attempts, points, Options(how.resamples, draws=how.resamples))
     comparison = chosen.comparison if chosen else None
     varied = _varied(runs)
     curve = attempts.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
+from bss.advice.next_run import default_goal, described_run, next_runs
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import EsFit
@@ -52,7 +53,7 @@ class Section:
 
 
 def answers(results: Results) -> list[str]:
-    """Return the first lines: best batch, cost of half and twice, whether growing it paid."""
+    """Return the first lines: best batch, cost of others, whether growing paid, next run."""
     lines = [fit.answer for fit in _fits(results)]
     chosen = results.chosen_es
     if chosen is not None:
@@ -63,10 +64,16 @@ def answers(results: Results) -> list[str]:
             grown = [row for row in rows if row.role in ("schedule", "late", "policy")]
             if grown and any(row.best for row in rows):
                 best = min(grown, key=lambda row: row.loss)
+                side = "lower" if best.difference < 0 else "higher"
                 lines.append(
                     f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
-                    f"{best.difference:+.4f} nats from the best constant batch ({_certainty(best)})"
+                    f"{abs(best.difference):.4f} nats {side} than the best constant batch "
+                    f"({_certainty(best)})"
                 )
+    for fit in _fits(results)[:1]:
+        with suppress(InputError):  # a fit without draws
+            goal = default_goal(fit)
+            lines.append(described_run(next_runs(fit, goal), goal))
     return lines
 
 
@@ -99,7 +106,7 @@ def _cost_of_others(fit: EsFit) -> list[str]:
     except InputError:  # B_opt is the measured minimum of a law that is not identified
         return []
     half, twice = tokens[[0, 2]] / tokens[1] - 1
-    return [f"At loss {target:g}, half of B_opt takes {half:+.1%} tokens, twice {twice:+.1%}"]
+    return [f"At loss {target:g}, half of B_opt takes {half:.1%} more tokens, twice {twice:.1%}"]
 
 
 def _certainty(row: Any) -> str:
@@ -113,19 +120,23 @@ def _runs(results: Results) -> Iterator[Section]:
     keys = [key for key in ("model", "params", "seq_len") if key in runs]
     groups = [group for _, group in runs.groupby(keys, dropna=False, sort=False)]
     noun = "held-out" if column == "eval_loss" else "training"
-    cells = {
-        "model": lambda g: str(g.iloc[0].get("model", "all")),
-        "parameters": lambda g: f"{g.iloc[0]['params']:,.0f}" if "params" in g else "–",
-        "sequence length (tokens)": lambda g: f"{g['seq_len'].iloc[0]:,}",
-        "runs": lambda g: f"{g['run'].nunique():,}",
-        "batch (sequences)": lambda g: _span(g["batch"]),
-        "peak learning rate": lambda g: _span(g["peak_lr"]) if "peak_lr" in g else "–",
-        "tokens": lambda g: _span(g.groupby("run", sort=False)["tokens"].last(), tokens=True),
-        f"lowest {noun} loss (nats)": lambda g: f"{g[column].min():.4f}",
-    }
+    rows = [
+        {
+            "model": str(group.iloc[0].get("model", "all")),
+            "parameters": group["params"].iloc[0] if "params" in group else None,
+            "sequence length (tokens)": group["seq_len"].iloc[0],
+            "runs": group["run"].nunique(),
+            "batch (sequences)": _span(group["batch"]),
+            "peak learning rate": _span(group["peak_lr"]) if "peak_lr" in group else None,
+            "tokens": _span(
+                pd.Series(group.groupby("run", sort=False)["tokens"].last()), tokens=True
+            ),
+            f"lowest {noun} loss (nats)": f"{group[column].min():.4f}",
+        }
+        for group in groups[:MOST_ROWS]
+    ]
     caption = "One row per model and sequence length; in brackets the number of distinct values."
-    table = Table.of("", groups[:MOST_ROWS], cells)
-    yield Section("Runs", caption, tables=[table])
+    yield Section("Runs", caption, tables=[Table.of_records("models", rows)])
 
 
 def _losses(results: Results) -> Iterator[Section]:
@@ -243,20 +254,20 @@ def _contenders(results: Results) -> Iterator[Section]:
     if results.contenders is None:
         return
     comparison = Comparison(results.contenders)
-    cells = {
-        "schedule": lambda row: row.name,
-        "batch": lambda row: row.batch,
-        "tokens": lambda row: f"{row.tokens:,}",
-        "steps": lambda row: f"{row.steps:,}",
-        "held-out loss": lambda row: f"{row.eval_loss:.4f}",
-    }
-    if comparison.column == "test_loss":
-        cells["test loss"] = lambda row: f"{row.loss:.4f}"
-    cells["difference (10⁻³ nats)"] = difference_text
+    columns = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
+    columns = {name: name.replace("_", " ") for name in columns}
+    columns |= {"name": "schedule", "eval_loss": "held-out loss"}
+    columns |= {"difference": "difference (10⁻³ nats)"}
     tables = [
-        Table.of(LR_PHASES[phase].title, rows, cells, [row.role == "schedule" for row in rows])
+        Table.of_records(
+            LR_PHASES[phase].title,
+            [vars(row) | {"eval_loss": f"{row.eval_loss:.4f}", comparison.column: f"{row.loss:.4f}",
+                          "difference": difference_text(row)} for row in rows],
+            columns,
+            [row.role == "schedule" for row in rows],
+        )
         for phase, rows in comparison.by_phase().items()
-    ]
+    ]  # fmt: skip
     caption = (
         "Final losses at equal tokens and equal data order. Differences are to the best constant "
         "batch, which is chosen by held-out loss; with several seeds they are paired by seed, "
@@ -300,5 +311,6 @@ def _span(values: pd.Series, *, tokens: bool = False) -> str:
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:
-    title = f"the first {MOST_ROWS} of {len(frame):,} rows" if len(frame) > MOST_ROWS else ""
+    count = f"the first {MOST_ROWS} of {len(frame):,}" if len(frame) > MOST_ROWS else len(frame)
+    title = f"{count} rows"
     return Table.of_frame(title, frame.head(MOST_ROWS))

@@ -67,7 +67,7 @@ def judged(law: bss.EsFit, points: pd.DataFrame, truth: pd.DataFrame, seed: int)
     return pd.DataFrame(rows)
 
 
-def _held(estimate: Estimate | None, true: float) -> dict[str, object]:
+def _held(estimate: Estimate | None, true: float) -> dict[str, float | None]:
     if estimate is None or (estimate.low is None and estimate.high is None):
         return {"value": None, "low": None, "high": None, "inside": None}
     inside = (estimate.low or 0.0) <= true <= (estimate.high or math.inf)
@@ -86,8 +86,8 @@ def main() -> None:
         tables = [*pool.map(partial(judged, law, points, truth), range(sets))]
     table = pd.concat(tables, ignore_index=True)
     write("stages", "coverage.csv", table)
-    summary = table.groupby("quantity")["inside"].agg(["mean", "count"])
-    print(summary.rename(columns={"mean": "share inside", "count": "intervals"}).to_string())
+    for quantity, rows in table.dropna(subset=["inside"]).groupby("quantity"):
+        print(f"{quantity}: {rows['inside'].mean():.3f} of {len(rows)} intervals hold it")
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ class TrainedRuns:
 def train(study: Study, base: RunConfig, trainer: Trainer) -> TrainedRuns:
     """Train all parts, and fit the law to the first two."""
     forks = study.fork_tokens
-    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    constants = list(constant_contenders(base, study.rates, study.seeds))
     constants = trainer.contend(constants, "1/5 constants", forks)
     switched = switching(study, base, constants)
     stable = [*constants, *trainer.contend(switched, "2/5 switches", forks)]
@@ -169,7 +169,7 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> TrainedRuns:
 def costs(study: Study) -> dict[str, Price]:
     """Return the price of each part, the law's schedules as if from the start; no data are read."""
     base = planned_run(study.setup)
-    constants = list(constant_contenders(base, study.rates, study.seeds, []))
+    constants = list(constant_contenders(base, study.rates, study.seeds))
     switched = switching(study, base, constants)
     stable = [*constants, *switched]
     stages = BatchSchedule.stages([study.small, study.large], study.tokens)

@@ -71,6 +71,7 @@ OF_TABLES = {
 OF_OTHER_TABLES = {"fit critical": "fit critical {}", "fit table": "fit table {}"}
 OF_FITS = {
     "predict": "predict --from {} --loss 2",
+    "next": "next {}",
     "schedule": "schedule --from {} --tokens 1M",
     "advise": "advise --params 85M --tokens 2.5B --seq-len 1024 --from {}",
 }
@@ -297,7 +298,6 @@ def test_what_a_library_says_of_a_full_disk_is_one_line(capsys, monkeypatch):
     ("error", "says"),
     [
         (MemoryError(), "more memory"),
-        (EOFError(), "no answer"),
         (PermissionError(13, "No", "x"), "x"),
     ],
 )
