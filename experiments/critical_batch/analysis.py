@@ -237,7 +237,7 @@ def noise_table(
     """
     known = {
         (at.curve.model, at.curve.target_loss): {"B_crit": at.B_crit.value, "cbs": at.cbs.value}
-        for fit in reversed(fits.values())
+        for fit in [*fits.values()][::-1]
         if fit.unit == "sequences"
         for at in fit.fits
     }
