@@ -14,7 +14,7 @@ ROOMS = {
     "bss/cli": 2_360,
     "bss/data": 1_160,
     "bss/exports": 520,
-    "bss/importers": 2_160,
+    "bss/importers": 2_165,
     "bss/laws": 5_280,
     "bss/machines": 60,
     "bss/models": 1_050,
