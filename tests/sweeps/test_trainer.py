@@ -52,15 +52,3 @@ def test_what_an_engine_says_of_devices_is_said_to_every_run():
         "runs", (4,), devices=2, evaluation_bucket=8, attention="cudnn", data="shards"
     )
     assert engine.execution("shards") == replace(expected, compilation_cache="runs/compiled")
-
-
-def test_what_evaluation_costs_and_is_worth_is_told_once(trainer, tiny_run, monkeypatch, capsys):
-    """20 sequences of 16 tokens tell a loss to 0.03 nats: 9 times as many tell it to 0.01."""
-    ended = RunStatus("finished", losses={"eval_loss": 2.0, "eval_loss_se": 0.03})
-    monkeypatch.setattr(trainer.engine, "train", lambda runs, *_: {r.id: ended for r in runs})
-    trainer.train([overlay(tiny_run, {"seed": seed}) for seed in (0, 1)], "sweep")
-    trainer.train([overlay(tiny_run, {"seed": 2})], "sweep")
-    told = [line for line in capsys.readouterr().err.splitlines() if "held-out tokens" in line]
-    assert len(told) == 1
-    assert told[0].startswith("320 held-out tokens tell a loss to 0.03 nats and take ")
-    assert told[0].endswith("of the FLOPs; 2880 tell it to 0.01")
