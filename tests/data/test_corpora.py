@@ -85,7 +85,7 @@ BAD = [
     ("files:empty.*", "'files:empty.*' is too small, its train split has 0 documents"),
     ("files:latin.txt", "latin.txt is not UTF-8 at byte 2; convert it"),
     ("files:latin.jsonl", "latin.jsonl, line 2, is not UTF-8 at byte 10; convert it"),
-    ("files:broken.jsonl", 'broken.jsonl, line 3, is no JSON ( ... expected {"text": "'),
+    ("files:broken.jsonl", 'broken.jsonl, line 3, is not JSON ( ... expected {"text": "'),
     ("files:field.jsonl", "field.jsonl, line 1, has no text 'text' but body, id; ... text_feature"),
     ("files:list.jsonl", "list.jsonl, line 1, has no text 'text' but list; expected"),
     ("files:half.jsonl", "half.jsonl, line 1, cannot be UTF-8"),

@@ -63,7 +63,7 @@ def test_parse(text, total, printed):
         ("0:nan", "start:batch"),
         ("0:8 16", "start:batch"),
         (":8", "start:batch"),
-        ("0:8 x:16", "no count"),
+        ("0:8 x:16", "not a count"),
         ("0:8 50%:16", "share of nothing"),
     ],
 )
