@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_160,
     "bss/exports": 520,
     "bss/importers": 2_160,
-    "bss/laws": 5_230,
+    "bss/laws": 5_250,
     "bss/machines": 60,
     "bss/models": 1_050,
     "bss/plots": 1_220,

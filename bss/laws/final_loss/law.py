@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.residual_gp import ResidualGP, covariance, noise_sd
+from bss.laws.final_loss.residual_gp import ResidualGP, covariance, noise_sd, residuals_on_grid
 from bss.laws.minimum import parabola_vertex
 
 STEP = 1e-5  # of a parameter, for central differences in float64
@@ -197,7 +197,13 @@ class LossLaw:
 
     def over(self, params: float, tokens: float, *axes: np.ndarray) -> np.ndarray:
         """Return losses [b] of batches [b], or [b, r] of batches and learning rates [r]."""
-        return self.losses(params, tokens, *np.meshgrid(*axes, indexing="ij"))
+        centres = self.points.centres
+        size = np.log([params, tokens]) - centres[:2]
+        logs = [np.log(x) - centre for x, centre in zip(axes, centres[2:], strict=True)]
+        grid = np.meshgrid(*size[:, None], *logs, indexing="ij")
+        every = np.stack([x[0, 0] for x in grid], axis=-1)
+        rows, expected = self.points.logs, self._expected_residuals
+        return self._mean_of_forms(every) + residuals_on_grid(size, logs, rows, expected)
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Return batches [b] in tokens, losses at the best learning rates, and the best batch."""

@@ -60,6 +60,24 @@ def covariance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return MODEL**2 * model + SHAPE**2 * _correlation(one / lengths, other / lengths)
 
 
+def residuals_on_grid(
+    size: np.ndarray, axes: list[np.ndarray], other: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return [b] or [b, r] nats at one log N and log D [2], over a grid of log B and log η.
+
+    That is `covariance(grid, other) @ weights`, of others [n, 3 or 4] and weights [n], by parts.
+    """
+    model = _correlation(size[None, :1] / SAME_BUDGET, other[:, :1] / SAME_BUDGET)[0]
+    sizes = _correlation(size[None] / LENGTHS[:2], other[:, :2] / LENGTHS[:2])[0]
+    parts = [
+        _correlation(x[:, None] / length, y[:, None] / length)
+        for x, y, length in zip(axes, other[:, 2:].T, LENGTHS[2:], strict=False)
+    ]
+    left = parts[0] * (SHAPE**2 * sizes * weights)
+    shape = left @ parts[1].T if len(parts) > 1 else left.sum(axis=1)
+    return MODEL**2 * (model @ weights) + shape
+
+
 def _correlation(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """[n, m], exp(-½ |x - y|²) of [n, k] and [m, k]."""
     half = (one**2).sum(axis=1)[:, None] / 2 + (other**2).sum(axis=1) / 2
