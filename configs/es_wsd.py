@@ -8,7 +8,8 @@
 |-------|-----------------------------------------------------------|--------|----------------|
 | smoke | a1 at 4 batch sizes and 40K tokens; for tests             | 0.3M   | 4 × 2          |
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
-| a2    | the same at 27k, 99k and 394k (muP), 1M tokens            | 63M    | 3 × 7 × 3      |
+| a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
+| a2l   | the same at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
 | a3    | B_opt ramp, late switch, constants; sequences of 64, 3M   | 144M   | 5 × 8, decayed |
 | speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
 | a4    | ramp and constant with one change each, 1M tokens         | 108M   | 9 × 12         |
@@ -89,7 +90,6 @@ def mup(name: str) -> dict:
 
 BASE = {
     "title": "E(S) at one learning rate",
-    "models": {"12k": "pico"},
     "arms": constants(*BATCHES),
     "seeds": (10, 11, 12, 13, 14),
     "ends": (0.25, 0.5, 1.0),
@@ -118,6 +118,8 @@ BASE = {
     },
     **PRICED,
 }
+SEVEN = {"arms": constants(1, 2, 4, 8, 16, 32, 64), "seeds": (10, 11, 12), "ends": ()}
+SEVEN |= {"setup.schedule.tokens": 1_000_000}
 SIZES = {
     "smoke": {
         "arms": constants(1, 2, 4, 8),
@@ -131,13 +133,16 @@ SIZES = {
     },
     "a1": {"results": "results/es_wsd/stages"},
     "a2": {
-        "title": "E(S) at three more model sizes",
-        "models": {"27k": mup("1x48"), "99k": mup("nano"), "394k": mup("2x128")},
-        "arms": constants(1, 2, 4, 8, 16, 32, 64),
-        "seeds": (10, 11, 12),
-        "ends": (),
+        "title": "E(S) at two more model sizes",
+        "models": {"27k": mup("1x48"), "99k": mup("nano")},
         "results": "results/es_wsd/sizes",
-        "setup.schedule.tokens": 1_000_000,
+        **SEVEN,
+    },
+    "a2l": {
+        "title": "E(S) at a larger model size",
+        "models": {"394k": mup("2x128")},
+        "results": "results/es_wsd/larger",
+        **SEVEN,
     },
     "speed": {
         "title": "Seconds per step",
@@ -212,4 +217,5 @@ def get_config(part: str = "a1") -> ConfigDict:
         parts |= scheduled(json.loads(SCHEDULES.read_text(encoding="utf-8")))
     elif part in ("a3", "a4", "a5s"):
         raise ValueError(f"{part}: {SCHEDULES} is missing; train a1, then write it")
+    parts = {name: {"models": {"12k": "pico"}, **one} for name, one in parts.items()}
     return at_size(part, BASE, parts)

@@ -121,7 +121,8 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the decayed test loss of each batch size above the best one, per token budget."""
     tables = []
     decays = finals.loc[finals["ending"] == "decay"]
-    for _, some in decays.groupby(decays["tokens"].round(-5)):
+    share = (decays["tokens"] / decays["tokens"].max()).round(2)  # whole steps end a run earlier
+    for _, some in decays.groupby(share):
         wide = some.pivot_table(index="seed", columns="batch", values="test_loss")
         best = some.groupby("batch")["eval_loss"].mean().idxmin()
         apart = wide.sub(wide[best], axis=0)
@@ -229,10 +230,11 @@ def per_seed(table: pd.DataFrame, column: str, last: float, first: float) -> pd.
     return wide[last] - wide[first]
 
 
-def sizes(part: str = "sizes") -> dict[str, Measured]:
-    """Return the numbers of the questions on model size, and write the part's table."""
-    tables = []
-    runs = read(part, "runs.parquet")
+def sizes() -> dict[str, Measured]:
+    """Return the numbers of the questions on model size, and write their table."""
+    tables, parts = [], ("sizes", "larger")
+    trained = [part for part in parts if (RESULTS / part / "runs.parquet").exists()]
+    runs = pd.concat([read(part, "runs.parquet") for part in trained], ignore_index=True)
     runs = runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
     small = read("stages", "runs.parquet")
     small = small.loc[small["seed"].isin(runs["seed"]) & (small["tokens"] <= runs["tokens"].max())]
@@ -244,7 +246,7 @@ def sizes(part: str = "sizes") -> dict[str, Measured]:
         excess = (best["target_loss"] - lowest).round(2)
         tables.append(best.assign(size=size, last_loss=lowest, excess=excess))
     table = pd.concat(tables, ignore_index=True)
-    write(part, "optima.csv", table)
+    write("sizes", "optima.csv", table)
     return _size_numbers(table)
 
 

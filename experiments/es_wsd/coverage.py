@@ -1,0 +1,94 @@
+"""Share of 90% intervals that hold B_opt and B_min of a law that points are drawn from.
+
+    python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/stages/coverage.csv
+
+The law is the three-stage law fitted to a1; each set has the batch sizes, seeds and targets of a1.
+A run's log tokens to a target are those of the law plus the run's offset and independent noise,
+with the SDs of the fit's residuals; tokens beyond the run's budget are a miss. A bound counts as an
+interval that is open on one side.
+"""
+
+import argparse
+import math
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+import bss
+from bss.laws.base import Estimate
+from experiments.es_wsd.analysis import TARGETS, fitted, measured_points, read, write
+
+LAW, GRID = "piecewise", 4000
+
+
+def planted(points: pd.DataFrame) -> tuple[bss.EsFit, pd.DataFrame]:
+    """Return the law that sets are drawn from, and its B_opt and B_min by target (sequences)."""
+    law = bss.fit_es(points, LAW, options=bss.Options(20))
+    batch = np.geomspace(points["batch"].min() / 4, points["batch"].max(), GRID)
+    rows = []
+    for at in law.fits:
+        tokens = law.tokens(batch, at.target_loss)
+        smallest = law.law.quantities(law.parameters(at.target_loss))["B_min"]
+        best = float(batch[np.argmin(tokens)])
+        rows.append({"target_loss": at.target_loss, "B_opt": best, "B_min": float(smallest)})
+    return law, pd.DataFrame(rows)
+
+
+def drawn(law: bss.EsFit, points: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return points [same rows] with tokens drawn from a law."""
+    random = np.random.default_rng(seed)
+    budget = points.groupby("run")["tokens_to_target"].transform("max")
+    offset = pd.Series(random.normal(size=points["run"].nunique()), points["run"].unique())
+    tokens = np.empty(len(points))
+    for at, scatter in zip(law.fits, law.scatter, strict=True):
+        rows = np.isclose(points["target_loss"], at.target_loss)
+        here = points.loc[rows]
+        noise = scatter.offset * here["run"].map(offset).to_numpy(float)
+        noise += scatter.noise * random.normal(size=len(here))
+        tokens[rows] = law.tokens(here["batch"], at.target_loss) * np.exp(noise)
+    reached = tokens < budget
+    tokens = np.where(reached, tokens, budget)
+    steps = tokens / (points["batch"] * points["seq_len"])
+    return points.assign(tokens_to_target=tokens, steps=steps, reached=reached)
+
+
+def judged(law: bss.EsFit, points: pd.DataFrame, truth: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return, for a drawn set, one row per target and quantity."""
+    fit = fitted(drawn(law, points, seed))
+    rows = []
+    for known in truth.to_dict("records"):
+        at = next((a for a in fit.fits if math.isclose(a.target_loss, known["target_loss"])), None)
+        estimates = {"B_opt": at and at.best, "B_min": at and at.batches.get("B_min")}
+        for name, estimate in estimates.items():
+            row = {"set": seed, "target_loss": known["target_loss"], "quantity": name}
+            rows.append(row | {"true": known[name], **_held(estimate, known[name])})
+    return pd.DataFrame(rows)
+
+
+def _held(estimate: Estimate | None, true: float) -> dict[str, object]:
+    if estimate is None or (estimate.low is None and estimate.high is None):
+        return {"value": None, "low": None, "high": None, "inside": None}
+    inside = (estimate.low or 0.0) <= true <= (estimate.high or math.inf)
+    ends = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return ends | {"inside": float(inside)}
+
+
+def main() -> None:
+    """Write a row per set, target and quantity; print the shares."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=int, default=200, help="number of drawn sets")
+    sets = parser.parse_args().sets
+    points = measured_points(read("stages", "runs.parquet"), TARGETS)
+    law, truth = planted(points)
+    with ProcessPoolExecutor() as pool:
+        tables = [*pool.map(partial(judged, law, points, truth), range(sets))]
+    table = pd.concat(tables, ignore_index=True)
+    write("stages", "coverage.csv", table)
+    summary = table.groupby("quantity")["inside"].agg(["mean", "count"])
+    print(summary.rename(columns={"mean": "share inside", "count": "intervals"}).to_string())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Soonest and cheapest batch sizes against closed forms and planted laws."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.laws import fit_es
+from bss.laws.base import Options
+from bss.laws.es import LAWS
+from bss.policies.step_time import StepTime, best_batches, token_draws
+from tests.planted import hyperbola_at, planted_points
+
+TARGET = 2.0
+HYPERBOLA = LAWS["hyperbola"]
+
+
+@pytest.fixture(scope="module")
+def fit():
+    points = planted_points(
+        lambda batch, loss: HYPERBOLA.sequences(hyperbola_at(loss), batch), seeds=3
+    )
+    return fit_es(points, "hyperbola", options=Options(100, draws=100))
+
+
+def rows(fit, step_time, price=1.0):
+    return best_batches(fit, TARGET, step_time, price).set_index("criterion")
+
+
+@pytest.mark.parametrize("text", ["0.1 + 0.01*B", "100ms + 10ms*B", "1e5us+1e4us * B"])
+def test_the_soonest_batch_of_a_hyperbola_is_that_of_the_formula(fit, text):
+    found = rows(fit, StepTime.parse(text)).loc["time"]
+    law = hyperbola_at(TARGET)
+    critical = law.E_min / law.S_min
+    expected = math.sqrt(critical * 10)
+    assert found["batch"] == pytest.approx(expected, rel=0.1)
+    assert found["low"] / 1.02 <= expected <= found["high"] * 1.02  # grid and seeds
+    fitted = fit.parameters(TARGET)
+    exact = math.sqrt(float(fitted.E_min / fitted.S_min) * 10)
+    assert found["batch"] == pytest.approx(exact, rel=0.01)
+    steps = float(fit.tokens(found["batch"], TARGET)[0]) / (found["batch"] * fit.seq_len)
+    assert found["hours"] == pytest.approx(steps * (0.1 + 0.01 * found["batch"]) / 3600, rel=1e-6)
+
+
+def test_fewest_tokens_are_at_the_smallest_batch_of_a_hyperbola(fit):
+    found = rows(fit, StepTime.parse("0.1 + 0.01*B")).loc["tokens"]
+    assert found["batch"] == min(fit.batches) and found["at_boundary"]
+
+
+def test_cost_counts_devices_and_price(fit):
+    batch = np.array([2, 8, 32, 128])
+    devices = np.array([1, 2, 8, 32])
+    table = pd.DataFrame({"batch": batch, "seconds": 0.2 + 0.001 * batch, "devices": devices})
+    found, dearer = (rows(fit, StepTime.from_table(table), price) for price in (1.0, 3.0))
+    assert found.loc["cost", "batch"] < found.loc["time", "batch"]
+    assert dearer.loc["cost", "cost"] == pytest.approx(3 * found.loc["cost", "cost"])
+    same = rows(fit, StepTime.from_table(table.drop(columns="devices")))
+    assert same.loc["cost", "batch"] == same.loc["time", "batch"]
+
+
+def test_the_first_column_of_the_draws_is_the_fit(fit):
+    batch = np.array([3.0, 17.0])
+    draws = token_draws(fit, batch, TARGET)
+    assert draws.shape == (2, 101)
+    np.testing.assert_allclose(draws[:, 0], fit.tokens(batch, TARGET), rtol=1e-9)
+
+
+def test_several_rows_of_a_batch_count_with_their_median():
+    table = pd.DataFrame({"batch": [4, 4, 4, 8, 8], "seconds": [0.1, 0.1, 9.0, 0.3, 0.1]})
+    assert StepTime.from_table(table).seconds == (0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fast", "0.1", "0.1 + 0.01", "1ms + 0.01*B", "-1 + 0.1*B", "0 + 0*B"]
+)
+def test_text_that_is_no_formula_is_refused(text):
+    with pytest.raises(InputError, match="step_time"):
+        StepTime.parse(text)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"batch": [1, 2]},
+        {"seconds": [1, 2]},
+        {"batch": [1, 2], "seconds": [2.0, 1.0]},
+        {"batch": [1, 2], "seconds": [1.0, math.nan]},
+        {"batch": [1, 2], "seconds": [1.0, "2 ms"]},
+        {"batch": [1, 1], "seconds": [1.0, 1.0]},
+        {"batch": [-1, 2], "seconds": [1.0, 1.0]},
+    ],
+)
+def test_a_table_that_is_no_step_time_is_refused(columns):
+    with pytest.raises(InputError, match=r"table\.csv"):
+        StepTime.from_table(pd.DataFrame(columns), "table.csv")
+
+
+def test_step_times_outside_the_batches_measured_are_refused(fit):
+    table = pd.DataFrame({"batch": [512, 1024], "seconds": [1.0, 2.0]})
+    with pytest.raises(InputError, match="step_time"):
+        best_batches(fit, TARGET, StepTime.from_table(table))
