@@ -8,6 +8,7 @@ import pytest
 from bss.advice import advise
 from bss.rules import Setting
 from bss.units import rounded_tokens
+from tests.page.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,12 @@ def test_the_answers_without_javascript_are_those_of_bss_advise(calculator, docu
             assert cells[3] == f"{advice.sequences:,}"
 
 
-def test_the_mark_of_a_page_is_replaced(calculator):
-    found = calculator.on_post_page(f"<p>{calculator.MARK}</p>", None, None)
-    assert 'id="bss-calculator"' in found and calculator.MARK not in found
+def test_the_first_page_of_the_site_begins_with_it(calculator):
+    text = (ROOT / "docs" / "index.md").read_text()
+    found = calculator.on_post_page(text, None, None)
+    before, _, after = found.partition('<section id="bss-calculator"')
+    assert len(before.splitlines()) < 10 and "</section>" in after
+    assert "calculator.png" in text and "calculator.png" not in found
     assert calculator.on_post_page("<p>other</p>", None, None) == "<p>other</p>"
 
 

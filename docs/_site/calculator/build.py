@@ -1,11 +1,12 @@
 """Build the calculator of the first page: its numbers, the table without JavaScript, one document.
 
 All numbers come from `bss advise`: the committed fit of published final losses, the published
-rules and the constants that pool them. The page's modules evaluate them and fit nothing.
+rules and the constants that pool them. The page's modules evaluate them; they fit nothing.
 
 `python docs/_site/calculator/build.py FILE` writes the calculator as one HTML file.
 """
 
+import functools
 import json
 import math
 import re
@@ -32,7 +33,8 @@ from bss.units import rounded_tokens
 
 HERE = Path(__file__).parent
 MODULES = ("units", "rules", "law", "ramp", "curves", "plots", "page")
-MARK = "<!-- calculator -->"
+MARK = re.compile(r"<!-- calculator -->.*?<!-- end of calculator -->", re.DOTALL)
+"""What the calculator replaces on the site; elsewhere a page shows what is between: a picture."""
 SEQ_LEN = 2048
 USUAL = (
     (70e6, 1.4e9), (125e6, 2.5e9), (125e6, 10e9), (350e6, 7e9), (350e6, 30e9), (500e6, 10e9),
@@ -228,6 +230,7 @@ def script() -> str:
     return "\n".join(parts)
 
 
+@functools.cache
 def section() -> str:
     """Return the calculator as an HTML section with its styles, numbers and scripts."""
     library = files("bss.report") / "uplot"
@@ -256,7 +259,7 @@ def document() -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Return a page of the site with the calculator at its mark; MkDocs calls this."""
-    return output.replace(MARK, section()) if MARK in output else output
+    return MARK.sub(lambda _: section(), output)
 
 
 if __name__ == "__main__":

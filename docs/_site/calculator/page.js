@@ -14,6 +14,7 @@ const ATTRIBUTES = {
   tokens_per_param: "tokens per parameter",
   compute: "FLOPs (6·N·D)",
 };
+const TIME = "Seconds per step are linear between your batch sizes, and proportional to the batch size above.";
 const root = document.getElementById("bss-calculator");
 const form = document.getElementById("bss-form");
 const numbers = JSON.parse(document.getElementById("bss-numbers").textContent);
@@ -134,6 +135,7 @@ function knownFacts(question, advice) {
     facts.push(["Published table alone", text]);
   }
   if (question.lr && question.batch) facts.push(["Learning rate there, from yours", ratesText(question, advice)]);
+  if (question.stepTimes.length) facts.push(["Time", TIME]);
   if (question.lr && advice.curve) facts.push(["Note", "Losses are of learning rates tuned per batch size."]);
   return facts;
 }
