@@ -36,7 +36,7 @@ from bss.advice.sources import (
     power_law,
 )
 from bss.files import write_json
-from bss.laws.final_loss.best import TYPICAL
+from bss.laws.final_loss.best import TOLERANCES
 from bss.laws.minimum import measured_minimum
 from bss.rules import RULES, Rule, Setting
 
@@ -68,7 +68,7 @@ def table_optima() -> list[Optimum]:
         assert isinstance(sizes, tuple)
         loss = cell.groupby("batch")["loss"].min()
         batch = loss.index.to_numpy(float) * SEQ_LEN
-        best = measured_minimum(batch, loss.to_numpy(), typical=TYPICAL).batch
+        best = measured_minimum(batch, loss.to_numpy(), typical=TOLERANCES[0]).batch
         found.append(Optimum(float(sizes[0]), float(sizes[1]), best.value, best.low, best.high))
     return found
 

@@ -9,31 +9,31 @@ ROOT = Path(bss.__file__).parent
 
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
-    "bss": 745,
-    "bss/advice": 410,
-    "bss/cli": 2_360,
-    "bss/data": 1_160,
-    "bss/exports": 520,
-    "bss/importers": 2_160,
-    "bss/laws": 5_250,
-    "bss/machines": 60,
-    "bss/models": 1_050,
+    "bss": 741,
+    "bss/advice": 406,
+    "bss/cli": 2_353,
+    "bss/data": 1_153,
+    "bss/exports": 519,
+    "bss/importers": 2_161,
+    "bss/laws": 5_240,
+    "bss/machines": 51,
+    "bss/models": 1_049,
     "bss/plots": 1_220,
-    "bss/points": 650,
-    "bss/policies": 600,
+    "bss/points": 648,
+    "bss/policies": 697,
     "bss/report": 580,
-    "bss/rules": 360,
-    "bss/schedules": 930,
-    "bss/sweeps": 1_450,
-    "bss/tables": 480,
-    "bss/theory": 860,
-    "bss/training": 3_075,
+    "bss/rules": 358,
+    "bss/schedules": 928,
+    "bss/sweeps": 1_447,
+    "bss/tables": 477,
+    "bss/theory": 857,
+    "bss/training": 3_072,
 }
-FOLDERS = {"experiments": 4_800, "benchmarks": 2_660, "tests": 22_000}
+FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 29_820
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_800
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

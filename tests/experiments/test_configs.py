@@ -1,13 +1,8 @@
-"""Configs at several sizes, and what experiments import."""
-
-from pathlib import Path
+"""Configs at several sizes."""
 
 import pytest
 
 from configs.overlays import at_size
-from tests.test_rooms import imported
-
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def test_an_overlay_replaces_values_and_merges_groups():
@@ -21,12 +16,3 @@ def test_an_overlay_replaces_values_and_merges_groups():
     assert at_size("own", base, {"own": group}).to_dict()["setup"]["model"] == group["setup.model"]
     with pytest.raises(ValueError, match="size 'huge': expected one of big"):
         at_size("huge", base, {"big": overlay})
-
-
-def test_no_experiment_imports_another():
-    folders = {path.name for path in EXPERIMENTS.iterdir() if (path / "__init__.py").exists()}
-    for path in EXPERIMENTS.rglob("*.py"):
-        own = path.relative_to(EXPERIMENTS).parts[0]
-        names = [name.split(".") for name in imported(path) if name.startswith("experiments.")]
-        others = {name[1] for name in names} & folders - {own}
-        assert not others, f"{path}: {others}"
