@@ -48,7 +48,7 @@ ROOMS = {
     "bss/plots": 1_220,
     "bss/points": 680,
     "bss/policies": 600,
-    "bss/report": 570,
+    "bss/report": 605,
     "bss/rules": 360,
     "bss/schedules": 930,
     "bss/sweeps": 1_800,
