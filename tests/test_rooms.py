@@ -21,7 +21,7 @@ ROOMS = {
     "bss/plots": 1_220,
     "bss/points": 648,
     "bss/policies": 697,
-    "bss/report": 580,
+    "bss/report": 617,
     "bss/rules": 358,
     "bss/schedules": 928,
     "bss/sweeps": 1_447,
@@ -29,7 +29,7 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 3_072,
 }
-FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 21_850}
+FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 21_900}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from bss.errors import InputError
 from bss.files import write_text
 from bss.plots.style import svg
+from bss.report.curves import interactive
 from bss.report.results import Results, read_results
 from bss.report.sections import answers, sections
 
@@ -55,6 +56,7 @@ def write_results(results: Results, file: Path) -> None:
         drawn=lambda figure: figures[id(figure)],
         warnings=results.all_warnings,
         missing=results.missing,
+        interactive=None if results.runs is None else interactive(results.runs),
         pictures={n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
     )
     try:

@@ -1,6 +1,6 @@
 // Drive the calculator in headless Chromium and print what happened, as JSON.
 // Argument: a JSON text with page, chromium, modules (a folder of npm packages), csv and wrong (files
-// to drop), fields, bad (pairs of a field and a text) and, optionally, shots (a folder for pictures).
+// to drop), report (a page of bss report), fields, bad (pairs of a field and a text) and, optionally, shots (a folder for pictures).
 
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -92,5 +92,13 @@ await plain.setJavaScriptEnabled(false);
 await plain.goto(url);
 found.texts.plain = await plain.$$eval("#bss-usual tbody tr", (rows) => rows.length);
 found.texts.hidden = await plain.$eval("#bss-form", (at) => at.hidden);
+await page.goto(pathToFileURL(options.report).href);
+await page.waitForFunction(() => document.querySelectorAll("#curves canvas").length);
+found.texts.report = await page.evaluate(() => [
+  document.querySelector("#curves").hidden,
+  document.querySelectorAll("#curves img").length,
+  document.querySelectorAll("#curves .u-legend .u-series").length,
+]);
+if (options.shots) await page.screenshot({ path: `${options.shots}/report.png`, fullPage: true });
 await browser.close();
 process.stdout.write(JSON.stringify(found));

@@ -6,6 +6,9 @@ import subprocess
 
 import pytest
 
+from bss.report.page import write_results
+from bss.report.results import Results
+from bss.tables import check_runs
 from tests.page.conftest import ROOT
 from tests.page.test_curves import HEAD, runs_of
 
@@ -43,8 +46,10 @@ def seen(calculator, node, tmp_path_factory):
     runs = runs_of(2)
     runs["run"] = "<img src=x onerror=alert(1)> " + runs["run"]
     runs.to_csv(folder / "runs.csv", index=False)
+    results = Results({"title": "runs", "command": "bss report", "versions": {}}, check_runs(runs))
+    write_results(results, folder / "report.html")
     (folder / "wrong.csv").write_text(HEAD + "a,8,64,1,nan\n")
-    files = {"page": "page.html", "csv": "runs.csv", "wrong": "wrong.csv"}
+    files = {"page": "page.html", "csv": "runs.csv", "wrong": "wrong.csv", "report": "report.html"}
     asked = {name: str(folder / file) for name, file in files.items()}
     asked |= {"chromium": CHROMIUM, "modules": str(MODULES), "fields": FIELDS, "bad": BAD}
     script = ROOT / "tests" / "page" / "browser.mjs"
@@ -57,7 +62,8 @@ def seen(calculator, node, tmp_path_factory):
 
 def test_no_error_and_no_request_but_the_page(seen):
     assert seen["messages"] == []
-    assert len({url.partition("#")[0] for url in seen["requests"]}) == 1
+    files = {url.partition("#")[0].rpartition("/")[2] for url in seen["requests"]}
+    assert files == {"page.html", "report.html"}
 
 
 def test_no_violation_of_accessibility_rules(seen):
@@ -93,6 +99,11 @@ def test_bad_input_is_one_line_beside_its_field(seen):
 def test_names_of_runs_are_escaped(seen):
     assert "sequences" in seen["texts"]["minimum"]
     assert seen["texts"]["images"] == 0
+
+
+def test_the_report_has_the_same_curves(seen):
+    hidden, images, entries = seen["texts"]["report"]
+    assert (hidden, images) == (False, 0) and entries > 3
 
 
 def test_without_javascript_the_table_is_there_and_the_form_is_not(seen):

@@ -11,7 +11,6 @@ import json
 import math
 import re
 import sys
-from importlib.resources import files
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -28,11 +27,12 @@ from bss.laws.base import WIDE, tails
 from bss.laws.final_loss import residual_gp
 from bss.laws.final_loss.forms import FORMS, losses
 from bss.laws.final_loss.points import SAME_BUDGET
+from bss.report.curves import SHARED, joined, library
 from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Rule, Scaling, Setting
 from bss.units import rounded_tokens
 
 HERE = Path(__file__).parent
-MODULES = ("units", "rules", "law", "ramp", "curves", "plots", "page")
+MODULES = ("rules", "law", "ramp", "curves", "page")
 MARK = re.compile(r"<!-- calculator -->.*?<!-- end of calculator -->", re.DOTALL)
 """What the calculator replaces on the site; elsewhere a page shows what is between: a picture."""
 SEQ_LEN = 2048
@@ -222,24 +222,18 @@ def _range(low: float | None, high: float | None) -> str:
 
 def script() -> str:
     """Return the page's modules as one module, so that a page read from a disk can run it."""
-    parts = []
-    for name in MODULES:
-        text = (HERE / f"{name}.js").read_text(encoding="utf-8")
-        text = re.sub(r'^import [^;]*? from "\./\w+\.js";\n', "", text, flags=re.MULTILINE)
-        parts.append(re.sub(r"^export ", "", text, flags=re.MULTILINE))
-    return "\n".join(parts)
+    return joined([*SHARED, *(HERE / f"{name}.js" for name in MODULES)])
 
 
 @functools.cache
 def section() -> str:
     """Return the calculator as an HTML section with its styles, numbers and scripts."""
-    library = files("bss.report") / "uplot"
     numbers = json.dumps(data(), separators=(",", ":")).replace("<", "\\u003c")
     texts = {
-        "STYLE": (library / "uPlot.min.css").read_text() + (HERE / "page.css").read_text(),
+        "STYLE": library("uPlot.min.css") + (HERE / "page.css").read_text(),
         "USUAL": usual_table(),
         "NUMBERS": numbers,
-        "UPLOT": (library / "uPlot.iife.min.js").read_text(),
+        "UPLOT": library("uPlot.iife.min.js"),
         "SCRIPT": script(),
     }
     page = (HERE / "page.html").read_text(encoding="utf-8")

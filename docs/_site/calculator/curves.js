@@ -2,7 +2,7 @@
 // bss/points/crossings.py: smoothing, monotone curves, tokens to targets, the measured minimum.
 
 import { interpolate } from "./law.js";
-import { parseCount } from "./units.js";
+import { parseCount } from "../../../bss/report/plotting/units.js";
 
 const EFOLDS = 0.25; // width of the smoothing window in log tokens
 const FEWEST = 3; // losses of a run

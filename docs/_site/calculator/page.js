@@ -1,11 +1,11 @@
 // The page: reads the question from its fields or the address, shows the answer, and measures a CSV.
 
-import { parseCount, parsePositive, roundedCount } from "./units.js";
+import { parseCount, parsePositive, roundedCount } from "../../../bss/report/plotting/units.js";
 import { scaledRates } from "./rules.js";
 import { advise, cost, lossAt } from "./law.js";
 import { NOTATIONS, ramp } from "./ramp.js";
 import { measure, readRuns } from "./curves.js";
-import { draw } from "./plots.js";
+import { draw, drawRuns } from "../../../bss/report/plotting/plots.js";
 
 const FACTORS = [0.5, 1, 2, 4];
 const ATTRIBUTES = {
@@ -281,12 +281,7 @@ function showRuns() {
   byId("runs-first").textContent = known
     ? `At the lowest target, ${known.target} nats: ${minimumText(known)}.${notes}`
     : `No target was reached by one batch size in every seed.${notes}`;
-  draw(byId("curves"), {
-    series: own.curves.map(curveSeries),
-    x: "tokens",
-    y: "loss (nats per token)",
-    caption: "Loss against tokens of each run, one colour per batch size. A legend entry switches its run off.",
-  });
+  drawRuns(byId("curves"), own.curves);
   draw(byId("points"), {
     series: own.targets.map(targetSeries).filter(({ points }) => points.length),
     x: "batch size (sequences)",
@@ -300,15 +295,6 @@ function showRuns() {
   }));
   const head = ["Target loss (nats)", "Best measured batch", "Measured minimum", "Between measured batches", "Seeds"];
   fillTable(byId("minima"), head, rows);
-}
-
-function curveSeries({ name, batch, tokens, losses }) {
-  const points = tokens.map((count, i) => [count, losses[i]]).filter(([x, y]) => x > 0 && y > 0);
-  const every = Math.ceil(points.length / 2000); // more points than pixels draw no better
-  const shown = points.filter((_, i) => i % every === 0 || i === points.length - 1);
-  const hover = (i) => `${name}: ${roundedCount(shown[i][0])} tokens, loss ${shown[i][1].toFixed(4)}`;
-  const batches = [...new Set(own.curves.map((curve) => curve.batch))];
-  return { label: name, line: true, points: shown, hover, color: batches.indexOf(batch) };
 }
 
 function targetSeries(target) {

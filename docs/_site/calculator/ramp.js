@@ -2,7 +2,7 @@
 // the recommended one, and its text for trainers, as in bss/schedules and bss/exports.
 
 import { pool } from "./rules.js";
-import { formatCount } from "./units.js";
+import { formatCount } from "../../../bss/report/plotting/units.js";
 
 export const STAGES = 4;
 const LEAST = 4; // sequences of the first stage: rounding moves the last one by an eighth at most

@@ -10,6 +10,29 @@ const COLORS = {
   dark: ["#8cc4ff", "#ffb77a", "#8fd694", "#d3a6e8", "#e6d06a", "#ff9dbd", "#6fd8cb", "#cfb3a6"],
 };
 
+const MOST_POINTS = 2000; // of a curve; more draw no better
+
+// Draw loss against tokens of runs, {name, batch, tokens, losses}, into a figure.
+export function drawRuns(figure, runs) {
+  const batches = [...new Set(runs.map(({ batch }) => batch))];
+  draw(figure, {
+    series: runs.map((run) => ({ ...runSeries(run), color: batches.indexOf(run.batch) })),
+    x: "tokens",
+    y: "loss (nats per token)",
+    caption:
+      "Loss against tokens of each run, one colour per batch size. Hover for a run, its tokens and " +
+      "loss; a legend entry switches its run off.",
+  });
+}
+
+function runSeries({ name, tokens, losses }) {
+  const points = tokens.map((count, i) => [count, losses[i]]).filter(([x, y]) => x > 0 && y > 0);
+  const every = Math.ceil(points.length / MOST_POINTS);
+  const shown = points.filter((_, i) => i % every === 0 || i === points.length - 1);
+  const hover = (i) => `${name}: ${roundedCount(shown[i][0])} tokens, loss ${shown[i][1].toFixed(4)}`;
+  return { label: name, line: true, points: shown, hover };
+}
+
 // Draw a plot into a figure; a later plot replaces it.
 // Args: figure with a div.bss-plot and a figcaption; data as of uPlot, in mode 2; series as
 // {label, points, line, dots, hover, color}; x and y, labels of the axes; xIsPowers, whether ticks
