@@ -13,7 +13,7 @@ from bss.errors import InputError
 INTERRUPTED = 130
 """As shells say SIGINT: 128 and its number."""
 TRAIN = ("absl", "array_record", "flax", "grain", "importlib_resources", "ml_collections", "optax",
-         "orbax", "tensorflow_datasets", "tokenizers")  # fmt: skip
+         "orbax", "submitit", "tensorflow_datasets", "tokenizers")  # fmt: skip
 """Modules of the extra train."""
 
 

@@ -6,16 +6,14 @@ jobs in the queue, and the same command continues with them.
 """
 
 import io
+import os
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from threading import Event
-from typing import Any
-
-import submitit
-from submitit.core.utils import DelayedSubmission, FailedJobError
+from typing import TYPE_CHECKING, Any
 
 from bss.errors import InputError, check
 from bss.files import read_json, write_json
@@ -34,10 +32,21 @@ from bss.training.run_config import RunConfig
 from bss.training.worker import Job, train_job
 from bss.values import from_dict
 
+if TYPE_CHECKING:
+    import submitit
+
 _LARGEST_ARRAY = 1000
 _SAVE_SECONDS = 120
 _INIT_SECONDS = 300
 _RUNNING = ("PENDING", "RUNNING", "REQUEUED", "SUSPENDED", "COMPLETING", "CONFIGURING")
+
+
+def import_submitit() -> Any:
+    """Import submitit without its logging set-up, which would close the handlers of others."""
+    os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")
+    import submitit
+
+    return submitit
 
 
 class SlurmEngine(QueueEngine):
@@ -49,7 +58,7 @@ class SlurmEngine(QueueEngine):
         self._options = _sbatch_options(config.slurm)
         self.accelerators = any("gpu" in f"{name} {x}" for name, x in self._options.items())
         self._jobs: list[tuple[Future[str], submitit.Job[str]]] = []
-        if submitit.SlurmExecutor.affinity() < 0:
+        if import_submitit().SlurmExecutor.affinity() < 0:
             raise InputError("engine slurm: there is no srun; start the sweep on a login node")
 
     def free(self) -> None:
@@ -100,6 +109,7 @@ class SlurmEngine(QueueEngine):
     def _submit_array(
         self, folder: Path, jobs: Sequence[Job], processes: int
     ) -> Sequence["submitit.Job[str]"]:
+        submitit = import_submitit()
         executor = submitit.SlurmExecutor(folder, max_num_timeout=1_000_000)
         executor.update_parameters(
             job_name="bss",
@@ -112,7 +122,7 @@ class SlurmEngine(QueueEngine):
         try:
             with redirect_stderr(io.StringIO()):  # the error has it too
                 array = executor.map_array(TrainOnSlurm(), jobs)
-        except FailedJobError as error:
+        except submitit.core.utils.FailedJobError as error:
             reason = " ".join(str(error).split())
             raise InputError(f"setup.engine.slurm {self.config.slurm!r}: {reason}") from None
         for job, submitted in zip(jobs, array, strict=True):
@@ -130,7 +140,7 @@ def _recorded(folder: Path, job: Job) -> "submitit.Job[str] | None":
         return None
     if any(record != records[0] for record in records):
         return None
-    return submitit.SlurmJob[str](folder, records[0]["job"], range(records[0]["processes"]))
+    return import_submitit().SlurmJob(folder, records[0]["job"], range(records[0]["processes"]))
 
 
 def _is_queued(job: "submitit.Job[str]") -> bool:
@@ -146,18 +156,19 @@ class TrainOnSlurm:
         self._training = ThreadPoolExecutor(1).submit(_train, job, self._stop)
         return self._training.result()  # signals arrive in this thread
 
-    def checkpoint(self, job: Job) -> DelayedSubmission | None:
+    def checkpoint(self, job: Job) -> "submitit.helpers.DelayedSubmission | None":
         """Save; return the job for its next turn, None if it has not advanced in this one."""
         self._stop.set()
         with suppress(Interrupted):
             self._training.result()
         advanced = _checkpoints(job) != self._saved or not self._training.exception()
-        return DelayedSubmission(TrainOnSlurm(), job) if advanced else None
+        delayed = import_submitit().helpers.DelayedSubmission
+        return delayed(TrainOnSlurm(), job) if advanced else None
 
 
 def _train(job: Job, stop: Event) -> str:
     """Train a job in all processes of it."""
-    here, place = submitit.JobEnvironment(), DistributedConfig()
+    here, place = import_submitit().JobEnvironment(), DistributedConfig()
     if here.num_tasks > 1:
         first = f"{here.hostnames[0]}:{int(here.raw_job_id) % 20000 + 40000}"
         place = DistributedConfig(here.num_tasks, first, here.global_rank, _INIT_SECONDS)

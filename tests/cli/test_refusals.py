@@ -22,7 +22,7 @@ TABLES = {
     "empty.csv": (b"", "no rows"),
     "header.csv": (HEAD.encode(), "no rows|no column"),
     "cut.csv": (GOOD[:-9].encode(), r"line 9: [34] values for 5 columns"),
-    "picture.csv": (b"\x89PNG\r\n\x1a\n\xff\xfe", "no text in UTF-8"),
+    "picture.csv": (b"\x89PNG\r\n\x1a\n\xff\xfe", "not UTF-8 text"),
     "zipped.csv": (gzip.compress(GOOD.encode()), "unpack it with gunzip"),
     "parquet.csv": (b"PAR1PAR1", "name it .parquet"),
     "text.parquet": (GOOD.encode(), "cannot be read as CSV or Parquet"),

@@ -1,5 +1,6 @@
 """Small samples of every format, by name and as `auto` recognises them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,5 +59,5 @@ def test_what_is_printed_is_a_short_table(tmp_path, capsys):
     out = str(tmp_path / "runs.csv")
     assert main(["import", "megatron", str(SAMPLES / "megatron-new.log"), "-o", out]) == 0
     text = capsys.readouterr().out
-    assert "megatron-new" in text and "8 16 (logged)" in text and "1 run, 9 rows" in text
+    assert "megatron-new" in text and re.search(r"8 16 +logged", text) and "1 run, 9 rows" in text
     assert len(read_runs(out)) == 9

@@ -31,7 +31,7 @@ GOOD: dict[str, Any] = {
         ({"d_model": 60}, "15 dimensions"),
         ({"head_dim": 0}, "head_dim=0: expected a positive integer"),
         ({"parametrization": "mup"}, "base_width=None: expected the d_model of the model with"),
-        ({"base_width": 64}, "and none with 'standard'"),
+        ({"base_width": 64}, "and none for 'standard'"),
         ({"parametrization": "ntk"}, "parametrization='ntk': expected one of 'standard', 'mup'"),
         ({"head_dim": 15}, "head_dim=15: expected an even number"),
         ({"num_kv_heads": 3}, "num_kv_heads=3: expected a divisor of num_heads=4"),

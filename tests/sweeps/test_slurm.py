@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import submitit
-from submitit.slurm.slurm import SlurmInfoWatcher
 
 from bss.errors import InputError
 from bss.sweeps import engine, slurm
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import overlay
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.slurm import SlurmEngine
+from bss.sweeps.slurm import SlurmEngine, import_submitit
 from bss.training.run_config import Parent
 from bss.training.run_directory import CURVE, RunStatus, open_run, read_status
 from bss.training.worker import Job
 from tests.sweeps.fake_slurm import Cluster
+
+submitit = import_submitit()
 
 
 def test_engines_by_name():
@@ -96,7 +96,9 @@ def cluster(tmp_path, monkeypatch, tiny_execution):
         monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         monkeypatch.setattr(engine, "_POLL_SECONDS", 0.1)
-        monkeypatch.setattr(submitit.SlurmJob, "watcher", SlurmInfoWatcher(delay_s=5))
+        monkeypatch.setattr(
+            submitit.SlurmJob, "watcher", submitit.slurm.slurm.SlurmInfoWatcher(delay_s=5)
+        )
         monkeypatch.setattr(slurm, "train_job", train_job)
         monkeypatch.setattr(slurm, "TrainOnSlurm", FakeTraining)
         yield made
@@ -114,7 +116,7 @@ class FakeTraining(slurm.TrainOnSlurm):
     def checkpoint(self, job: Job):
         """Queue a job of this class again."""
         again = super().checkpoint(job)
-        return again and slurm.DelayedSubmission(FakeTraining(), job)
+        return again and submitit.helpers.DelayedSubmission(FakeTraining(), job)
 
 
 LIMIT = "--time=2:30"

@@ -45,7 +45,7 @@ def test_data_seeds_move_the_positions_and_keep_the_language():
     np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(InputError, match=r"evaluation\.seq_len is 16"):
         one.held_out("validation", 64, 16)
-    with pytest.raises(InputError, match="sequences are asked for"):
+    with pytest.raises(InputError, match="sequences requested"):
         one.check(2**50)
 
 

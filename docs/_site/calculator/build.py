@@ -86,7 +86,7 @@ def fit_data() -> dict[str, Any]:
             "model": residual_gp.MODEL,
             "shape": residual_gp.SHAPE,
             "lengths": residual_gp.LENGTHS.tolist(),
-            "same_model": residual_gp.SAME_MODEL,
+            "same_model": residual_gp.SAME_BUDGET,
         },
         "grid": law.grid[0].tolist(),
         "best": {
