@@ -125,4 +125,3 @@ def test_the_page_of_a_whole_sweep_has_every_law(planted, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "<h2>The law of final losses</h2>" in page
     assert found.schedule["batch"] in page
-    assert np.isfinite([at.wider.low or 1 for at in found.table_fit.optima if at.wider]).all()
