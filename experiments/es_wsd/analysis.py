@@ -326,7 +326,8 @@ def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.D
     """Return log tokens, steps and seconds to the best constant's last loss, minus that run's own.
 
     `log_cost_M` is the same of a data-parallel machine that does up to M sequences in one unit of
-    time and larger batches in proportion. NaN where a run does not reach the loss.
+    time and larger batches in proportion. Seconds per step are interpolated linearly between the
+    batch sizes of part `speed`. NaN where a run does not reach the loss.
     """
     rows = []
     for seed, some in runs.groupby("seed"):
@@ -358,7 +359,7 @@ def _costs(row: Any, tokens: float, seconds: dict[int, float]) -> dict[str, floa
     batches = np.asarray(schedule.batches)
     steps = spent / (batches * row["seq_len"])
     cost = {"tokens": tokens, "steps": float(steps.sum())}
-    cost["seconds"] = float(steps @ [seconds[int(batch)] for batch in batches])
+    cost["seconds"] = float(steps @ np.interp(batches, [*seconds], [*seconds.values()]))
     machines = {f"cost_{m}": float(steps @ np.maximum(1, batches / m)) for m in DEVICES}
     return cost | machines
 
