@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_153,
     "bss/exports": 519,
     "bss/importers": 2_161,
-    "bss/laws": 5_240,
+    "bss/laws": 5_248,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_220,

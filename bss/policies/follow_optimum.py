@@ -17,7 +17,6 @@ from bss.errors import InputError
 from bss.laws import EsFit
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
-from bss.stats import slope
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,8 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
     if fit.law.joint and by_law:
         return through(*_along_losses(fit))
     tokens, batch = np.array(sorted(identified)).T
-    power = slope(tokens, batch).value if len(tokens) > 1 else 0.0
-    return through(np.log(tokens), np.log(batch), power)
+    power = np.polyfit(np.log(tokens), np.log(batch), 1)[0] if len(tokens) > 1 else 0.0
+    return through(np.log(tokens), np.log(batch), float(power))
 
 
 def _why(fit: EsFit) -> str:

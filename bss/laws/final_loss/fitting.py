@@ -17,7 +17,7 @@ from bss.laws.final_loss.folds import Fold
 from bss.laws.final_loss.forms import Form, losses
 from bss.laws.final_loss.law import LossLaw, slopes_of
 from bss.laws.final_loss.points import NEAR, LossPoints
-from bss.laws.final_loss.residual_gp import ResidualGP, left_out, noise_sd
+from bss.laws.final_loss.residual_gp import inverse, left_out
 from bss.laws.resampling import rms
 from bss.laws.solver import Solution, solve_in_rounds
 
@@ -74,8 +74,12 @@ def fit_law(
         constraints: what is fixed.
         options: number and seed of the draws of the law.
     """
-    gp = ResidualGP.of(points.logs, noise_sd(points.excess, points.count))
-    unseen = {n: _unseen(forms[n], points, fit, folds, gp, constraints) for n, fit in fits.items()}
+    precision = points.gp.precision
+    blocks = [inverse(precision[np.ix_(fold.out, fold.out)]) for fold in folds]
+    unseen = {
+        name: _unseen(forms[name], points, fit, folds, blocks, constraints)
+        for name, fit in fits.items()
+    }
     errors = {n: _cell_error(points, folds, each) for n, each in unseen.items()}
     weights = weighed(errors)
     share = np.array([*weights.values()])[:, None]
@@ -115,11 +119,10 @@ def residuals_over_error(
     points: LossPoints, forms: Mapping[str, Form], fits: Mapping[str, Solution]
 ) -> np.ndarray:
     """Return [n], signed residuals of rows given all others, over their expected error."""
-    gp = ResidualGP.of(points.logs, noise_sd(points.excess, points.count))
-    found = []
+    precision, found = points.gp.precision, []
     for name, fit in fits.items():
         residuals = points.loss - losses(forms[name], fit.parameters[0], points.logs)
-        found.append(gp.precision @ residuals / np.sqrt(np.diag(gp.precision)))
+        found.append(precision @ residuals / np.sqrt(np.diag(precision)))
     return np.mean(found, axis=0)
 
 
@@ -128,7 +131,7 @@ def _unseen(
     points: LossPoints,
     fit: Solution,
     folds: Sequence[Fold],
-    gp: ResidualGP,
+    blocks: Sequence[np.ndarray],
     constraints: Constraints,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Losses that a form predicts for each fold without it, and variances."""
@@ -141,7 +144,7 @@ def _unseen(
     lower, upper = form.bounds(points, constraints)
     slopes = slopes_of(form, fit.parameters[0], points.logs, lower < upper)
     fitted = losses(form, thetas, points.logs)
-    found = left_out(gp, points.loss - fitted, slopes, form.usual[1] ** -2.0, outs)
+    found = left_out(points.gp, points.loss - fitted, slopes, form.usual[1] ** -2.0, outs, blocks)
     pairs = zip(fitted, outs, found, strict=True)
     return [(loss[out] + mean, variance) for loss, out, (mean, variance) in pairs]
 

@@ -31,17 +31,20 @@ NONE = -60.0
 """Logarithm of the size of a term that is not there."""
 SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones are no part of a loss
 EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
-FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)  # of the grid of starts
+# The grid of starts: L_0 over the least loss, k, and both of a and g, across their usual ranges.
+FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)
 KEPT_STARTS = 8  # of the grid, as many as descend together
 PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
-UNKNOWN = 30.0  # standard deviation of a prior that is none
+UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
 TERMS = {  # of each term's size and exponents of N, D, B and the rate: where they start
     "sum of rates": (-3.0, 0.0, -0.5, 0.5, -0.5),
     "noise": (-3.0, 0.2, 0.0, -0.6, 0.5),
     "wall": (-4.0, 0.5, -0.5, 0.3, 1.5),
     "steps": (-3.0, 0.0, -1.0, 1.0, 0.0),
 }
+# Standard deviations of the priors of the same: a size by a factor of 7, exponents as in `usual`.
 SPREAD = (2.0, 0.3, 0.3, 0.3, 0.3)
+# Bounds of the same: exponents ten standard deviations away, where the prior stops them before.
 LOWEST, HIGHEST = (-14.0, -3.0, -3.0, -4.0, -4.0), (3.0, 3.0, 3.0, 4.0, 6.0)
 
 

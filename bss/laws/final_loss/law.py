@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from bss.laws.constraints import FREE, Constraints
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.residual_gp import ResidualGP, covariance, noise_sd, residuals_on_grid
+from bss.laws.final_loss.residual_gp import covariance, noise_sd, residuals_on_grid
 from bss.laws.minimum import parabola_vertex
 
 STEP = 1e-5  # of a parameter, for central differences in float64
@@ -100,15 +100,10 @@ class LossLaw:
         return np.asarray(sum(w * losses(FORMS[n], self.thetas[n], logs) for n, w in shares))
 
     @cached_property
-    def gp(self) -> ResidualGP:
-        """The residuals' process given the rows; made when first used, so that fits load fast."""
-        return ResidualGP.of(self.points.logs, noise_sd(self.points.excess, self.points.count))
-
-    @cached_property
     def _expected_residuals(self) -> np.ndarray:
         """[n], the weights by which the rows' residuals predict those at other points."""
         points = self.points
-        return self.gp.precision @ (points.loss - self._mean_of_forms(points.logs))
+        return points.gp.precision @ (points.loss - self._mean_of_forms(points.logs))
 
     @cached_property
     def linearized(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -117,7 +112,7 @@ class LossLaw:
         for name in self.weights:
             form = FORMS[name]
             slopes = slopes_of(form, self.thetas[name], self.points.logs, self._free(name))
-            found[name] = slopes, self.gp.spread(slopes, form.usual[1] ** -2.0)
+            found[name] = slopes, self.points.gp.spread(slopes, form.usual[1] ** -2.0)
         return found
 
     def _free(self, name: str) -> np.ndarray:
@@ -126,8 +121,8 @@ class LossLaw:
 
     def posterior(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return expected losses [m] at logarithms [m, 3 or 4], and their covariance [m, m]."""
-        points, gain = self.points, self.gp.gain(logs)
-        spread = covariance(logs, logs) - gain @ covariance(points.logs, logs)
+        points = self.points
+        gain, spread = points.gp.posterior(logs)
         weights, means = np.array([*self.weights.values()]), []
         for (name, weight), (rows, parameters) in zip(
             self.weights.items(), self.linearized.values(), strict=True

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-SAME_BUDGET = 0.03  # tokens of whole steps differ a little from batch to batch
+from bss.laws.final_loss.residual_gp import SAME_BUDGET, ResidualGP, noise_sd
+
 SAME_RATE = 0.01  # rates this near, relative, are one
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
@@ -111,6 +112,11 @@ class LossPoints:
     def logs(self) -> np.ndarray:
         """[n, 3] or [n, 4], logarithms about their middle."""
         return self.uncentred - self.centres
+
+    @cached_property
+    def gp(self) -> ResidualGP:
+        """The process of a form's residuals given those of the rows."""
+        return ResidualGP.of(self.logs, noise_sd(self.excess, self.count))
 
     @property
     def varies(self) -> tuple[bool, bool]:

@@ -26,6 +26,7 @@ from bss.laws.solver import CHUNK, Solution, float64, linearize, solve_in_rounds
 HUBER = 1e-3  # of log loss, as in Li et al.
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
 CLOCKS = ("sgd", "adam")
+# Bounds: sizes over decades, exponents beyond published ones; a fit that ends at one says so.
 _BOX = {
     "signal": (np.log(1e-6), np.log(1e3)),
     "s": (np.log(0.02), np.log(5.0)),
