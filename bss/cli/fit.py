@@ -225,8 +225,6 @@ def _output(
 def _save_residuals(fit: Fit, path: Path | None) -> None:
     if path is None:
         return
-    if path.suffix not in (".csv", ".png", ".svg", ".pdf"):
-        raise InputError(f"--residuals {path}: expected a file name in .csv, .png, .svg or .pdf")
     if path.suffix == ".csv":
         write_text(path, fit.residuals().to_csv(index=False))
         return

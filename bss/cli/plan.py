@@ -26,19 +26,6 @@ from bss.units import format_tokens, parse_tokens
 
 BUCKETS = BucketSizes()
 MOMENTS = ("beta1", "beta2")
-COLUMNS = {
-    "start_tokens": "from tokens",
-    "end_tokens": "to tokens",
-    "batch": "batch",
-    "steps": "steps",
-    "bucket": "micro-batch",
-    "accumulation": "accumulation",
-    "lr_start": "first lr",
-    "lr_end": "last lr",
-    "beta1": "beta1",
-    "beta2": "beta2",
-    "weight_decay": "weight decay",
-}
 BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 
 
@@ -181,6 +168,7 @@ def plan_output(
     """Return a plan's table, totals and figure, or the export in their place."""
     text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
     segments = plan_entry(plan, ladder)["segments"]
+    headers = {name: name.replace("_", " ") for name in segments[0]} | {"bucket": "micro-batch"}
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
         f"{len(ladder.max_microbatches(plan))} compiled programs"
@@ -188,7 +176,7 @@ def plan_output(
     return Output(
         payload | ({"export": text} if text else {}),
         answer,
-        [Table.of_records(f"plan of {format_tokens(plan.budget)} tokens", segments, COLUMNS)],
+        [Table.of_records(f"plan of {format_tokens(plan.budget)} tokens", segments, headers)],
         notes=[*filter(None, [told(plan.coupling.beta1_rule)])],
         text=text or None,
         figure=figure("schedules.schedule_figure", plan),

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from bss.cells import number
+from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, ShowPlot
@@ -27,7 +27,7 @@ from bss.laws.functional.forecast import untested
 from bss.laws.functional.paths import plan_path
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
-from bss.policies.outlook import Outlook, outlook
+from bss.policies.outlook import outlook
 from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
 from bss.registry import attempt
 from bss.schedules import rates
@@ -130,8 +130,8 @@ def _with_outlook(
     path = plan_path(plan.schedule, tokens, plan.seq_len, rate)
     curves = stack([path], plan.seq_len)
     warnings = [f"beyond what was tested: {what}" for what in untested(fit, curves)[0]]
-    notes = [*_expected(expected, rate), *output.notes]
-    return replace(output, json=payload, notes=notes, warnings=warnings)
+    loss = Table.of_records("expected by the law", [{"lr": rate.peak, **asdict(expected)}])
+    return replace(output, json=payload, tables=[*output.tables, loss], warnings=warnings)
 
 
 def _policy(name: str, settings: Sequence[str], searched: dict[str, object]) -> Policy:
@@ -158,15 +158,3 @@ def _rate(lr: float | None, warmup: str, decay: str, tokens: int) -> rates.Rate 
         return None
     check_peak(lr)
     return rates.wsd(lr, tokens, start, end)
-
-
-def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
-    decay = f", {rate.shape} decay over the last {rate.decay:,.0f} tokens" if rate.decay else ""
-    saved = expected.saved_at_equal_loss
-    at_loss = "it never gets there" if saved is None else f"{saved:.1%} at equal loss"
-    return [
-        f"learning rate {number(rate.peak)}{decay}",
-        f"predicted loss {expected.predicted_loss:.4f}; the best constant batch, "
-        f"{expected.constant_batch}: {expected.constant_loss:.4f}",
-        f"tokens saved against it: {expected.saved_at_equal_steps:.1%} at equal steps, {at_loss}",
-    ]
