@@ -9,18 +9,8 @@ from bss.cells import Table
 from bss.cli.options import TableOptions, TargetOptions, measured_points
 from bss.cli.output import Output, Show
 
-COLUMNS = (
-    "run",
-    "batch",
-    "target_loss",
-    "steps",
-    "tokens_to_target",
-    "reached",
-    "resolution",
-    "peak_lr",
-    "trials",
-    "bracketed",
-)
+COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
+           "peak_lr", "trials", "bracketed")  # fmt: skip
 
 
 def points(

@@ -135,7 +135,8 @@ def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
     batches = runs.groupby("run", sort=False)["batch"]
     changes = batches.transform("nunique") > 1
     if "lr" in runs:
-        rates_of = pd.to_numeric(runs["lr"], errors="coerce").groupby(runs["run"], sort=False)
+        rate = pd.Series(pd.to_numeric(runs["lr"], errors="coerce"), dtype=float)
+        rates_of = rate.groupby(runs["run"], sort=False)
         changes |= rates_of.transform("last") < (1 - rates.NEAR) * rates_of.transform("max")
     return runs.loc[changes] if changes.any() else None
 

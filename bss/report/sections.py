@@ -1,6 +1,6 @@
 """The sections of a report: a summary table, a figure and a caption each."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -80,19 +80,12 @@ def answers(results: Results) -> list[str]:
 
 def sections(results: Results) -> list[Section]:
     """Return the sections that the results are enough for."""
-    makers: Sequence[tuple[Any, Callable[..., Iterator[Section]]]] = (
-        (results.runs, _runs),
-        (results.runs, _losses),
-        (results.varied, _varied),
-        (results.fits, _es),
-        (results.curve_fit, _curve),
-        (results.table_fit, _final),
-        (results.schedule, _schedule),
-        (results.contenders, _contenders),
-    )
+    makers = {"runs": (_runs, _losses), "varied": (_varied,), "fits": (_es,),
+              "curve_fit": (_curve,), "table_fit": (_final,), "schedule": (_schedule,),
+              "contenders": (_contenders,)}  # fmt: skip
     made: list[Section] = []
-    for value, make in makers:
-        if value is not None:
+    for name, functions in makers.items():
+        for make in functions if (value := getattr(results, name)) is not None else ():
             with suppress(InputError):
                 made += make(value, results)
     made += [Section(name, tables=[_first_rows(table)]) for name, table in results.tables.items()]
