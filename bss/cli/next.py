@@ -41,5 +41,5 @@ def next(
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
     cost = "FLOP" if "FLOPs" in runs else "token"
     title = f"{len(runs)} candidates, the most variance removed per {cost} first"
-    table = Table.of_frame(title, runs.head(SHOWN))
-    return Output(payload, described_run(runs, wanted), [table])
+    shown = Table.of_frame(title, runs.head(SHOWN))
+    return Output(payload, described_run(runs, wanted), [shown])

@@ -121,7 +121,7 @@ def _points(same: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFr
 
 def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:
     """A warning where runs of one batch each are not comparable with the others."""
-    constant = int((runs.groupby("run")["batch"].nunique() == 1).sum())
+    constant = sum(runs.groupby("run")["batch"].nunique() == 1)
     used = same["run"].nunique()
     remark = (
         f"E(S) is of {used} of {constant} runs of one batch: those of one model, sequence length "
