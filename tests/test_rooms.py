@@ -11,17 +11,17 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 406,
-    "bss/cli": 2_353,
+    "bss/cli": 2_199,
     "bss/data": 1_153,
     "bss/exports": 519,
     "bss/importers": 2_161,
-    "bss/laws": 5_248,
+    "bss/laws": 5_245,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 1_220,
+    "bss/plots": 1_216,
     "bss/points": 648,
-    "bss/policies": 697,
-    "bss/report": 617,
+    "bss/policies": 696,
+    "bss/report": 505,
     "bss/rules": 358,
     "bss/schedules": 928,
     "bss/sweeps": 1_454,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 21_900}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_850
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_550
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -17,7 +17,7 @@ from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.errors import InputError, check
-from bss.rules import RULES, Answer, Hyperparameters, Setting, non_embedding
+from bss.rules import RULES, Hyperparameters, Setting, non_embedding
 from bss.units import rounded_tokens
 
 FACTORS = (0.5, 1.0, 2.0)
@@ -218,19 +218,13 @@ def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
 
 
 def _rules_table(advice: Advice, *, show_all: bool) -> Table:
-    """Return a row per source and rule, and if `show_all` those without an answer."""
-    tables = [
-        Answer(name, rule.source, rule.batch, rule(advice.setting), not out, out, ())
-        for name, rule in advice.sources.items()
-        if name not in {answer.name for answer in advice.rules}
-        for out in (rule.outside(advice.setting),)
-    ]
+    """Return a row per rule, and if `show_all` those without an answer."""
     weights = {name: f"{share:.0%}" for name, share in _weights(advice).items()}
     rows = [
         rule_entry(answer)
         | {"weight": weights.get(answer.name)}
-        | ({"reason": note_of(answer).partition(": ")[2]} if show_all else {})
-        for answer in (*tables, *advice.rules)
+        | ({"reason": note_of(answer)} if show_all else {})
+        for answer in advice.rules
         if show_all or answer.hyperparameters != Hyperparameters()
     ]
     return rules_table("", rows, advice.setting.seq_len)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Job = tuple["RunConfig", "Execution", list[int]]  # and its micro-batch sizes
 Row = dict[str, Any]
-COLUMNS = ("model", "program", "micro-batch", "state", "peak", "fits", "FLOPs", "least time")
 REFUSED = re.compile(r"RESOURCE_EXHAUSTED.*?(temporaries \(|Used )([\d.]+)([KMGT])", re.DOTALL)
 
 
@@ -62,7 +61,7 @@ def compile(
     fits = None if pool is None else all(row["fits"] for row in rows)
     payload = {"machine": on, "devices": len(devices), "pool_bytes": pool and round(pool)}
     title = f"{file.name} on {on}, one device" + (f" of {pool / 1e9:.3g} GB" if pool else "")
-    table = Table(title, COLUMNS, [_cells(row) for row in rows])
+    table = Table.of_records(title, rows)
     status = 1 if fits is False else 0
     return Output({**payload, "fits": fits, "programs": rows}, tables=[table], status=status)
 
@@ -179,11 +178,3 @@ def _bytes(tree: Any) -> int:
 
     arrays = jax.tree.leaves(tree)
     return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)
-
-
-def _cells(row: Row) -> list[Any]:
-    sizes = (f"{row[key] / 1e9:.3g} GB" for key in ("state_bytes", "peak_bytes"))
-    fits = {None: "–", True: "yes", False: "no"}[row["fits"]]
-    time = "–" if row["least_seconds"] is None else f"{row['least_seconds'] * 1e3:.3g} ms"
-    names = (row[key] for key in ("model", "program", "bucket"))
-    return [*names, *sizes, fits, f"{row['model_flops']:.3g}", time]

@@ -1,14 +1,9 @@
 """Tables on a terminal: as wide as it is, and no number cut."""
 
-import io
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-
-from rich import box
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from bss.cells import Table
 
@@ -35,22 +30,20 @@ def lines(table: Table, width: int) -> Iterator[str]:
     """
     if table.title:
         yield table.title
-    shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True)
-    for i, column in enumerate(table.columns):
-        shown.add_column(str(column), justify="right" if i else "left", no_wrap=True)
-    for row in table.rows:
-        shown.add_row(*(str(cell) for cell in row))
-    console = Console(width=10_000, file=io.StringIO(), color_system=None, markup=False)
-    if console.measure(shown).maximum <= width:
-        with console.capture() as capture:
-            console.print(shown)
-        yield from (line.rstrip() for line in capture.get().splitlines())
+    cells = [[str(cell) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if sum(widths) + 3 * len(widths) - 1 <= width:
+        head, *rows = [
+            f" {row[0]:<{widths[0]}}" + "".join(map("   {:>{}}".format, row[1:], widths[1:]))
+            for row in cells
+        ]
+        yield from (head.rstrip(), "─" * (len(head) + 1), *(row.rstrip() for row in rows))
     else:
-        first = max(len(str(column)) for column in table.columns)
-        for i, row in enumerate(table.rows):
+        first = max(map(len, cells[0]))
+        for i, row in enumerate(cells[1:]):
             if i:
                 yield ""
-            for column, cell in zip(table.columns, row, strict=True):
+            for column, cell in zip(cells[0], row, strict=True):
                 if cell not in ("", "–"):
                     yield f"{column:<{first}}   {cell}"
     yield ""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS = 200  # refits that a saved fit keeps
-FIGURES = {"es": "laws.tokens_to_target", "critical": "critical.critical_figure",
-           "table": "final_loss.table_figure", "curve": "curves.fitted_curves"}  # fmt: skip
 
 
 def es(
@@ -66,7 +64,9 @@ def es(
     if compare and fit.comparison is None:
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
         fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
-    return _output(fit, free, how, warnings, figure(FIGURES["es"], points, {fit.law_name: fit}))
+    return _output(
+        fit, free, how, warnings, figure("laws.tokens_to_target", points, {fit.law_name: fit})
+    )
 
 
 def critical(
@@ -113,7 +113,7 @@ def critical(
             for x, row in zip(sizes, found.to_dict("records"), strict=True)
         ]
         tables["Forecasts, with prediction intervals"] = _frame({name: sizes}).join(found)
-    return _output(fit, free, how, warnings, figure(FIGURES["critical"], fit), tables, extra)
+    return _output(fit, free, how, warnings, figure("critical.critical_figure", fit), tables, extra)
 
 
 def table(
@@ -147,7 +147,7 @@ def table(
     with progress() as report:
         given |= {"options": how.options(300), "progress": report}
         fit, free = _with_free(how, lambda held: laws.fit_table(losses, constraints=held, **given))
-    return _output(fit, free, how, warnings, figure(FIGURES["table"], fit))
+    return _output(fit, free, how, warnings, figure("final_loss.table_figure", fit))
 
 
 def curve(
@@ -184,7 +184,7 @@ def curve(
         given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
         given |= {"options": how.options(100), "report": report}
         fit, free = _with_free(how, lambda held: laws.fit_curve(kept, constraints=held, **given))
-    draw = figure(FIGURES["curve"], fit, kept)
+    draw = figure("curves.fitted_curves", fit, kept)
     return _output(fit, free, how, warnings, draw)
 
 
@@ -225,8 +225,6 @@ def _output(
 def _save_residuals(fit: Fit, path: Path | None) -> None:
     if path is None:
         return
-    if path.suffix not in (".csv", ".png", ".svg", ".pdf"):
-        raise InputError(f"--residuals {path}: expected a file name in .csv, .png, .svg or .pdf")
     if path.suffix == ".csv":
         write_text(path, fit.residuals().to_csv(index=False))
         return

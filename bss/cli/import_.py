@@ -97,8 +97,6 @@ def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path
         warnings.append("some runs have no eval_loss; fits of the table need one of all runs")
     shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]
     notes = _by_text({report.run: report.notes for report in reports})
-    if len(notes) > SHOWN:
-        notes = [*notes[:SHOWN], f"and {len(notes) - SHOWN} more notes; --json has all"]
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
     total = f"{runs}, {sum(imported.rows for imported in reports)} rows in {out}"
     read = {source for imported in reports for source in imported.sources}

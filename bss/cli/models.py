@@ -3,18 +3,6 @@
 from bss.cells import Table
 from bss.cli.output import Output, Show
 
-COLUMNS = {
-    "name": "model",
-    "layers": "layers",
-    "d_model": "d_model",
-    "heads": "heads",
-    "vocab_size": "vocab",
-    "non_embedding": "non-embedding",
-    "active": "active",
-    "total": "total",
-    "flops_per_token": "FLOPs/token",
-}
-
 
 def models(*, seq_len: int = 512, vocab_size: int | None = None, show: Show = Show()) -> Output:
     """List the named models.
@@ -31,4 +19,4 @@ def models(*, seq_len: int = 512, vocab_size: int | None = None, show: Show = Sh
 
     rows = sizes.table(seq_len, vocab_size)
     title = f"named models; training FLOPs at {seq_len} tokens per sequence"
-    return Output({"models": rows}, tables=[Table.of_records(title, rows, COLUMNS)])
+    return Output({"models": rows}, tables=[Table.of_records(title, rows)])

@@ -40,11 +40,6 @@ def next(
     runs = next_runs(fitted, wanted, given)
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
     cost = "FLOP" if "FLOPs" in runs else "token"
-    rest = ["variance_reduction", "per_compute"]
-    shown = runs.head(SHOWN).drop(columns=rest)
-    if "FLOPs" in runs:
-        shown["FLOPs"] = [f"{count:.2e}" for count in shown["FLOPs"]]
-    shown["variance removed"] = [f"{share:.1%}" for share in runs[rest[0]].head(SHOWN)]
-    shown[f"per {cost} (best = 1)"] = runs[rest[1]]
     title = f"{len(runs)} candidates, the most variance removed per {cost} first"
-    return Output(payload, described_run(runs, wanted), [Table.of_frame(title, shown)])
+    shown = Table.of_frame(title, runs.head(SHOWN))
+    return Output(payload, described_run(runs, wanted), [shown])

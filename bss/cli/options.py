@@ -200,15 +200,7 @@ class FitOptions:
         """
         from bss.laws.constraints import Constraints
 
-        for flag, texts, form in (
-            ("fix", self.fix, "NAME=VALUE"),
-            ("bound", self.bound, "NAME=LOW:HIGH"),
-        ):
-            for text in texts:
-                if (":" in text) != (flag == "bound") or "," in text:
-                    raise InputError(f"--{flag} {text!r}: expected one {form}")
-                try:
-                    Constraints.parse(text)
-                except InputError as error:
-                    raise InputError(f"--{flag} {error}") from None
-        return Constraints.parse(", ".join([*self.fix, *self.bound]))
+        try:
+            return Constraints.parse(", ".join([*self.fix, *self.bound]))
+        except InputError as error:
+            raise InputError(f"--fix, --bound: {error}") from None

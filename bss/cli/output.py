@@ -106,13 +106,18 @@ def check_outputs(arguments: Mapping[str, Any], show: Show) -> None:
     Raises:
         InputError: the directory of a file is missing, or it has a wrong suffix.
     """
-    files = {"--plot": getattr(show, "plot", None), "--out": arguments.get("out")}
-    files["--residuals"] = getattr(arguments.get("how"), "residuals", None)
-    for option, path in files.items():
+    files = [
+        ("--plot", getattr(show, "plot", None), PICTURES),
+        ("--residuals", getattr(arguments.get("how"), "residuals", None), (".csv", *PICTURES)),
+        ("--out", arguments.get("out"), ()),
+    ]
+    for option, path, suffixes in files:
         if not isinstance(path, Path):
             continue
-        if option == "--plot" and path.suffix not in PICTURES:
-            raise InputError(f"{option} {path}: expected a file name in .png, .svg or .pdf")
+        if suffixes and path.suffix not in suffixes:
+            *others, last = suffixes
+            expected = f"{', '.join(others)} or {last}"
+            raise InputError(f"{option} {path}: expected a file name in {expected}")
         if path.suffix and (path.is_dir() or not path.parent.is_dir()):
             reason = "is a directory" if path.is_dir() else f"there is no {path.parent}"
             raise InputError(f"{option} {path}: {reason}; name a file in a directory")

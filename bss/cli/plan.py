@@ -26,19 +26,6 @@ from bss.units import format_tokens, parse_tokens
 
 BUCKETS = BucketSizes()
 MOMENTS = ("beta1", "beta2")
-COLUMNS = {
-    "start_tokens": "from tokens",
-    "end_tokens": "to tokens",
-    "batch": "batch",
-    "steps": "steps",
-    "bucket": "micro-batch",
-    "accumulation": "accumulation",
-    "lr_start": "first lr",
-    "lr_end": "last lr",
-    "beta1": "beta1",
-    "beta2": "beta2",
-    "weight_decay": "weight decay",
-}
 BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 
 
@@ -172,40 +159,37 @@ def plan(
     )
     ladder = _parse_buckets(buckets)
     warn_about(resolved)
-    return plan_output(resolved, plan_entry(resolved, ladder), export, ladder)
+    return plan_output(resolved, export, ladder)
 
 
-def plan_output(
-    plan: Plan, payload: dict[str, Any], options: ExportOptions, ladder: BucketSizes = BUCKETS
-) -> Output:
-    """Return a plan's table, totals and figure, or the export in their place."""
-    text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
-    segments = plan_entry(plan, ladder)["segments"]
-    answer = (
-        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
-        f"{len(ladder.max_microbatches(plan))} compiled programs"
-    )
-    return Output(
-        payload | ({"export": text} if text else {}),
-        answer,
-        [Table.of_records(f"plan of {format_tokens(plan.budget)} tokens", segments, COLUMNS)],
-        notes=[*filter(None, [told(plan.coupling.beta1_rule)])],
-        text=text or None,
-        figure=figure("schedules.schedule_figure", plan),
-    )
+def plan_output(plan: Plan, options: ExportOptions, ladder: BucketSizes = BUCKETS) -> Output:
+    """Return a plan's table, totals and figure, or the export in their place.
 
-
-def plan_entry(plan: Plan, ladder: BucketSizes = BUCKETS) -> dict[str, Any]:
-    """Return a plan and its buckets for JSON; "programs" is the number of buckets in use."""
-    entry = plan.to_dict()
+    In JSON "programs" is the number of micro-batches in use.
+    """
+    entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
         segment |= _coupled(plan, segment["batch"])
         bucket = ladder.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
-    rule = told(plan.coupling.beta1_rule)
-    programs = {"programs": len(ladder.max_microbatches(plan))}
-    return {**entry, **programs, **({"beta1_coupling": rule} if rule else {})}
+    programs = len(ladder.max_microbatches(plan))
+    entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
+    text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
+    segments = entry["segments"]
+    headers = {name: name.replace("_", " ") for name in segments[0]} | {"bucket": "micro-batch"}
+    answer = (
+        f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
+        f"{programs} compiled programs"
+    )
+    return Output(
+        entry | ({"export": text} if text else {}),
+        answer,
+        [Table.of_records(f"plan of {format_tokens(plan.budget)} tokens", segments, headers)],
+        notes=[rule] if rule else [],
+        text=text or None,
+        figure=figure("schedules.schedule_figure", plan),
+    )
 
 
 def warn_about(plan: Plan, *, second_moment: bool = True) -> None:

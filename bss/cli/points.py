@@ -9,18 +9,8 @@ from bss.cells import Table
 from bss.cli.options import TableOptions, TargetOptions, measured_points
 from bss.cli.output import Output, Show
 
-COLUMNS = {
-    "run": "run",
-    "batch": "batch",
-    "target_loss": "target loss",
-    "steps": "steps",
-    "tokens_to_target": "tokens",
-    "reached": "reached",
-    "resolution": "eval spacing",
-    "peak_lr": "lr",
-    "trials": "rates tried",
-    "bracketed": "bracketed",
-}
+COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
+           "peak_lr", "trials", "bracketed")  # fmt: skip
 
 
 def points(
@@ -51,7 +41,6 @@ def points(
     if out:
         write_table(measured, out)
     records = measured.to_dict("records")
-    columns = {name: head for name, head in COLUMNS.items() if name in measured}
     title = "steps and tokens to each target loss"
-    shown = Table.of_records(title, records, columns)
+    shown = Table.of_records(title, records, COLUMNS)
     return Output({"points": records, "warnings": warnings}, tables=[shown], warnings=warnings)

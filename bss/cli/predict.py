@@ -20,7 +20,7 @@ from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Shape
 from bss.tables import Reading
-from bss.units import format_tokens, parse_tokens
+from bss.units import parse_tokens
 from bss.values import to_dict
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ USED = {
     "table": ("params", "tokens", "batch", "seq_len", "lr", "runs", "columns"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
 }
+OF_RUNS = ("runs", "columns", "seq_len")
+"""Options that go with --runs, whose runs have all others."""
 
 
 @Parameter(name="*", group=Group("Question", sort_key=1))
@@ -65,19 +67,30 @@ class Question:
     runs: Path | None = None
     columns: str | None = None
 
-    def check(self, kind: str) -> None:
-        """Raise InputError for an option that a kind of fit does not use."""
-        for name, value in vars(self).items():
-            if value is not None and name not in USED[kind]:
-                used = ", ".join(f"--{one.replace('_', '-')}" for one in USED[kind])
-                option = f"--{name.replace('_', '-')}"
-                raise InputError(f"{option}: not used with a {kind} fit; use {used}")
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the options that have a value, of these names or of all."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name in (names or vars(self))
+        }
 
-    def need(self, *names: str) -> None:
-        """Raise InputError for an option that is missing."""
+    def check(self, kind: str) -> None:
+        """Raise InputError for an option that this kind of fit, or a table of runs, excludes."""
+        used, why = USED[kind], f"not used with a {kind} fit"
+        if self.runs is not None and "runs" in used:
+            used, why = OF_RUNS, "the runs of --runs have their own"
+        for name in self.given():
+            if name not in used:
+                flags = ", ".join(_flag(one) for one in used)
+                raise InputError(f"{_flag(name)}: {why}; use {flags}")
+
+    def need(self, *names: str) -> list[Any]:
+        """Return the values of options; raise InputError for one that is missing."""
         for name in names:
             if getattr(self, name) is None:
-                raise InputError(f"--{name.replace('_', '-')}: missing; give it, or --runs")
+                raise InputError(f"{_flag(name)}: missing; give it")
+        return [getattr(self, name) for name in names]
 
 
 def predict(
@@ -104,65 +117,61 @@ def predict(
     if question.columns is not None:
         raise InputError("--columns: needs --runs; name a table, or leave it out")
     answer = {"es": _es, "critical": _critical, "table": _table, "curve": _curve}[fitted.KIND]
-    return answer(fitted, question, extrapolate)
+    found, tested, warnings = answer(fitted, question, extrapolate)
+    payload = {"kind": "prediction", "of": fitted.KIND, **to_dict(found), "tested": tested}
+    name, first = next((n, x) for n, x in found.items() if isinstance(x, Estimate))
+    line = f"Predicted {name.replace('_', ' ')}: {estimate(first)}, {first.level:.0%} interval"
+    table = Table.of_records(found.get("form", fitted.law_name), [*_rows(found)])
+    return Output(payload, line, [table], warnings)
 
 
-def _es(fit: "EsFit", question: Question, extrapolate: bool) -> Output:
+Answer = tuple[dict[str, Any], dict[str, Any], Sequence[str]]
+"""Estimates and the question, by name; the ranges measured, for JSON; and warnings."""
+
+
+def _es(fit: "EsFit", question: Question, extrapolate: bool) -> Answer:
     """Tokens and steps to a loss at a batch; without a batch the batch quantities of the law."""
-    if question.loss is None or not question.loss > 0:
-        raise InputError(f"--loss {question.loss}: expected the target loss in nats, e.g. 2.5")
-    given: dict[str, float] = {"loss": question.loss}
+    (loss,) = question.need("loss")
+    given: dict[str, float] = {"loss": loss}
     if question.batch is not None:
         given["batch"] = parse_tokens(question.batch, field="--batch")
     measured = {"loss": [target.target_loss for target in fit.fits], "batch": fit.batches}
-    ranges, warnings = check_range(given, measured, extrapolate=extrapolate)
-    if question.batch is not None:
-        row = fit.predict(pd.DataFrame({"target_loss": [given["loss"]], "batch": [given["batch"]]}))
-        names = {"tokens": ("tokens", "low", "high"), "steps": ("steps", "steps_low", "steps_high")}
-        answers = {name: _estimate(row.iloc[0], ends, fit.level) for name, ends in names.items()}
-    elif not (answers := fit.best_batches(question.loss)):
-        raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give a batch")
-    counts = {"points": fit.points, "runs": fit.runs, "lack_of_fit": fit.lack_of_fit[0]}
-    payload = {"kind": "prediction", "of": "es", "law": fit.law.name, **given}
-    payload |= {**to_dict(answers), "tested": ranges | counts}
-    title = ", ".join(f"{name} {number(value)}" for name, value in given.items())
-    rows = [{"quantity": n, "estimate": estimate(x), "note": x.note} for n, x in answers.items()]
-    table = Table.of_records(f"{fit.level:.0%} intervals, {fit.label}", rows)
-    first = rows[0]
-    answer = f"At {title}: {first['quantity']} {first['estimate']}"
-    return Output(payload, answer, [table], warnings)
+    tested, warnings = check_range(given, measured, extrapolate=extrapolate)
+    tested |= {"points": fit.points, "runs": fit.runs, "lack_of_fit": fit.lack_of_fit[0]}
+    if question.batch is None:
+        found = fit.best_batches(loss)
+        if not found:
+            raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give it")
+        return {**found, "law": fit.law.name, **given}, tested, warnings
+    row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [given["batch"]]})).iloc[0]
+    tokens = _estimate(row, ("tokens", "low", "high"), fit.level)
+    steps = _estimate(row, ("steps", "steps_low", "steps_high"), fit.level)
+    return {"tokens": tokens, "steps": steps, "law": fit.law.name, **given}, tested, warnings
 
 
-def _critical(fit: "CriticalFit", question: Question, extrapolate: bool) -> Output:
+def _critical(fit: "CriticalFit", question: Question, extrapolate: bool) -> Answer:
     """The critical batch at a model size, a budget or both."""
-    point = {n: x for n in ("params", "tokens") if (x := getattr(question, n)) is not None}
+    point = question.given("params", "tokens")
     if not point:
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
-    from bss.laws.power import predict as law_prediction
-
     law = fit.law_of(list(point))
     curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
     measured = {variable: [getattr(curve, variable) for curve in curves] for variable in point}
-    ranges, warnings = check_range(point, measured, extrapolate=extrapolate)
-    critical = law_prediction(law, point)
-    payload = {"kind": "prediction", "of": "critical", **point}
-    payload |= {
-        "critical_batch": to_dict(critical),
+    tested, warnings = check_range(point, measured, extrapolate=extrapolate)
+    row = fit.predict(pd.DataFrame([point])).iloc[0]
+    found = {
+        "critical_batch": _estimate(row, ("critical_batch", "low", "high"), law.level),
         "quantity": fit.quantity,
         "unit": fit.unit,
         "overhead": fit.overhead,
         "reference_batch": fit.reference,
-        "tested": {**ranges, "points": law.points, "scatter": law.scatter},
     }
-    title = ", ".join(f"{name} {format_tokens(value)}" for name, value in point.items())
-    answer = f"Critical batch size at {title}: {estimate(critical)} {fit.unit}"
-    return Output(payload, f"{answer} ({critical.level:.0%} prediction interval)", (), warnings)
+    return found | point, tested | {"points": law.points, "scatter": law.scatter}, warnings
 
 
-def _table(fit: "TableFit", question: Question, extrapolate: bool) -> Output:
+def _table(fit: "TableFit", question: Question, extrapolate: bool) -> Answer:
     """The final loss of a run; without a batch at the best one."""
-    question.need("params", "tokens")
-    params, tokens = question.params or 0, question.tokens or 0
+    params, tokens = question.need("params", "tokens")
     seq_len = question.seq_len or fit.seq_len
     if question.batch is None:
         best = fit.best_batch(params, tokens)
@@ -173,39 +182,21 @@ def _table(fit: "TableFit", question: Question, extrapolate: bool) -> Output:
     else:
         size = parse_tokens(question.batch, field="--batch") * seq_len
     found = fit.prediction(params, tokens, size, question.lr, extrapolate=extrapolate)
-    tested = {name: to_dict(one) for name, one in fit.tested.items()}
-    payload = {"kind": "prediction", "of": "table", "params": params, "tokens": tokens}
-    payload |= {"batch_tokens": size, "seq_len": seq_len, **to_dict(found)}
-    payload |= {"tested": {"left_out": found.error, "beyond": found.beyond, **tested}}
-    unit, noun = (seq_len, "sequences") if seq_len else (1, "tokens")
-    best = found.best_batch
-    rows = [(f"B_opt ({noun})", estimate(best, unit, 3), best.why)]
-    rows += [(f"within {one.rise:g} nats of it", _span(one, unit), "") for one in best.ranges]
-    if found.best_lr is not None:
-        rows.append(("best learning rate at this batch", estimate(found.best_lr, 1, 3), ""))
-    if found.best_batch_at_lr is not None:
-        at_lr = estimate(found.best_batch_at_lr, unit, 3)
-        rows.append((f"best batch at this learning rate ({noun})", at_lr, ""))
-    if found.excess_loss is not None:
-        rows.append(("excess loss over B_opt (nats)", f"{found.excess_loss:.2g}", ""))
-    answer = f"Final loss: {estimate(found.loss)} nats, {fit.level:.0%} interval of a new run"
+    tested = {"left_out": found.error, "beyond": found.beyond, **to_dict(fit.tested)}
+    run = {"params": params, "tokens": tokens, "batch_tokens": size, "seq_len": seq_len}
     warnings = [f"{n} {times:.3g} times outside the table" for n, times in found.beyond.items()]
-    notes = [] if found.error is None else [f"CV error of such runs {found.error:.2g} nats"]
-    title = f"{found.form}; {fit.level:.0%} intervals"
-    table = Table(title, ("quantity", "prediction", "note"), rows)
-    return Output(payload, answer, [table], warnings, notes)
+    return vars(found) | run, tested, warnings
 
 
-def _curve(fit: "CurveFit", question: Question, extrapolate: bool) -> Output:
+def _curve(fit: "CurveFit", question: Question, extrapolate: bool) -> Answer:
     """The loss at the end of a schedule."""
     from bss.advice.of_runs import asked_peak
     from bss.laws.functional.curves import stack
     from bss.laws.functional.forecast import check_tested, last_losses
     from bss.laws.functional.paths import plan_path
 
-    question.need("batch", "tokens")
-    tokens = question.tokens or 0
-    schedule = BatchSchedule.parse(question.batch or "", total=tokens, seq_len=fit.seq_len)
+    batch, tokens = question.need("batch", "tokens")
+    schedule = BatchSchedule.parse(batch, total=tokens, seq_len=fit.seq_len)
     peak = asked_peak(fit, question.lr)
     check_peak(peak)
     if question.shape and not question.decay:
@@ -218,44 +209,68 @@ def _curve(fit: "CurveFit", question: Question, extrapolate: bool) -> Output:
     path = plan_path(schedule, tokens, fit.seq_len, rate)
     curves = stack([path], fit.seq_len)
     beyond = check_tested(fit, curves, extrapolate=extrapolate)[0]
-    loss, steps = last_losses(fit, curves)[0], round(float(path.steps.sum()))
-    payload = {"kind": "prediction", "of": "curve", "loss": to_dict(loss), "steps": steps}
-    payload |= {"tokens": int(path.tokens[0]), "batch": str(schedule)}
-    payload |= {"tested": _tested(fit), "extrapolates": list(beyond)}
-    answer = (
-        f"Loss after {format_tokens(tokens)} tokens, {steps:,} steps of batch {schedule}: "
-        f"{estimate(loss)} nats, {fit.level:.0%} interval of a new run"
-    )
-    return Output(payload, answer, (), [f"beyond what was tested: {x}" for x in beyond])
+    run = {"steps": round(float(path.steps.sum())), "tokens": int(path.tokens[0])}
+    found = {"loss": last_losses(fit, curves)[0], **run, "batch": str(schedule)}
+    warnings = [f"beyond what was tested: {x}" for x in beyond]
+    return found | {"extrapolates": [*beyond]}, _tested(fit), warnings
 
 
 def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> Output:
     """The last loss of each run of a table."""
-    own = ("params", "tokens", "batch", "lr", "decay", "shape")
-    for name in own:
-        if getattr(question, name) is not None:
-            raise InputError(f"--{name}: the runs of --runs have their own; leave one of them out")
     length = question.seq_len or (None if fit.seq_len is None else int(fit.seq_len))
     how = Reading.parse(question.columns, length)
     of_runs = {"table": _runs_of_table, "curve": _runs_of_curve}[fit.KIND]
-    frame, warnings = of_runs(fit, question, how, extrapolate)
-    error = (frame["predicted"] - frame["measured"]).to_numpy(float)
-    known = error[np.isfinite(error)]
-    rmse = float(np.sqrt(np.mean(known**2))) if len(known) else None
-    spread = float(np.nansum((frame["measured"] - frame["measured"].mean()) ** 2))
-    r2 = 1 - float(np.sum(known**2)) / spread if len(known) > 1 and spread else None
-    frame = frame.assign(error=error)
+    frame, warnings = of_runs(fit, question.runs or Path(), how, extrapolate)
+    frame = frame.assign(error=frame["predicted"] - frame["measured"])
+    known = frame.dropna(subset="error")
+    rmse = float(np.sqrt(np.mean(known["error"] ** 2))) if len(known) else None
     entries = [_entry(row, fit.level) for row in frame.to_dict("records")]
-    payload = {"kind": "prediction", "of": fit.KIND, "rmse": rmse}
-    if fit.KIND == "table":
-        payload |= {"predictions": entries, "r2": r2}
-    else:
-        payload |= {"runs": entries, "tested": _tested(fit)}
-    answer = f"{len(frame)} runs predicted"
-    if rmse is not None:
-        answer += f"; rms error {rmse:.2g} nats over {len(known)} measured"
+    spread = known["measured"].var(ddof=0)
+    r2 = 1 - (rmse or 0.0) ** 2 / spread if spread else None
+    payload = {"kind": "prediction", "of": fit.KIND, "rmse": rmse, "r2": r2}
+    payload |= {"predictions": entries} if fit.KIND == "table" else {"runs": entries}
+    payload |= {} if fit.KIND == "table" else {"tested": _tested(fit)}
+    errors = f"rms error {number(rmse, 2)} nats over {len(known)} measured"
     title = f"last losses in nats, {fit.level:.0%} intervals of new runs"
+    answer = f"{len(frame)} runs predicted; {errors}"
     return Output(payload, answer, [Table.of_frame(title, frame)], warnings)
+
+
+def _runs_of_table(
+    fit: "TableFit", path: Path, how: Reading, extrapolate: bool
+) -> tuple[pd.DataFrame, list[str]]:
+    from bss.laws import check_losses
+    from bss.tables.storage import read_table
+
+    read, origin = read_table(path, how)
+    table = check_losses(read if "loss" in read else read.assign(loss=float("nan")), origin)
+    with_lr = fit.with_lr and "lr" in table
+    columns = ["params", "tokens", "batch_tokens", *(["lr"] if with_lr else [])]
+    rows = table[columns].to_dict("records")
+    for row in () if extrapolate else rows:
+        fit.check_tested(row)
+    found = fit.predict(table[columns]).rename(columns={"loss": "predicted"})
+    names = table["run"] if "run" in table else [str(i + 1) for i in range(len(table))]
+    frame = pd.DataFrame({"run": names}).join(table[columns]).join(found)
+    frame = frame.assign(measured=table["loss"], outside=[[*fit.outside(row)] for row in rows])
+    return frame, [] if with_lr else ["losses are those of tuned learning rates"]
+
+
+def _runs_of_curve(
+    fit: "CurveFit", path: Path, how: Reading, extrapolate: bool
+) -> tuple[pd.DataFrame, list[str]]:
+    from bss.laws.functional.curves import curves_of
+    from bss.laws.functional.forecast import check_tested, last_losses
+
+    table, warnings = read_run_table(path, how, need_loss=False)
+    curves = curves_of(table, warmup=fit.warmup, every_row=True)
+    beyond = check_tested(fit, curves, extrapolate=extrapolate)
+    at = np.arange(len(curves.runs)), curves.last
+    names = {"value": "predicted", "low": "low", "high": "high"}
+    losses = pd.DataFrame(last_losses(fit, curves)).rename(columns=names)[[*names.values()]]
+    run = pd.DataFrame({"run": curves.runs, "tokens": curves.tokens[at].astype(int)})
+    more = {"measured": curves.loss[at], "extrapolates": [[*texts] for texts in beyond]}
+    return run.join(losses).assign(**more), warnings
 
 
 def _entry(row: dict[Any, Any], level: float) -> dict[str, Any]:
@@ -264,78 +279,41 @@ def _entry(row: dict[Any, Any], level: float) -> dict[str, Any]:
     return {**row, "loss": {**ends, "level": level, "note": ""}}
 
 
-def _runs_of_table(
-    fit: "TableFit", question: Question, how: Reading, extrapolate: bool
-) -> tuple[pd.DataFrame, list[str]]:
-    from bss.laws import check_losses
-    from bss.tables.storage import read_table
-
-    read, origin = read_table(question.runs or Path(), how)
-    table = check_losses(read if "loss" in read else read.assign(loss=float("nan")), origin)
-    with_lr = fit.with_lr and "lr" in table
-    columns = ["params", "tokens", "batch_tokens", *(["lr"] if with_lr else [])]
-    outside = [fit.outside(row) for row in table[columns].to_dict("records")]
-    for row, beyond in zip(table[columns].to_dict("records"), outside, strict=True):
-        if beyond and not extrapolate:
-            fit.check_tested(row)
-    found = fit.predict(table[columns]).rename(columns={"loss": "predicted"})
-    names = table["run"] if "run" in table else [str(i + 1) for i in range(len(table))]
-    frame = pd.DataFrame({"run": names}).join(table[columns]).join(found)
-    frame["measured"], frame["outside"] = table["loss"], [[*x] for x in outside]
-    return frame, [] if with_lr else ["losses are those of tuned learning rates"]
-
-
-def _runs_of_curve(
-    fit: "CurveFit", question: Question, how: Reading, extrapolate: bool
-) -> tuple[pd.DataFrame, list[str]]:
-    from bss.laws.functional.curves import curves_of
-    from bss.laws.functional.forecast import check_tested, last_losses
-
-    table, warnings = read_run_table(question.runs or Path(), how, need_loss=False)
-    warmup = parse_tokens(question.warmup or "0", field="--warmup")
-    curves = curves_of(table, warmup=warmup, every_row=True)
-    beyond = check_tested(fit, curves, extrapolate=extrapolate)
-    at, losses = (np.arange(len(curves.runs)), curves.last), last_losses(fit, curves)
-    frame = pd.DataFrame({
-        "run": curves.runs,
-        "tokens": curves.tokens[at].astype(int),
-        "predicted": [one.value for one in losses],
-        "low": [one.low for one in losses],
-        "high": [one.high for one in losses],
-        "measured": curves.loss[at],
-        "extrapolates": [[*x] for x in beyond],
-    })  # fmt: skip
-    return frame, warnings
-
-
 def check_range(
     question: Mapping[str, float], measured: Mapping[str, Sequence[float]], *, extrapolate: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the ranges measured, for JSON, and warnings of values outside them.
 
-    A loss is so many nats outside, all else so many times.
-
     Raises:
-        InputError: a value is outside, and `extrapolate` is false.
+        InputError: a value is outside, and `extrapolate` is false; or it is not positive.
     """
     outside, warnings = {}, []
     for name, value in question.items():
         low, high = min(measured[name]), max(measured[name])
         if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
             continue
-        side, end = ("above", high) if value > high else ("below", low)
-        apart, unit = max(value / end, end / value), "times"
-        if name == "loss":
-            apart, unit = abs(value - end), "nats"
-        if not extrapolate:
+        apart = abs(value - (high if value > high else low))
+        times = max(value / high, low / value) if value > 0 else np.inf
+        far = f"{apart:.3g} nats" if name == "loss" else f"{times:.3g} times"
+        if not extrapolate or value <= 0:
             raise InputError(
-                f"--{name} {number(value)} is {apart:.3g} {unit} {side} those fitted, "
+                f"--{name} {number(value)} is {far} outside those fitted, "
                 f"{number(low)} to {number(high)}; ask within them, or with --extrapolate"
             )
-        outside[name] = apart
-        warnings.append(f"{name} {apart:.3g} {unit} outside those fitted")
+        outside[name] = apart if name == "loss" else times
+        warnings.append(f"{name} {far} outside those fitted")
     ranges = {name: {"low": min(values), "high": max(values)} for name, values in measured.items()}
     return {**ranges, "beyond": outside}, warnings
+
+
+def _rows(found: Mapping[str, Any]) -> Any:
+    """Yield a row of each estimate and number."""
+    for name, x in found.items():
+        if isinstance(x, Estimate):
+            ends = {"value": x.value, "low": x.low, "high": x.high}
+            yield {"quantity": name, **ends, "note": x.why}
+        elif isinstance(x, int | float):
+            yield {"quantity": name, "value": x}
 
 
 def _tested(fit: Any) -> dict[str, Any]:
@@ -355,6 +333,5 @@ def _estimate(row: pd.Series, ends: Sequence[str], level: float) -> Estimate:
     return Estimate(*numbers, level=level, note=row["note"])
 
 
-def _span(span: Any, unit: float) -> str:
-    low, high = (number(end / unit, 3) if end else "" for end in (span.low, span.high))
-    return f"{low or 'below the smallest'} to {high or 'above the largest'}"
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -58,17 +58,17 @@ def _measured(
     source: Path, table: TableOptions, targets: TargetOptions, since: str, resamples: int
 ) -> "Results":
     """Measure and fit what the runs allow."""
-    from bss.report.measured import How, measured_results
+    from bss.report.measured import measured_results
 
     if resamples < 10:
         raise InputError(f"--resamples {resamples}: expected 10 or more")
     runs, warnings = read_curves(source, table, targets, need_finished=False)
     longest = max(int(n) for n in runs["tokens"])
     start = parse_tokens(since, field="--since", total=longest)
-    how = How(**targets.measuring(), since=start, resamples=resamples)
+    how = {"measuring": targets.measuring(), "since": start, "resamples": resamples}
     experiment = {
         "title": f"Runs of {source.name}",
         "command": f"bss report {shlex.quote(str(source))}",
         "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
     }
-    return measured_results(runs, experiment, how, warnings)
+    return measured_results(runs, experiment, warnings=warnings, **how)

@@ -16,8 +16,6 @@ from bss.units import format_tokens
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
 _REFERENCE = ("beta1", "beta2", "epsilon", "weight_decay")
 SHOWN = ("lr", "beta1", "beta2", "weight_decay", "weight", "in_range", "source", "reason")
-SCALED = {"name": "scaling", "batch_tokens": "tokens", "lr": "lr"}
-SCALED |= {name: name.replace("_", " ") for name in (*_REFERENCE, "source")}
 
 
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
@@ -95,7 +93,7 @@ def rules(
     if scale.to or scale.to_tokens:
         scaled, refused = _scaled(scale, setting)
         payload["scalings"] = scaled
-        tables.append(Table.of_records("at the new batch", scaled, SCALED))
+        tables.append(Table.of_records("at the new batch", scaled))
         notes += refused
     if ramp:
         from bss.rules.ramps import RAMPS  # needs NumPy
@@ -120,17 +118,9 @@ def rule_entry(answer: Answer) -> dict[str, Any]:
 
 def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> Table:
     """Return a row per answer of a rule, with what else its entry has."""
-    rows = [
-        {
-            "rule": entry["name"],
-            "batch": entry["batch"],
-            "batch_tokens": entry["batch_tokens"],
-            f"× {seq_len}": entry["batch_tokens"] and entry["batch_tokens"] / seq_len,
-            **{key: entry.get(key) for key in SHOWN},
-        }
-        for entry in entries
-    ]
-    return Table.of_records(title, rows)
+    size = f"× {seq_len}"
+    rows = [{**one, size: (one["batch_tokens"] or 0) / seq_len or None} for one in entries]
+    return Table.of_records(title, rows, ("name", "batch", "batch_tokens", size, *SHOWN))
 
 
 def note_of(answer: Answer) -> str:
@@ -155,5 +145,5 @@ def _scaled(scale: ScaleOptions, setting: Setting) -> tuple[list[dict[str, Any]]
         except InputError as error:
             refused.append(f"{name}: {error}")
         else:
-            scaled.append({"name": name, "source": scaling.source, **asdict(scaled_to)})
+            scaled.append({"name": name, **asdict(scaled_to), "source": scaling.source})
     return scaled, refused

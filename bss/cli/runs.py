@@ -6,20 +6,6 @@ from pathlib import Path
 from bss.cells import Table
 from bss.cli.output import Output, Show
 
-COLUMNS = {
-    "run": "run",
-    "status": "status",
-    "tokens": "tokens",
-    "stop": "target tokens",
-    "batch": "batch",
-    "rate": "schedule",
-    "parent": "parent",
-    "peak_lr": "peak lr",
-    "seed": "seed",
-    "eval_loss": "held-out loss",
-    "eval_loss_se": "standard error",
-}
-
 
 def runs(directory: Path, /, *, show: Show = Show()) -> Output:
     """List the runs of a directory: finished, failed, diverged, to do.
@@ -37,4 +23,4 @@ def runs(directory: Path, /, *, show: Show = Show()) -> Output:
     counts = Counter(r["status"] for r in records)
     answer = ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "no runs"
     payload = {"runs": records, "counts": counts}
-    return Output(payload, answer, [Table.of_records(str(directory), records, COLUMNS)])
+    return Output(payload, answer, [Table.of_records(str(directory), records)])

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from bss.cells import number
+from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, ShowPlot
@@ -16,7 +16,6 @@ from bss.cli.plan import (
     ExportOptions,
     OptimizerOptions,
     check_peak,
-    plan_entry,
     plan_output,
     warn_about,
 )
@@ -27,7 +26,7 @@ from bss.laws.functional.forecast import untested
 from bss.laws.functional.paths import plan_path
 from bss.policies import POLICIES, policy_named
 from bss.policies.functional_best import assumed_rate
-from bss.policies.outlook import Outlook, outlook
+from bss.policies.outlook import outlook
 from bss.policies.policy import Basis, Limits, Policy, schedule_and_rate
 from bss.registry import attempt
 from bss.schedules import rates
@@ -97,6 +96,7 @@ def schedule(
         raise InputError(f"policy: {name} gave {batch!r}; expected a BatchSchedule")
     plan = resolve(batch, tokens, seq_len, rate=rate, coupling=optimizer.coupling(tokens))
     warn_about(plan)
+    shown = plan_output(plan, export)
     payload = {
         "kind": "schedule",
         "policy": name,
@@ -104,34 +104,30 @@ def schedule(
         "law": fitted.law_name,
         "steps": plan.steps,
         "tokens": plan.tokens,
-        "plan": plan_entry(plan),
+        "plan": {name: value for name, value in shown.json.items() if name != "export"},
     }
-    output = plan_output(plan, payload, export)
-    output = replace(output, answer=f'--batch "{batch}"', notes=[output.answer, *output.notes])
-    if not isinstance(fitted, CurveFit) or rate is None:
-        return output
-    constants = limits.within(basis.measured).ladder()
-    output = replace(output, json={**output.json, "optimised": optimise or "batch"})
-    return _with_outlook(output, fitted, plan, rate, constants)
+    payload |= {"export": shown.text} if shown.text else {}
+    tables, warnings = [*shown.tables], []
+    if isinstance(fitted, CurveFit) and rate is not None:
+        expected = asdict(
+            outlook(fitted, batch, tokens, rate, limits.within(basis.measured).ladder())
+        )
+        payload |= {"optimised": optimise or "batch", "lr": asdict(rate), **expected}
+        payload["extrapolation"] = tokens / fitted.tokens
+        tables.append(Table.of_records("expected by the law", [{"lr": rate.peak, **expected}]))
+        warnings = _untested(fitted, plan, rate)
+    notes = [shown.answer, *shown.notes]
+    answer = f'--batch "{batch}"'
+    return replace(
+        shown, json=payload, answer=answer, tables=tables, warnings=warnings, notes=notes
+    )
 
 
-def _with_outlook(
-    output: Output, fit: CurveFit, plan: Plan, rate: rates.Rate, constants: Sequence[int]
-) -> Output:
-    """Add the losses that a law of curves predicts for the plan."""
-    tokens = plan.budget
-    expected = outlook(fit, plan.schedule, tokens, rate, constants)
-    payload = {
-        **output.json,
-        "lr": asdict(rate),
-        **asdict(expected),
-        "extrapolation": tokens / fit.tokens,
-    }
-    path = plan_path(plan.schedule, tokens, plan.seq_len, rate)
+def _untested(fit: CurveFit, plan: Plan, rate: rates.Rate) -> list[str]:
+    """Warnings of what in a plan is outside the ranges that the fit was tested in."""
+    path = plan_path(plan.schedule, plan.budget, plan.seq_len, rate)
     curves = stack([path], plan.seq_len)
-    warnings = [f"beyond what was tested: {what}" for what in untested(fit, curves)[0]]
-    notes = [*_expected(expected, rate), *output.notes]
-    return replace(output, json=payload, notes=notes, warnings=warnings)
+    return [f"beyond what was tested: {what}" for what in untested(fit, curves)[0]]
 
 
 def _policy(name: str, settings: Sequence[str], searched: dict[str, object]) -> Policy:
@@ -158,15 +154,3 @@ def _rate(lr: float | None, warmup: str, decay: str, tokens: int) -> rates.Rate 
         return None
     check_peak(lr)
     return rates.wsd(lr, tokens, start, end)
-
-
-def _expected(expected: Outlook, rate: rates.Rate) -> list[str]:
-    decay = f", {rate.shape} decay over the last {rate.decay:,.0f} tokens" if rate.decay else ""
-    saved = expected.saved_at_equal_loss
-    at_loss = "it never gets there" if saved is None else f"{saved:.1%} at equal loss"
-    return [
-        f"learning rate {number(rate.peak)}{decay}",
-        f"predicted loss {expected.predicted_loss:.4f}; the best constant batch, "
-        f"{expected.constant_batch}: {expected.constant_loss:.4f}",
-        f"tokens saved against it: {expected.saved_at_equal_steps:.1%} at equal steps, {at_loss}",
-    ]

@@ -124,13 +124,9 @@ def _priced(config: "SweepConfig") -> Output:
 
     runs = planned(config.setup, config.every_axis())
     cost, varied = price(runs), differing(runs)
-    shown = [
-        {"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id],
-         "FLOPs": f"{price([run]).flops:.2g}"}
-        for run in runs[:SHOWN]
-    ]  # fmt: skip
-    more = [f"and {len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
-    return Output(asdict(cost), str(cost), [Table.of_records("runs", shown)], notes=more)
+    shown = [{"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id]} for run in runs]
+    title = f"{len(shown[:SHOWN])} of {len(runs)} runs"
+    return Output(asdict(cost), str(cost), [Table.of_records(title, shown[:SHOWN])])
 
 
 def _output(answers: "Answers") -> Output:

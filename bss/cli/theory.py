@@ -10,6 +10,7 @@ from bss.cells import Table, number
 from bss.cells import estimate as estimate_text
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
+from bss.laws.base import Estimate
 from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
@@ -148,20 +149,10 @@ def optimal(
             name: getattr(best, name) for name in ("steps", "risk", "peak_batch", "growth_fraction")
         },
     }
-    notes = [
-        f"{kind} task; the batch leaves its minimum after {share:.2%} of the data",
-        f"risk by the law {number(risk, 6)}; {number(best.risk, 6)} if the batch varies freely",
-        f"excess risk {number(exact, 6)} by the exact recursion with {setting.modes} modes",
-        f'--batch "{plan.schedule}"',
-    ]
-    names = ("start_tokens", "batch", "steps", "start_step")
-    rows = [{name: getattr(one, name) for name in names} for one in plan.segments]
-    headers: dict[str, str] = dict(
-        zip(names, ("from sample", "batch", "steps", "first step"), strict=True)
-    )
-    table = Table.of_records("optimal batch schedule", rows, headers)
+    shown = {"regime": kind, "switch_share": share, "risk": risk, "exact_risk": exact}
+    table = Table.of_records("optimal batch schedule", [shown])
     draw = figure("theory.optimal_figure", {"the task": best}, plan)
-    return Output(payload, tables=[table], notes=notes, figure=draw)
+    return Output(payload, f'--batch "{plan.schedule}"', [table], figure=draw)
 
 
 def switch(
@@ -199,9 +190,7 @@ def switch(
     note = f"D − P* ∝ D^γ: γ = {estimate_text(measured)} measured, {number(theory)} in theory"
     name = "exact recursion"
     draw = figure("theory.switch_figure", {name: switches}, {name: theory})
-    headers = {"data": "budget", "switch_data": "switch at", "fraction": "share of the budget",
-               "risk": "excess risk"}  # fmt: skip
-    table = Table.of_records(title, payload["budgets"], headers)
+    table = Table.of_records(title, payload["budgets"])
     return Output(payload, note, [table], figure=draw)
 
 
@@ -248,13 +237,9 @@ def critical(
         "average": procedure.average,
     }
     title = f"capacity {task.capacity:g}, source {task.source:g}; average from {procedure.average}"
-    headers = {"data": "samples", "risk": "least excess risk", "cbs": "critical batch"}
-    shown = Table.of_records(title, payload["points"], headers)
-    between = f"{number(table.low, 3)} – {number(table.high, 3)}"
-    note = (
-        f"exponent over the last budgets {table.exponent:.3f} ({between}, scatter about a line); "
-        f"theory {table.theory:.3f}"
-    )
+    shown = Table.of_records(title, payload["points"])
+    exponent = Estimate(**payload["exponent"])
+    note = f"exponent {estimate_text(exponent)} over the last budgets; {table.theory:.3f} in theory"
     name = f"a = {task.capacity:g}, b = {task.source:g}"
     draw = figure("critical.least_squares_figure", {name: table})
     return Output(payload, note, [shown], figure=draw)

@@ -12,9 +12,7 @@ from bss.schedules.plan import Plan
 SAMPLES = 400
 
 
-def schedule_figure(
-    plan: Plan, optimal: Callable[[int], float] | None = None, *, decayed: Plan | None = None
-) -> Figure:
+def schedule_figure(plan: Plan, optimal: Callable[[int], float] | None = None) -> Figure:
     """Batch in sequences and learning rate of a plan, against tokens consumed.
 
     The LR is sampled at midpoints of steps, so that a plan of 10^13 tokens takes no longer than a
@@ -23,7 +21,6 @@ def schedule_figure(
     Args:
         plan: what is trained.
         optimal: B_opt in sequences as a function of tokens consumed, in the background.
-        decayed: the same schedule with a decay, drawn as a second rate.
     """
     figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))
     handles = []
@@ -40,8 +37,6 @@ def schedule_figure(
     top.set_ylim(max(low, min(batches) / 4) / 1.1, max(high, 1.6 * max(batches)))
     style.batch_axis(top.yaxis, batches)
     handles += _draw_rate(bottom, plan, "learning rate", "-")
-    if decayed is not None:
-        handles += _draw_rate(bottom, decayed, "learning rate,\nwith the decay", "--")
     bottom.set_ylabel("learning rate" if plan.rate is not None else "learning rate (× its peak)")
     bottom.set_ylim(bottom=0)
     bottom.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)

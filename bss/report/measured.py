@@ -4,7 +4,7 @@ Each is made as the commands make it (points, fit es, fit curve, fit table, sche
 """
 
 import warnings as python_warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -31,25 +31,6 @@ SHOWN = ["run", "batch", "target_loss", "steps", "tokens_to_target", "reached"]
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
-class How:
-    """How points are measured and laws are fitted; see `bss.points.curve` and `bss.laws`.
-
-    Attributes:
-        targets: losses in nats; chosen where there are None.
-        smooth: window over a noisy loss, in tokens.
-        warmup: tokens of warm-up of the rate.
-        since: tokens before which losses are left out of the law of loss curves.
-        resamples: refits of a bootstrap.
-    """
-
-    targets: Sequence[float] | None = None
-    smooth: int | None = None
-    warmup: int = 0
-    since: int = 0
-    resamples: int = 100
-
-
 @dataclass
 class _Attempts:
     """Warnings so far, and why sections are missing."""
@@ -71,27 +52,40 @@ class _Attempts:
 
 
 def measured_results(
-    runs: pd.DataFrame, experiment: dict[str, Any], how: How, warnings: Sequence[str] = ()
+    runs: pd.DataFrame,
+    experiment: dict[str, Any],
+    *,
+    measuring: Mapping[str, Any],
+    since: int = 0,
+    resamples: int = 100,
+    warnings: Sequence[str] = (),
 ) -> Results:
     """Results of a run table.
 
     Args:
         runs: as `bss.tables.check_runs` returns it.
         experiment: the title of the page, the command that makes it and versions.
-        how: targets, smoothing, refits.
+        measuring: targets, warmup and smooth, as `bss.points.measuring.measure_points` takes them.
+        since: tokens before which losses are left out of the law of loss curves.
+        resamples: refits of a bootstrap.
         warnings: of the runs, before those of the fits.
     """
     runs, attempts = _with_rates(runs), _Attempts([*warnings])
-    same = alike(runs)
-    measured = attempts.attempt("E(S)", partial(_points, same, how))
+    options = Options(resamples, draws=resamples)
+    same, varied = alike(runs), _varied(runs)
+    measured = attempts.attempt("E(S)", partial(_points, same, measuring))
     points, more = (None, []) if measured is None else measured
+    attempts.warnings += more
+    chosen = None
     if points is not None:
-        attempts.warnings += [*_left_out(runs, same), *more]
-    chosen = _es_fit(attempts, points, Options(how.resamples, draws=how.resamples))
+        attempts.warnings += _left_out(runs, same)
+        chosen = attempts.attempt("E(S) law", partial(fit_es, points, options=options))
     comparison = chosen.comparison if chosen else None
-    varied = _varied(runs)
-    curve = attempts.attempt("The law of loss curves", partial(_curve_fit, runs, varied, how))
-    table = attempts.attempt("The law of final losses", partial(_table_fit, runs, how))
+    bounds = {"warmup": measuring.get("warmup", 0), "since": since}
+    how = partial(_curve_fit, runs, varied, options=Options(resamples), **bounds)
+    curve = attempts.attempt("The law of loss curves", how)
+    how = partial(_table_fit, runs, Options(resamples))
+    table = attempts.attempt("The law of final losses", how)
     make = partial(_schedule, same, points, chosen, curve)
     return Results(
         experiment=experiment,
@@ -104,17 +98,9 @@ def measured_results(
         tables={} if points is None else {"points": points.loc[:, SHOWN]},
         table_fit=table,
         varied=varied,
-        warmup=how.warmup,
         warnings=tuple(dict.fromkeys(attempts.warnings)),
         missing=attempts.missing,
     )
-
-
-def _es_fit(attempts: _Attempts, points: pd.DataFrame | None, options: Options) -> EsFit | None:
-    """The E(S) fit that left-out batches choose."""
-    if points is None:
-        return None
-    return attempts.attempt("E(S) law", partial(fit_es, points, options=options))
 
 
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
@@ -126,16 +112,17 @@ def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
 
 
-def _points(same: pd.DataFrame, how: How) -> tuple[pd.DataFrame, list[str]]:
+def _points(same: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFrame, Sequence[str]]:
     """Points of runs of one batch each, and what their rates mean."""
     if same.empty:
         raise InputError("no run keeps one batch throughout")
-    return measure_points(same, how.targets, warmup=how.warmup, smooth=how.smooth)
+    return measure_points(same, **measuring)
 
 
 def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:
-    constant = sum(len(set(run["batch"])) == 1 for _, run in runs.groupby("run"))
-    used = len(set(same["run"]))
+    """A warning where runs of one batch each are not comparable with the others."""
+    constant = sum(runs.groupby("run")["batch"].nunique() == 1)
+    used = same["run"].nunique()
     remark = (
         f"E(S) is of {used} of {constant} runs of one batch: those of one model, sequence length "
         "and peak rate with the most batches"
@@ -145,35 +132,29 @@ def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:
 
 def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
     """The runs whose batch changes, or whose rate does after its peak; None where there is none."""
-    changing = [
-        name
-        for name, run in runs.groupby("run", sort=False)
-        if len(set(run["batch"])) > 1 or _falls(run)
-    ]
-    return runs.loc[runs["run"].isin(changing)] if changing else None
+    batches = runs.groupby("run", sort=False)["batch"]
+    changes = batches.transform("nunique") > 1
+    if "lr" in runs:
+        rate = pd.Series(pd.to_numeric(runs["lr"], errors="coerce"), dtype=float)
+        rates_of = rate.groupby(runs["run"], sort=False)
+        changes |= rates_of.transform("last") < (1 - rates.NEAR) * rates_of.transform("max")
+    return runs.loc[changes] if changes.any() else None
 
 
-def _falls(run: pd.DataFrame) -> bool:
-    if "lr" not in run:
-        return False
-    rate = pd.Series(pd.to_numeric(run["lr"], errors="coerce"), dtype=float).dropna().to_numpy()
-    return len(rate) > 0 and bool(rate[-1] < (1 - rates.NEAR) * rate.max())
-
-
-def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, how: How) -> CurveFit:
+def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, **how: Any) -> CurveFit:
     if varied is None:
         raise InputError("no run changes its batch, nor its rate after the peak")
-    return fit_curve(runs, warmup=how.warmup, since=how.since, options=Options(how.resamples))
+    return fit_curve(runs, **how)
 
 
-def _table_fit(runs: pd.DataFrame, how: How) -> TableFit:
+def _table_fit(runs: pd.DataFrame, options: Options) -> TableFit:
     """The law of the last losses of the runs of one batch."""
     losses = final_losses(runs)
     budgets = losses["tokens"].to_numpy(float)
     one_budget = losses.empty or budgets.max() < SPREAD * budgets.min()
     if one_budget and len(set(losses["params"])) < 2:
         raise InputError("all runs of one batch end at one model size and one budget")
-    return fit_table(losses, options=Options(max(how.resamples, 10)))
+    return fit_table(losses, options=options)
 
 
 def _schedule(

@@ -7,7 +7,6 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
-from bss.errors import InputError
 from bss.files import write_text
 from bss.plots.style import svg
 from bss.report.curves import interactive
@@ -27,17 +26,13 @@ def write_report(results: Path, file: Path) -> None:
         file: the HTML file.
 
     Raises:
-        InputError: a file of the results is damaged, or the page cannot be written.
+        InputError: a file of the results is damaged.
     """
     write_results(read_results(Path(results)), Path(file))
 
 
 def write_results(results: Results, file: Path) -> None:
-    """Write the page of results, whole or not at all.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write the page of results, whole or not at all."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -59,11 +54,8 @@ def write_results(results: Results, file: Path) -> None:
         interactive=None if results.runs is None else interactive(results.runs),
         pictures={n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
     )
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, page)
-    except OSError as error:
-        raise InputError(f"report: {file} cannot be written: {error.strerror}") from None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, page)
 
 
 def _symbols(text: str) -> Markup:

@@ -4,19 +4,17 @@ Only experiment.json is required. Files of fits and schedules are known by name;
 pictures are kept as they are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.es.values import REQUESTED
-from bss.stats import LR_PHASES, ROLES
 from bss.tables import read_points, read_runs
 
 EXPERIMENT = (
@@ -49,7 +47,6 @@ class Results:
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
         varied: of a run table, the runs whose batch or rate changes.
-        warmup: of a run table, tokens of warm-up of the rate.
         warnings: of the measurements.
         missing: why a section is missing, in one line, by its title.
     """
@@ -66,7 +63,6 @@ class Results:
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
     varied: pd.DataFrame | None = None
-    warmup: int = 0
     warnings: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -112,24 +108,7 @@ def read_results(directory: Path) -> Results:
         tables={name: table for name, table in tables.items() if len(table)},
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
         table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
-        missing=_missing(files, fits, comparisons, curve.get("kind")),
     )
-
-
-def _missing(
-    files: Mapping[str, Path], fits: Mapping, comparisons: Mapping, fitted: str | None
-) -> dict[str, str]:
-    """The sections for which a results directory has no file, and the file."""
-    there = {
-        "Loss against tokens": ("runs.parquet", "runs.parquet" in files),
-        "E(S)": ("points.csv with a fit in fits.json", bool(fits)),
-        "Cross-validation of E(S) laws": ("comparison.json", bool(comparisons)),
-        "The law of loss curves": ("fit.json of `bss fit curve`", fitted == "curve"),
-        "The law of final losses": ("fit.json of `bss fit table`", fitted == "table"),
-        "The schedule": ("schedule.json", "schedule.json" in files),
-        "Schedules at equal tokens": ("contenders.csv", "contenders.csv" in files),
-    }
-    return {title: f"no {file}" for title, (file, present) in there.items() if not present}
 
 
 def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
@@ -185,14 +164,4 @@ def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | N
     if missing or table.empty:
         lacks = f"columns {', '.join(missing)}" if missing else "rows"
         raise InputError(f"{path}: lacks {lacks}; {HINT}")
-    for column in set(CONTENDERS) - set(TEXTS):
-        if not pd.api.types.is_numeric_dtype(table[column]):
-            raise InputError(f"{path}: {column} holds text that is no number; correct it")
-    for column, known in (("ending", LR_PHASES), ("role", ROLES)):
-        for value in set(table[column]) - set(known):
-            raise InputError(f"{path}: {column} {value!r} is unknown; write {' or '.join(known)}")
-    for row in np.flatnonzero(table.duplicated(["name", "ending", "seed"]))[:1]:
-        raise InputError(
-            f"{path}: {table['name'][row]!r} is there twice for one ending and seed; drop one row"
-        )
     return tables.pop(path.name)

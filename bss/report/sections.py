@@ -5,7 +5,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -13,7 +12,7 @@ from bss import plots
 from bss.advice.next_run import default_goal, described_run, next_runs
 from bss.cells import Table
 from bss.errors import InputError
-from bss.laws import EsFit
+from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.base import Fit
 from bss.plots.contenders import difference_text
 from bss.plots.curves import fitted_curves, varied_curves
@@ -28,27 +27,29 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 from bss.stats import LR_PHASES, Comparison
 from bss.tables import loss_column
-from bss.units import parse_tokens, rounded_tokens
+from bss.units import parse_tokens
 
 MOST_ROWS = 40
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report.
+    """A part of a report, whose caption the template has by its title.
 
     Attributes:
         title: of the section.
-        caption: what the figures and tables show.
         figures: each with a label for readers who do not see it.
         tables: below the figures.
+        group: of runs, where a results directory has several.
+        note: a line about these results.
         code: a text to copy.
     """
 
     title: str
-    caption: str
     figures: Sequence[tuple[str, Figure]] = ()
     tables: Sequence[Table] = ()
+    group: str = ""
+    note: str = ""
     code: str = ""
 
 
@@ -79,13 +80,15 @@ def answers(results: Results) -> list[str]:
 
 def sections(results: Results) -> list[Section]:
     """Return the sections that the results are enough for."""
+    makers = {"runs": (_runs, _losses), "varied": (_varied,), "fits": (_es,),
+              "curve_fit": (_curve,), "table_fit": (_final,), "schedule": (_schedule,),
+              "contenders": (_contenders,)}  # fmt: skip
     made: list[Section] = []
-    for make in (_runs, _losses, _varied, _es, _curve, _final, _schedule, _contenders):
-        with suppress(InputError):
-            made += make(results)
-    made += [
-        Section(name, "", tables=[_first_rows(table)]) for name, table in results.tables.items()
-    ]
+    for name, functions in makers.items():
+        for make in functions if (value := getattr(results, name)) is not None else ():
+            with suppress(InputError):
+                made += make(value, results)
+    made += [Section(name, tables=[_first_rows(table)]) for name, table in results.tables.items()]
     return made
 
 
@@ -113,83 +116,58 @@ def _certainty(row: Any) -> str:
     return "one seed" if row.error is None else f"95% CI ± {row.error:.4f}, {row.result}"
 
 
-def _runs(results: Results) -> Iterator[Section]:
-    if results.runs is None:
-        return
-    runs, column = results.runs, loss_column(results.runs)
-    keys = [key for key in ("model", "params", "seq_len") if key in runs]
-    groups = [group for _, group in runs.groupby(keys, dropna=False, sort=False)]
-    noun = "held-out" if column == "eval_loss" else "training"
-    rows = [
-        {
-            "model": str(group.iloc[0].get("model", "all")),
-            "parameters": group["params"].iloc[0] if "params" in group else None,
-            "sequence length (tokens)": group["seq_len"].iloc[0],
-            "runs": group["run"].nunique(),
-            "batch (sequences)": _span(group["batch"]),
-            "peak learning rate": _span(group["peak_lr"]) if "peak_lr" in group else None,
-            "tokens": _span(
-                pd.Series(group.groupby("run", sort=False)["tokens"].last()), tokens=True
-            ),
-            f"lowest {noun} loss (nats)": f"{group[column].min():.4f}",
-        }
-        for group in groups[:MOST_ROWS]
-    ]
-    caption = "One row per model and sequence length; in brackets the number of distinct values."
-    yield Section("Runs", caption, tables=[Table.of_records("models", rows)])
+def _runs(runs: pd.DataFrame, _: Results) -> Iterator[Section]:
+    """A row per model and sequence length, with the ranges of its runs at their ends."""
+    column = loss_column(runs)
+    last = runs.groupby("run", sort=False).tail(1)
+    last = last if "model" in last else last.assign(model="all")
+    shown: dict[str, Any] = {"runs": ("run", "nunique")}
+    for name in ("batch", "peak_lr", "tokens"):
+        if name in runs:
+            shown |= {f"smallest {name}": (name, "min"), f"largest {name}": (name, "max")}
+    shown[f"lowest {column}"] = (column, "min")
+    keys = [key for key in ("model", "params", "seq_len") if key in last]
+    frame = last.groupby(keys, dropna=False, sort=False).agg(**shown).reset_index()
+    yield Section("Runs", tables=[_first_rows(frame)])
 
 
-def _losses(results: Results) -> Iterator[Section]:
-    if results.runs is None:
-        return
-    shown = _constant(results.runs)
-    points = results.points
+def _losses(runs: pd.DataFrame, results: Results) -> Iterator[Section]:
+    shown, points = alike(runs), results.points
+    try:
+        shown = evaluated(shown)[0] if len(shown) else runs
+    except InputError:  # too few losses for a curve
+        shown = runs
     targets = [] if points is None else sorted(set(points["target_loss"]))[::-1]
-    chart = plots.loss_curves(results.runs if shown is None else shown, targets)
-    caption = (
-        "Top: loss as measured; markers show where the monotone fit to a run first reaches a "
-        "target. Bottom: excess loss over the best batch at equal tokens; where the best batch "
-        "changes, the curves cross."
-    )
-    label = "Loss against tokens for each batch"
-    yield Section("Loss against tokens", caption, [(label, chart)])
+    chart = plots.loss_curves(shown, targets)
+    yield Section("Loss against tokens", [("Loss against tokens for each batch", chart)])
 
 
-def _varied(results: Results) -> Iterator[Section]:
-    if results.varied is None:
-        return
-    caption = "Top: loss as measured. Bottom: batch size of each run. Learning rates in brackets."
-    figure = ("Loss and batch size of runs that change them", varied_curves(results.varied))
-    yield Section("Runs with a varying batch size or learning rate", caption, [figure])
+def _varied(runs: pd.DataFrame, _: Results) -> Iterator[Section]:
+    figure = ("Loss and batch size of runs that change them", varied_curves(runs))
+    yield Section("Runs with a varying batch size or learning rate", [figure])
 
 
-def _es(results: Results) -> Iterator[Section]:
-    points = results.points
-    for group, fits in results.fits.items():
-        named = f" ({group})" if group else ""
-        figures = []
+def _es(groups: dict[str, dict[str, EsFit]], results: Results) -> Iterator[Section]:
+    points, chosen = results.points, results.chosen_es
+    for group, fits in groups.items():
+        figures = [("B_opt and B_min against target loss", plots.batch_against_loss(fits))]
         if points is not None and not group:
-            figures += [
+            figures[:0] = [
                 ("Tokens against steps to each target", plots.es_panels(points, fits)),
                 ("Tokens to each target against batch", plots.tokens_to_target(points, fits)),
             ]
-        figures.append(("B_opt and B_min against target loss", plots.batch_against_loss(fits)))
-        chosen = results.chosen_es
-        if not group and chosen is not None:
-            with suppress(InputError):
-                figures.append(("Residuals of the fit", residuals_figure(chosen)))
+        figures += [] if group else _residuals(chosen)
         tables = [Table.of_frame(f"{name} law", fit.summary()) for name, fit in fits.items()]
         if group in results.comparisons:
             tables.append(_comparison(results.comparisons[group]))
-        level = next(iter(fits.values())).level
-        caption = (
-            f"E(S): tokens E and optimizer steps S to reach a target loss, batch B = E/S "
-            f"(sequences), {level:.0%} intervals. Arrows mark runs that did not reach the target. "
-            "B_opt needs the fewest tokens; a batch below B_min never reaches the target. Laws "
-            "follow arXiv 2601.05034 (three stages), arXiv 1812.06162 (hyperbola), or are derived "
-            "here (surfaces). A fit belongs to the learning rates of its runs."
-        )
-        yield Section(f"E(S): tokens and steps to a target loss{named}", caption, figures, tables)
+        yield Section("E(S): tokens and steps to a target loss", figures, tables, group)
+
+
+def _residuals(fit: Fit | None) -> list[tuple[str, Figure]]:
+    """The figure of a fit's residuals; none of a fit that keeps none."""
+    with suppress(InputError):
+        return [("Residuals of the fit", residuals_figure(fit))] if fit is not None else []
+    return []
 
 
 def _comparison(entry: dict[str, Any]) -> Table:
@@ -201,62 +179,38 @@ def _comparison(entry: dict[str, Any]) -> Table:
     return Table.of_frame("Cross-validation", frame.rename(columns=columns), strong)
 
 
-def _curve(results: Results) -> Iterator[Section]:
-    fit = results.curve_fit
-    if fit is None:
-        return
+def _curve(fit: CurveFit, results: Results) -> Iterator[Section]:
     figures = []
     if results.varied is not None:
         chart = fitted_curves(fit, results.varied)
-        figures.append(("Measured and fitted loss against tokens", chart))
-        with suppress(InputError):
-            figures.append(("Residuals of the fit", residuals_figure(fit)))
-    caption = (
-        f"Functional scaling law (arXiv 2509.19189) fitted to {fit.losses} losses of {fit.runs} "
-        f"runs; {fit.level:.0%} intervals. Bottom: measured minus fitted loss."
-    )
-    table = Table.of_frame("parameters", fit.summary())
-    yield Section("The law of loss curves", caption, figures, [table])
+        figures = [("Measured and fitted loss against tokens", chart), *_residuals(fit)]
+    yield Section("The law of loss curves", figures, [_summary(fit)])
 
 
-def _final(results: Results) -> Iterator[Section]:
-    fit = results.table_fit
-    if fit is None:
-        return
+def _final(fit: TableFit, _: Results) -> Iterator[Section]:
     figures = [("Final loss against batch size", table_figure(fit))]
     if fit.best_lrs is not None:
         figures.append(("Best learning rate", rates_figure(fit)))
     if fit.status == "converged":
-        figures.append(("Residuals of the fit", residuals_figure(fit)))
-    caption = (
-        "Final loss against batch size at each model size N and token budget D: measured (marks) "
-        "and fitted (lines). Bars span the batch sizes within .003 nats of the best."
-    )
-    table = Table.of_frame(f"best batch sizes, {fit.level:.0%} intervals", fit.summary())
-    yield Section("The law of final losses", caption, figures, [table])
+        figures += _residuals(fit)
+    yield Section("The law of final losses", figures, [_summary(fit)])
 
 
-def _schedule(results: Results) -> Iterator[Section]:
-    entry = results.schedule
-    if entry is None:
-        return
-    plan, decayed = _plans(entry)
-    chart = plots.schedule_figure(plan, decayed=decayed)
-    caption = (
-        f"Derived from the {entry['law']} law: {plan.steps:,} steps over {plan.tokens:,} tokens. "
-        f"{entry['note']}"
-    )
-    label = "Batch size and learning rate against tokens"
-    yield Section("The schedule", caption, [(label, chart)], code=f'--batch "{entry["batch"]}"')
+def _summary(fit: Fit) -> Table:
+    return Table.of_frame(f"{fit.level:.0%} intervals", fit.summary())
 
 
-def _contenders(results: Results) -> Iterator[Section]:
-    if results.contenders is None:
-        return
-    comparison = Comparison(results.contenders)
-    columns = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
-    columns = {name: name.replace("_", " ") for name in columns}
-    columns |= {"name": "schedule", "eval_loss": "held-out loss"}
+def _schedule(entry: dict[str, Any], _: Results) -> Iterator[Section]:
+    chart = plots.schedule_figure(_plan(entry))
+    figure = ("Batch size and learning rate against tokens", chart)
+    note = f"{entry['law']}: {entry['note']}"
+    yield Section("The schedule", [figure], note=note, code=f'--batch "{entry["batch"]}"')
+
+
+def _contenders(table: pd.DataFrame, _: Results) -> Iterator[Section]:
+    comparison = Comparison(table)
+    names = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
+    columns = {name: name.replace("_", " ") for name in names}
     columns |= {"difference": "difference (10⁻³ nats)"}
     tables = [
         Table.of_records(
@@ -268,46 +222,17 @@ def _contenders(results: Results) -> Iterator[Section]:
         )
         for phase, rows in comparison.by_phase().items()
     ]  # fmt: skip
-    caption = (
-        "Final losses at equal tokens and equal data order. Differences are to the best constant "
-        "batch, which is chosen by held-out loss; with several seeds they are paired by seed, "
-        "with 95% confidence intervals (paired t, Holm)."
-    )
-    figure = ("Final loss of every schedule", plots.contenders_figure(results.contenders))
-    yield Section("Schedules at equal tokens", caption, [figure], tables)
+    figure = ("Final loss of every schedule", plots.contenders_figure(table))
+    yield Section("Schedules at equal tokens", [figure], tables)
 
 
-def _constant(runs: pd.DataFrame) -> pd.DataFrame | None:
-    """The runs of one batch size that compare and have enough losses for a curve."""
-    same = alike(runs)
-    try:
-        return None if same.empty else evaluated(same)[0]
-    except InputError:
-        return None
-
-
-def _plans(entry: dict[str, Any]) -> tuple[Plan, Plan | None]:
-    """The schedule at constant learning rate, and with its decay where it has one."""
+def _plan(entry: dict[str, Any]) -> Plan:
+    """The schedule and its learning rate, where it has one."""
     tokens = parse_tokens(entry["tokens"], field="schedule.json: tokens")
     batch = BatchSchedule.parse(entry["batch"], total=tokens)
     seq_len, lr, warmup = (entry[key] for key in ("seq_len", "lr", "warmup"))
-    decay = entry.get("decay", 0)
-    if lr is None:
-        return resolve(batch, tokens, seq_len), None
-    plan = resolve(batch, tokens, seq_len, rate=rates.constant(lr, warmup))
-    if not decay:
-        return plan, None
-    return plan, resolve(batch, tokens, seq_len, rate=rates.wsd(lr, tokens, warmup, decay))
-
-
-def _span(values: pd.Series, *, tokens: bool = False) -> str:
-    """The lowest and highest value, and how many distinct ones there are."""
-    known = np.unique(values.to_numpy(float)[np.isfinite(values.to_numpy(float))]).tolist()
-    write = (lambda x: str(rounded_tokens(x))) if tokens else (lambda x: f"{x:,.4g}")
-    texts = list(dict.fromkeys(write(x) for x in known))
-    if len(texts) < 3:
-        return ", ".join(texts) or "–"
-    return f"{texts[0]} to {texts[-1]} ({len(texts)})"
+    rate = lr and rates.wsd(lr, tokens, warmup, entry.get("decay", 0))
+    return resolve(batch, tokens, seq_len, rate=rate)
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:

@@ -103,10 +103,13 @@ def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ((), "--loss None: expected the target loss"),
-        (("--loss", "-1"), "--loss -1.0: expected"),
-        (("--loss", "1.6"), "--loss 1.6 is 0.1 nats below those fitted, 1.7 to 1.9"),
-        (("--loss", "1.8", "--batch", "128"), "--batch 128 is 2 times above those fitted, 1 to 64"),
+        ((), "--loss: missing"),
+        (("--loss", "-1"), "--loss -1 is 2.7 nats outside"),
+        (("--loss", "1.6"), "--loss 1.6 is 0.1 nats outside those fitted, 1.7 to 1.9"),
+        (
+            ("--loss", "1.8", "--batch", "128"),
+            "--batch 128 is 2 times outside those fitted, 1 to 64",
+        ),
         (("--loss", "1.8", "--batch", "0:8 2M:16"), "--batch"),
         (
             ("--loss", "1.8", "--params", "1B"),
@@ -131,15 +134,15 @@ def test_the_critical_batch_has_a_prediction_interval(folder, capsys, option, va
     assert np.log(batch["high"] / batch["low"]) > 2 * law["margin"]
     assert told["tested"][option]["low"] < told[option] < told["tested"][option]["high"]
     assert main(["predict", "--from", str(path), f"--{option}", value]) == 0
-    assert "Critical batch size" in capsys.readouterr().out
+    assert "critical batch" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ((), "--params or --tokens"),
-        (("--params", "1M"), "--params 1,000,000 is 16 times above those fitted, 7008 to 62,460"),
-        (("--tokens", "28K"), "--tokens 28,000 is 2 times below those fitted"),
+        (("--params", "1M"), "--params 1,000,000 is 16 times outside those fitted, 7008 to 62,460"),
+        (("--tokens", "28K"), "--tokens 28,000 is 2 times outside those fitted"),
         (("--params", "20K", "--tokens", "150K"), "cannot be separated"),
         (("--params", "many"), "--params"),
         (("--loss", "2"), "--loss: not used with a critical fit; use --params, --tokens"),

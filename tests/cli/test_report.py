@@ -38,7 +38,7 @@ def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, 
     page = (tmp_path / "runs" / "report.html").read_text()
     assert "<h1>Runs of runs</h1>" in page
     assert "1 diverged, 1 interrupted of 4 runs: read as far as they went" in page
-    assert "<td>2, 4</td>" in page and "<h2>Loss against tokens</h2>" in page
+    assert "<h2>Loss against tokens</h2>" in page
     assert "The law of loss curves: no run changes its batch" in page
 
 

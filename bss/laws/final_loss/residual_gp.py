@@ -97,12 +97,8 @@ def noise_sd(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
 
 def inverse(matrix: np.ndarray) -> np.ndarray:
     """Return the inverse of a positive definite matrix, by its Cholesky factor."""
-    from scipy.linalg import get_lapack_funcs  # loaded once something is predicted
-
-    lower = np.linalg.cholesky(matrix)
-    (invert,) = get_lapack_funcs(("potri",), (lower,))
-    half, _ = invert(lower, lower=1)
-    return np.tril(half) + np.tril(half, -1).T
+    half = np.linalg.inv(np.linalg.cholesky(matrix))
+    return half.T @ half
 
 
 def left_out(
