@@ -68,7 +68,7 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
     arguments = ["schedule", "--from", str(path), "--tokens", "2M", "--lr", "4e-3"]
     assert main([*arguments, "--decay", "20%", "--optimise", "batch", "--stages", "2"]) == 0
     told = capsys.readouterr().out
-    for text in ("--batch", "predicted loss", "tokens saved", "at equal steps"):
+    for text in ("--batch", "predicted loss", "saved at equal loss", "saved at equal steps"):
         assert text in told
     assert main([*arguments, "--optimise", "lr", *CONSTANT, "--export", "megatron"]) == 0
     assert "--lr-wsd-decay-samples" in capsys.readouterr().out

@@ -81,7 +81,7 @@ def fit_data() -> dict[str, Any]:
         "forms": forms,
         "centres": law.points.centres.tolist(),
         "rows": rows.tolist(),
-        "residual_weights": (law.gp.precision @ (law.points.loss - mean)).tolist(),
+        "residual_weights": (law.points.gp.precision @ (law.points.loss - mean)).tolist(),
         "kernel": {
             "model": residual_gp.MODEL,
             "shape": residual_gp.SHAPE,

@@ -203,7 +203,7 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     assert {"loss", "best_batch", "tested"} < set(answer)
     assert answer["loss"]["low"] < answer["loss"]["value"] < answer["loss"]["high"]
     assert main(ask) == 0
-    assert "best batch" in capsys.readouterr().out
+    assert "best_batch" in capsys.readouterr().out
     assert main([*ask[:-1], "3T", "--batch", "512"]) == 2
     assert "times outside" in capsys.readouterr().err
 
