@@ -121,7 +121,6 @@ BASE = {
     **PRICED,
 }
 SEVEN = {"arms": constants(1, 2, 4, 8, 16, 32, 64), "seeds": (10, 11, 12), "ends": ()}
-SEVEN |= {"setup.schedule.tokens": 1_000_000}
 SIZES = {
     "smoke": {
         "arms": constants(1, 2, 4, 8),
@@ -138,12 +137,14 @@ SIZES = {
         "title": "E(S) at two more model sizes",
         "models": {"27k": mup("1x48"), "99k": mup("nano")},
         "results": "results/es_wsd/sizes",
+        "setup.schedule.tokens": 1_000_000,
         **SEVEN,
     },
     "a2l": {
         "title": "E(S) at a larger model size",
         "models": {"394k": mup("2x128")},
         "results": "results/es_wsd/larger",
+        "setup.schedule.tokens": 1_000_000,
         **SEVEN,
     },
     "speed": {
@@ -161,10 +162,8 @@ SIZES = {
     },
     "a5": {
         "title": "E(S) with experts",
-        "arms": constants(1, 2, 4, 8, 16, 32, 64),
-        "seeds": (10, 11, 12),
-        "ends": (),
         "results": "results/es_wsd/experts",
+        **SEVEN,
         **EXPERTS_AT,
     },
     "gpu": {

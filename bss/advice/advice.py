@@ -4,14 +4,14 @@ A user's own fit answers where it was tested. Elsewhere published sources are po
 (`bss.advice.sources`), and losses are those of the published table around its optimum.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from bss.advice.fit_advice import FitAdvice
 from bss.advice.of_table import published
 from bss.advice.sources import AXES, POOLED, TABLE, Pooled, calibration, pool
 from bss.laws.base import Estimate
-from bss.rules import RULES, Answer, Rule, Setting, answers
+from bss.rules import RULES, Answer, Setting, answers
 
 BASIS = "sources fix beta2 per step; with a half-life fixed in tokens the optimum can be smaller"
 """As in results/published/marin_beta2.csv: 64 instead of 128 sequences."""
@@ -27,8 +27,7 @@ class Advice:
         losses: losses at multiples of the optimum.
         rules: answers of published rules.
         warnings: what a reader must know.
-        sources: published sources that are pooled, by name; none for a user's own fit.
-        pooled: their pooled optimum.
+        pooled: pooled optimum of published sources; None for a user's own fit.
     """
 
     setting: Setting
@@ -36,7 +35,6 @@ class Advice:
     losses: FitAdvice
     rules: tuple[Answer, ...]
     warnings: tuple[str, ...]
-    sources: Mapping[str, Rule] = field(default_factory=dict)
     pooled: Pooled | None = None
 
     @property
@@ -71,7 +69,7 @@ def advise(setting: Setting, fit: FitAdvice | None = None, rules: Iterable[str] 
     sources = {TABLE: table} | {at.name: RULES[at.name] for at in given if _is_source(at)}
     pooled, losses = pool(sources, setting, constants), published(setting)
     warnings = (*warnings, *losses.warnings, BASIS)
-    return Advice(setting, pooled.batch, losses, given, warnings, sources, pooled)
+    return Advice(setting, pooled.batch, losses, given, warnings, pooled)
 
 
 def _is_source(at: Answer) -> bool:

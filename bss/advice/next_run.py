@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import pandas as pd
 
@@ -129,26 +128,18 @@ def default_goal(fit: Fit) -> str:
 def _es(fit: EsFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
     """Log tokens to the goal's loss at each batch; the goal is where they are fewest."""
     loss = float(goal[0])
-    draws = fit.draws if fit.law.joint else fit.at(loss).draws
-    if not draws:
-        raise InputError(NO_DRAWS)
-    p = fit.law.from_tokens({n: np.array(x)[:, None] for n, x in draws.items()}, fit.seq_len)
-
-    def logs(batch: np.ndarray) -> np.ndarray:
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
-            return np.log(np.asarray(fit.law.sequences(p, batch[None], loss)) * fit.seq_len)
-
     runs = _candidates(candidates, {"batch": fit.batches})
     batch = runs["batch"].to_numpy(float)
     grid = np.geomspace(fit.batches[0] / 2, fit.batches[-1] * 2, GRID)
     residuals = fit.residuals()
     nearest = (residuals["target_loss"] - loss).abs()
     noise = rms(residuals.loc[nearest == nearest.min(), "residual"].to_numpy(float))
-    measured = logs(batch)
+    measured = np.log(fit.token_draws(batch, loss)).T
+    if not len(measured):
+        raise InputError(NO_DRAWS)
     runs = runs.assign(tokens=np.exp(np.median(measured, axis=0)))
-    return Draws(
-        parabola_vertex(np.log(grid), logs(grid)), measured, np.full(len(runs), noise), runs
-    )
+    best = parabola_vertex(np.log(grid), np.log(fit.token_draws(grid, loss)).T)
+    return Draws(best, measured, np.full(len(runs), noise), runs)
 
 
 def _critical(fit: CriticalFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:

@@ -5,16 +5,15 @@ S = a + b/B and t = t_0 + t_1·B the least time is at B = √(b·t_0/(a·t_1)) =
 B_crit = b/a (derived here). Other laws are minimized on a grid of batch sizes. B is in sequences.
 """
 
-import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
 from bss.laws import EsFit
-from bss.laws.base import tails
+from bss.laws.base import Estimate, interval
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _NUMBER = r"(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)\s*(us|ms|s|)"
@@ -36,7 +35,7 @@ class StepTime:
 
     batches: tuple[float, ...]
     seconds: tuple[float, ...]
-    devices: tuple[float, ...] = field(default=(1.0,))
+    devices: tuple[float, ...] = (1.0,)
 
     @classmethod
     def parse(cls, text: str, devices: float = 1.0) -> "StepTime":
@@ -145,11 +144,11 @@ def best_batches(
     rows = []
     for name, values in zip(CRITERIA, (draws, hours, cost), strict=True):
         at, *others = np.nanargmin(values, axis=0)
-        ends = (
-            np.quantile(batch[others], tails(fit.level), method="nearest") if others else [np.nan]
-        )
-        row = {"criterion": name, "batch": batch[at], "low": min(ends[0], batch[at])}
-        row |= {"high": max(ends[-1], batch[at]), "tokens": draws[at, 0], "steps": steps[at, 0]}
+        best = Estimate(batch[at])
+        if others:
+            best = interval(batch[at], batch[others], level=fit.level)
+        row = {"criterion": name, "batch": batch[at], "low": best.low, "high": best.high}
+        row |= {"tokens": draws[at, 0], "steps": steps[at, 0]}
         row |= {"hours": hours[at, 0], "cost": cost[at, 0]}
         rows.append(row | {"at_boundary": bool(at in (0, GRID - 1))})
     return pd.DataFrame(rows)
@@ -157,12 +156,4 @@ def best_batches(
 
 def token_draws(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
     """Return tokens [n, 1 + draws] to a target at batch sizes [n], of the fit and of each refit."""
-    at = fit.at(target_loss)
-    refits = fit.draws if fit.law.joint else at.draws
-    of_fit = fit.joint if fit.law.joint else at.parameters
-    if not of_fit:
-        raise InputError(f"target_loss: the {fit.law.name} law is unidentified at {target_loss:g}")
-    both = {name: np.append(value, refits.get(name, ())) for name, value in of_fit.items()}
-    p = fit.law.from_tokens(both, fit.seq_len)
-    tokens = fit.law.sequences(p, batch[:, None], np.full((1, 1), at.target_loss)) * fit.seq_len
-    return np.where(np.isfinite(tokens), tokens, math.inf)
+    return np.column_stack([fit.tokens(batch, target_loss), fit.token_draws(batch, target_loss)])

@@ -1,5 +1,6 @@
 """The README's three commands, as they stand there, on exports of a planted surface."""
 
+import json
 import os
 import re
 import shlex
@@ -72,4 +73,5 @@ def test_every_block_runs_in_a_fresh_shell(exports):
     done = subprocess.run(["bash", "-c", script], env=shell, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert (exports / "fit.json").stat().st_size > 1000
+    assert json.loads((exports / "fit.json").read_text())["kind"] == "es"
     assert "--step-batch-size-schedule" in done.stdout

@@ -1,6 +1,7 @@
 """Soonest and cheapest batch sizes against closed forms and planted laws."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from bss.laws import fit_es
 from bss.laws.base import Options
 from bss.laws.es import LAWS
 from bss.policies.step_time import StepTime, best_batches, token_draws
-from tests.planted import hyperbola_at, planted_points
+from tests.planted import hyperbola_at, planted_points, surface
 
 TARGET = 2.0
 HYPERBOLA = LAWS["hyperbola"]
@@ -65,6 +66,39 @@ def test_the_first_column_of_the_draws_is_the_fit(fit):
     draws = token_draws(fit, batch, TARGET)
     assert draws.shape == (2, 101)
     np.testing.assert_allclose(draws[:, 0], fit.tokens(batch, TARGET), rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", ["hyperbola", "surface"])
+def test_a_draw_is_the_law_at_the_parameters_of_one_refit(law):
+    points = planted_points(
+        surface(), targets=(2.4, TARGET), batches=(2, 4, 8, 16, 32, 64, 128, 256)
+    )
+    fit = fit_es(points, law, options=Options(20, draws=20))
+    batch = np.array([17.0, 90.0])
+    draws = fit.token_draws(batch, TARGET)
+    assert draws.shape == (2, 20) and np.ptp(draws, axis=1).min() > 0
+    for k in (0, 19):
+        if fit.law.joint:
+            one = replace(fit, joint={name: x[k] for name, x in fit.draws.items()})
+        else:
+            at = fit.at(TARGET)
+            at = replace(at, parameters={name: x[k] for name, x in at.draws.items()})
+            one = replace(fit, fits=(at,))
+        np.testing.assert_allclose(draws[:, k], one.tokens(batch, TARGET), rtol=1e-12)
+
+
+def test_a_loss_that_a_batch_never_reaches_takes_infinite_tokens():
+    points = planted_points(
+        surface(), targets=(2.4, TARGET), batches=(2, 4, 8, 16, 32, 64, 128, 256)
+    )
+    fit = fit_es(points, "surface", options=Options(20, draws=20))
+    assert np.isinf(fit.token_draws(np.array([3.0]), TARGET)).all()
+
+
+def test_a_fit_without_refits_has_no_interval():
+    points = planted_points(surface(), batches=(2, 4, 8, 16, 32, 64))
+    found = rows(fit_es(points, "hyperbola", options=Options(20)), StepTime.parse("0.1 + 0.01*B"))
+    assert found["low"].isna().all() and found["batch"].notna().all()
 
 
 def test_several_rows_of_a_batch_count_with_their_median():

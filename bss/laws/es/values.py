@@ -275,6 +275,21 @@ class EsFit(Fit):
         batch, loss = np.broadcast_arrays(np.asarray(batch, float), np.asarray(target_loss, float))
         return np.exp(self._log_tokens(batch.ravel(), loss.ravel()[:, None])[:, 0])
 
+    def token_draws(self, batch: np.ndarray, target_loss: float) -> np.ndarray:
+        """Return tokens [n, R] to a loss in nats at batches [n] in sequences, of each refit.
+
+        R is 0 if the fit keeps no refits. Tokens are infinite if the loss is never reached.
+
+        Raises:
+            InputError: If a law per target was not fitted at the loss.
+        """
+        draws = self.draws if self.law.joint else self.at(target_loss).draws
+        if not draws:
+            return np.empty((len(batch), 0))
+        p = self.law.from_tokens({n: np.array(x)[None] for n, x in draws.items()}, self.seq_len)
+        with jax.enable_x64(True), np.errstate(divide="ignore"):
+            return np.asarray(self.law.sequences(p, batch[:, None], target_loss)) * self.seq_len
+
     def losses(self, batch: Any, tokens: Any) -> np.ndarray:
         """Return losses [n] in nats after tokens at constant batches in sequences.
 
