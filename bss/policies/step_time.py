@@ -144,9 +144,9 @@ def best_batches(
     rows = []
     for name, values in zip(CRITERIA, (draws, hours, cost), strict=True):
         at, *others = np.nanargmin(values, axis=0)
-        best = Estimate(batch[at])
+        best = Estimate(float(batch[at]))
         if others:
-            best = interval(batch[at], batch[others], level=fit.level)
+            best = interval(float(batch[at]), batch[others], level=fit.level)
         row = {"criterion": name, "batch": batch[at], "low": best.low, "high": best.high}
         row |= {"tokens": draws[at, 0], "steps": steps[at, 0]}
         row |= {"hours": hours[at, 0], "cost": cost[at, 0]}

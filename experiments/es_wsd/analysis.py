@@ -231,8 +231,8 @@ def per_seed(table: pd.DataFrame, column: str, last: float, first: float) -> pd.
 
 
 def sizes() -> dict[str, Measured]:
-    """Return the numbers of the questions on model size, and write their table."""
-    tables, parts = [], ("sizes", "larger")
+    """Return the numbers of the questions on model size, and write their tables."""
+    tables, kept, laws, parts = [], [], [], ("sizes", "larger")
     trained = [part for part in parts if (RESULTS / part / "runs.parquet").exists()]
     runs = pd.concat([read(part, "runs.parquet") for part in trained], ignore_index=True)
     runs = runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
@@ -242,11 +242,15 @@ def sizes() -> dict[str, Measured]:
         last = some.groupby("run")["eval_loss"].last()
         lowest = last.groupby(some.groupby("run")["batch"].last()).mean().min()
         points = measured_points(some, [lowest + excess for excess in EXCESS])
+        kept.append(points.assign(size=size, excess=(points["target_loss"] - lowest).round(2)))
+        laws.append(law_errors(points).assign(size=size))
         best = optima(points)
         excess = (best["target_loss"] - lowest).round(2)
         tables.append(best.assign(size=size, last_loss=lowest, excess=excess))
     table = pd.concat(tables, ignore_index=True)
     write("sizes", "optima.csv", table)
+    write("sizes", "points.csv", pd.concat(kept, ignore_index=True))
+    write("sizes", "laws.csv", pd.concat(laws, ignore_index=True))
     return _size_numbers(table)
 
 
