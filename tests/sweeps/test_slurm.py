@@ -293,7 +293,8 @@ def test_a_sweep_with_limits_and_a_killed_node_ends_with_all_curves(unattended, 
         curve = tmp_path / "out/runs" / run_of(tmp_path, job) / CURVE
         return 1 + (curve.stat().st_size if curve.is_file() else 0)
 
-    with Cluster(tmp_path / "slurm", nodes=5, second=0.1, begun=rows) as cluster:
+    # lead: a run is signalled as soon as its curve grows, on a machine of any speed
+    with Cluster(tmp_path / "slurm", nodes=5, second=0.1, begun=rows, lead=240) as cluster:
         sweep = unattended(cluster, axes)
         while not (wide := [job for job in cluster.jobs("limit") if job["nodes"] == 2]):
             assert sweep.poll() is None, sweep.communicate()

@@ -123,6 +123,6 @@ def test_the_command_line_fits_it_derives_a_schedule_and_reports(own_law, tmp_pa
         (results / f"{name}.json").write_text(json.dumps(value))
     write_report(results, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert "<sub>opt</sub>, parabola" in page
-    B_opt = fit["fits"][0]["B_opt"]
-    assert f"{B_opt['value']:.3g} ({B_opt['low']:.3g} – {B_opt['high']:.3g})" in page
+    assert "parabola" in page
+    B_opt = next(one["B_opt"] for one in fit["fits"] if one["target_loss"] == 1.7)
+    assert "{value:.3g} sequences, 90% interval {low:.3g} to {high:.3g}".format(**B_opt) in page
