@@ -131,12 +131,12 @@ def _es(fit: EsFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
     runs = _candidates(candidates, {"batch": fit.batches})
     batch = runs["batch"].to_numpy(float)
     grid = np.geomspace(fit.batches[0] / 2, fit.batches[-1] * 2, GRID)
-    residuals = fit.residuals()
-    nearest = (residuals["target_loss"] - loss).abs()
-    noise = rms(residuals.loc[nearest == nearest.min(), "residual"].to_numpy(float))
     measured = np.log(fit.token_draws(batch, loss)).T
     if not len(measured):
         raise InputError(NO_DRAWS)
+    residuals = fit.residuals()
+    nearest = (residuals["target_loss"] - loss).abs()
+    noise = rms(residuals.loc[nearest == nearest.min(), "residual"].to_numpy(float))
     runs = runs.assign(tokens=np.exp(np.median(measured, axis=0)))
     best = parabola_vertex(np.log(grid), np.log(fit.token_draws(grid, loss)).T)
     return Draws(best, measured, np.full(len(runs), noise), runs)
