@@ -68,12 +68,16 @@ def test_the_first_column_of_the_draws_is_the_fit(fit):
     np.testing.assert_allclose(draws[:, 0], fit.tokens(batch, TARGET), rtol=1e-9)
 
 
-@pytest.mark.parametrize("law", ["hyperbola", "surface"])
-def test_a_draw_is_the_law_at_the_parameters_of_one_refit(law):
+def fit_to_surface(law):
     points = planted_points(
         surface(), targets=(2.4, TARGET), batches=(2, 4, 8, 16, 32, 64, 128, 256)
     )
-    fit = fit_es(points, law, options=Options(20, draws=20))
+    return fit_es(points, law, options=Options(20, draws=20))
+
+
+@pytest.mark.parametrize("law", ["hyperbola", "surface"])
+def test_a_draw_is_the_law_at_the_parameters_of_one_refit(law):
+    fit = fit_to_surface(law)
     batch = np.array([17.0, 90.0])
     draws = fit.token_draws(batch, TARGET)
     assert draws.shape == (2, 20) and np.ptp(draws, axis=1).min() > 0
@@ -88,10 +92,7 @@ def test_a_draw_is_the_law_at_the_parameters_of_one_refit(law):
 
 
 def test_a_loss_that_a_batch_never_reaches_takes_infinite_tokens():
-    points = planted_points(
-        surface(), targets=(2.4, TARGET), batches=(2, 4, 8, 16, 32, 64, 128, 256)
-    )
-    fit = fit_es(points, "surface", options=Options(20, draws=20))
+    fit = fit_to_surface("surface")
     assert np.isinf(fit.token_draws(np.array([3.0]), TARGET)).all()
 
 

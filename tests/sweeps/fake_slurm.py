@@ -42,7 +42,6 @@ class Cluster:
         nodes: int = 4,
         second: float = 1.0,
         begun: Callable[[Job], int] = lambda job: 0,
-        lead: float | None = None,
     ):
         """Write the commands.
 
@@ -51,11 +50,10 @@ class Cluster:
             nodes: number of nodes.
             second: of the cluster, in seconds.
             begun: a job's time begins when this is more than at its start; at once where it is 0.
-            lead: seconds of the cluster between the signal and the limit; None for `--signal`'s.
         """
         self.path, self.events = folder / "bin", []
         self.dead: set[str] = set()
-        self._folder, self._second, self._begun, self._lead = folder, second, begun, lead
+        self._folder, self._second, self._begun = folder, second, begun
         self._nodes = [f"127.0.0.{i}" for i in range(1, nodes + 1)]
         self._running: dict[int, tuple[Job, subprocess.Popen]] = {}
         self._ended = threading.Event()
@@ -142,7 +140,7 @@ class Cluster:
         if passed > job["limit"]:
             self._kill(job, process)
             self._note("kill", job)
-        elif passed > job["limit"] - (self._lead or job["lead"]) and not job["signalled"]:
+        elif passed > job["limit"] - job["lead"] and not job["signalled"]:
             job["signalled"] = True
             self._note("limit", job)
             for task in self._tasks(job):

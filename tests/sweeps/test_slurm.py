@@ -218,8 +218,8 @@ SETUP = {
     "text": {"corpus": "files:texts/*.txt", "seq_len": 64},
     "schedule": {"rate": "wsd", "warmup": "2K", "tokens": 14_000},
     "evaluation": {"tokens": "1024", "per_efold": 2, "first": "4K"},
-    "engine": {"processes": "0:1 20K:2", "devices": 1, "slurm": "--time=4:00", "retries": 4},
-}
+    "engine": {"processes": "0:1 20K:2", "devices": 1, "slurm": "--time=2:00", "retries": 4},
+}  # the time in which a job saves: it is signalled when its curve grows, on a machine of any speed
 AXES = [
     *({"schedule.batch": b, "seed": seed} for b in (2, 4, 8, 16) for seed in (0, 1)),
     *({"schedule.batch": b, "model.num_layers": 2} for b in (2, 4, 8, 16)),
@@ -293,8 +293,7 @@ def test_a_sweep_with_limits_and_a_killed_node_ends_with_all_curves(unattended, 
         curve = tmp_path / "out/runs" / run_of(tmp_path, job) / CURVE
         return 1 + (curve.stat().st_size if curve.is_file() else 0)
 
-    # lead: a run is signalled as soon as its curve grows, on a machine of any speed
-    with Cluster(tmp_path / "slurm", nodes=5, second=0.1, begun=rows, lead=240) as cluster:
+    with Cluster(tmp_path / "slurm", nodes=5, second=0.2, begun=rows) as cluster:
         sweep = unattended(cluster, axes)
         while not (wide := [job for job in cluster.jobs("limit") if job["nodes"] == 2]):
             assert sweep.poll() is None, sweep.communicate()

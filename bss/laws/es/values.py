@@ -286,9 +286,8 @@ class EsFit(Fit):
         draws = self.draws if self.law.joint else self.at(target_loss).draws
         if not draws:
             return np.empty((len(batch), 0))
-        p = self.law.from_tokens({n: np.array(x)[None] for n, x in draws.items()}, self.seq_len)
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
-            return np.asarray(self.law.sequences(p, batch[:, None], target_loss)) * self.seq_len
+        entry = {name: np.array(x)[None] for name, x in draws.items()}
+        return np.exp(self._log_law(entry, batch[:, None], target_loss))
 
     def losses(self, batch: Any, tokens: Any) -> np.ndarray:
         """Return losses [n] in nats after tokens at constant batches in sequences.
@@ -421,13 +420,16 @@ class EsFit(Fit):
                 continue
             shape, refits = loss.shape, loss.shape[1]
             given = {n: np.broadcast_to(np.resize(x, refits), shape) for n, x in entry.items()}
-            p = self.law.from_tokens(given, self.seq_len)
-            sizes = np.broadcast_to(batch[:, None], shape)
-            with jax.enable_x64(True), np.errstate(divide="ignore"):
-                logs[target] = np.log(np.asarray(self.law.sequences(p, sizes, loss)) * self.seq_len)
+            logs[target] = self._log_law(given, np.broadcast_to(batch[:, None], shape), loss)
         if not logs:
             raise InputError(f"fit: the {self.law.name} law is unidentified; add batches")
         return next(iter(logs.values())) if self.law.joint else _at_losses(logs, loss)
+
+    def _log_law(self, entry: dict[str, Any], batch: np.ndarray, loss: Any) -> np.ndarray:
+        """Return log E in tokens of the law with parameters as in the JSON of a fit."""
+        p = self.law.from_tokens(entry, self.seq_len)
+        with jax.enable_x64(True), np.errstate(divide="ignore"):
+            return np.log(np.asarray(self.law.sequences(p, batch, loss)) * self.seq_len)
 
 
 def _at_losses(logs: dict[float, np.ndarray], loss: np.ndarray) -> np.ndarray:
