@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.advice.next_run import default_goal, described_run, next_runs
+from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
@@ -73,7 +73,7 @@ def answers(results: Results) -> list[str]:
                 )
     for fit in _fits(results)[:1]:
         with suppress(InputError):  # a fit without draws
-            goal = default_goal(fit)
+            goal = fit.goal
             lines.append(described_run(next_runs(fit, goal), goal))
     return lines
 

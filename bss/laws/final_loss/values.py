@@ -196,11 +196,26 @@ class TableFit(Fit):
         columns = {"loss": loss, "low": loss - half, "high": loss + half}
         return pd.DataFrame(columns, table.index)
 
+    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+        """Return draws [R, n] of losses in nats; columns params, tokens, batch_tokens."""
+        return self.law.draws(*(table[name].to_numpy(float) for name in SIZES))[1:]
+
+    @property
+    def _largest(self) -> CellOptimum:
+        """The largest measured (N, D) that identifies B_opt."""
+        known = [at for at in self.optima if at.batch.value is not None] or [*self.optima]
+        return max(known, key=lambda at: (at.params, at.tokens))
+
+    @property
+    def goal(self) -> str:
+        """B_opt at the largest measured (N, D) that identifies it."""
+        sizes = (self._largest.params, self._largest.tokens)
+        return f"B_opt@{','.join(rounded_tokens(size, 4) for size in sizes)}"
+
     @property
     def answer(self) -> str:
         """B_opt at the largest measured (N, D) that identifies it."""
-        known = [at for at in self.optima if at.batch.value is not None] or [*self.optima]
-        at = max(known, key=lambda at: (at.params, at.tokens))
+        at = self._largest
         size, budget = rounded_tokens(at.params), rounded_tokens(at.tokens)
         name = f"B_opt at N = {size}, D = {budget} tokens"
         unit, noun = (self.seq_len, "sequences") if self.seq_len else (1.0, "tokens")

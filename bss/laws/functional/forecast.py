@@ -133,6 +133,17 @@ def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:
     return bounded(best, found[1:], (float(batch[0]), float(batch[-1])))
 
 
+def drawn_ends(fit: CurveFit, table: pd.DataFrame) -> np.ndarray:
+    """Return the draws of `CurveFit.draws_at`."""
+    paths = [
+        plan_path(BatchSchedule.parse(f"{batch}", total=int(tokens)), int(tokens), fit.seq_len, lr)
+        for batch, tokens, lr in table[["batch", "tokens", "lr"]].itertuples(index=False)
+    ]
+    curves = stack(paths, fit.seq_len)
+    ends = [law_losses(CurveLaw(*row), curves)[:, 0] for row in fit.draws]
+    return np.log(np.reshape(ends, (-1, len(paths))))
+
+
 def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
     """Return the loss at the last point of each run [R], with its interval."""
     rows = np.arange(len(curves.runs)), curves.last

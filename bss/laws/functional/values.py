@@ -115,6 +115,22 @@ class CurveFit(Fit):
         error = self.cv_error
         return line if error is None else f"{line}; CV error {error:.2%} of the loss"
 
+    @property
+    def goal(self) -> str:
+        """The loss of the best constant batch at the longest budget measured."""
+        best = self.best_batch(self.tokens)
+        return f"loss@{round(best.value or best.high or best.low or self.batches[1])}"
+
+    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+        """Return draws [R, n] of log losses at the ends of runs of one learning rate each.
+
+        Args:
+            table: columns batch (a schedule as text, or a number of sequences), tokens, lr.
+        """
+        from bss.laws.functional.forecast import drawn_ends
+
+        return drawn_ends(self, table)
+
     def details(self) -> "dict[str, pd.DataFrame]":
         """Return the error of each clock at left-out ends of runs."""
         import pandas as pd
