@@ -183,6 +183,8 @@ class TableFit(Fit):
     def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Return loss, low, high in nats of a new run of each row; without lr at the best one.
 
+        `outside` has what of the run lies beyond what the fit was tested for, else it is empty.
+
         Args:
             table: params, tokens, batch_tokens, and lr if the law has it.
         """
@@ -194,7 +196,9 @@ class TableFit(Fit):
         loss, deviation = self.law.predictions(params, tokens, batch, lr)
         half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
         columns = {"loss": loss, "low": loss - half, "high": loss + half}
-        return pd.DataFrame(columns, table.index)
+        names = [*SIZES, *(["lr"] if lr is not None else [])]
+        outside = ["; ".join(self.untested(row)) for row in table[names].to_dict("records")]
+        return pd.DataFrame(columns | {"outside": outside}, table.index)
 
     def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
         """Return draws [R, n] of losses in nats; columns params, tokens, batch_tokens."""
@@ -356,14 +360,21 @@ class TableFit(Fit):
         """Return how many times outside of what was measured, by size; empty inside."""
         return {n: f for n, x in sizes.items() if (f := self._range(n).times(x)) > 1 + 1e-9}
 
-    def check_tested(self, sizes: Mapping[str, float]) -> None:
-        """Raise InputError if a size lies beyond what the fit was tested for."""
+    def untested(self, sizes: Mapping[Any, float]) -> list[str]:
+        """Return what of a run lies beyond what the fit was tested for."""
+        texts = []
         for name, value in sizes.items():
             seen = self._range(name)
             times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):
-                raise InputError(
+                texts.append(
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
-                    "the largest; pass --extrapolate, or measure there"
+                    "the largest"
                 )
+        return texts
+
+    def check_tested(self, sizes: Mapping[str, float]) -> None:
+        """Raise InputError if a size lies beyond what the fit was tested for."""
+        for text in self.untested(sizes):
+            raise InputError(f"{text}; pass --extrapolate, or measure there")

@@ -117,7 +117,7 @@ def predicted_rows(fit: CurveFit, table: pd.DataFrame) -> pd.DataFrame:
         rows = np.flatnonzero(runs == run)[-len(tokens) :]  # without step 0
         found[rows] = np.where(tokens > fit.since, losses, np.nan).T
     predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
-    return predictions.assign(extrapolates=[beyond[run] for run in runs])
+    return predictions.assign(outside=[beyond[run] for run in runs])
 
 
 def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:

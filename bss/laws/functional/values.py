@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bss.errors import InputError
 from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described
 from bss.laws.functional.law import CurveLaw
 
@@ -153,7 +154,7 @@ class CurveFit(Fit):
         ])  # fmt: skip
 
     def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        """Return losses in nats at the rows of a run table: loss, low, high, extrapolates.
+        """Return losses in nats at the rows of a run table: loss, low, high, outside.
 
         Args:
             table: runs or plans as `fit_curve` takes them, with the warm-up of the fit; losses are
@@ -161,7 +162,7 @@ class CurveFit(Fit):
 
         Returns:
             One row per row of the table, with its index; NaN at step 0 and up to `since`.
-            `extrapolates` has what of the run is outside the ranges measured, else it is empty.
+            `outside` has what of the run is outside the ranges measured, else it is empty.
 
         Raises:
             InputError: if the table is no run table, or has another sequence length.
@@ -183,6 +184,17 @@ class CurveFit(Fit):
         from bss.laws.functional.forecast import best_constant
 
         return best_constant(self, tokens, self.rates[1] if rate is None else rate)
+
+    def peak_lr(self, lr: float | None) -> float:
+        """Return the requested peak learning rate, or else the one that all runs had.
+
+        Raises:
+            InputError: if none is requested and the runs had several.
+        """
+        least, most = self.rates
+        if lr is None and least != most:
+            raise InputError(f"--lr: missing; give the peak LR, {least:.4g} to {most:.4g} measured")
+        return most if lr is None else lr
 
     def residuals(self) -> "pd.DataFrame":
         """Return a row per loss fitted: run, tokens, share, batch, lr, measured, fitted, residual.
