@@ -22,6 +22,7 @@ from bss.laws import CriticalFit, TableFit, fit_critical
 from bss.laws.base import Estimate, Options
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.critical.values import CriticalBatch
+from bss.laws.minimum import FEWEST
 from bss.laws.power import PowerFit, fit_power, predict, unidentified
 from bss.tables import read_points
 from bss.training.distributed import log_primary
