@@ -6,21 +6,28 @@ B_crit = b/a (derived here). Other laws are minimized on a grid of batch sizes. 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from bss.cells import number
 from bss.errors import InputError
 from bss.laws import EsFit
-from bss.laws.base import Estimate, interval
+from bss.laws.base import DRAWS, Estimate, interval
+from bss.laws.critical.values import CriticalBatch
+from bss.tables.storage import read_table
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _NUMBER = r"(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)\s*(us|ms|s|)"
 FORMULA = re.compile(rf"{_NUMBER}\s*\+\s*{_NUMBER}\s*\*\s*B")
 EXPECTED = "'a + b*B' in seconds, such as '0.05 + 0.002*B', or a table with batch and seconds"
 GRID = 961  # batch sizes, 0.7% apart over three decades
+SLACK = 0.05  # a larger batch may measure as this much faster, by noise
 CRITERIA = ("tokens", "time", "cost")
+OF_RUNS = "runs"
 
 
 @dataclass(frozen=True)
@@ -62,14 +69,46 @@ class StepTime:
         return cls((), terms, (float(devices),))
 
     @classmethod
+    def read(cls, text: str, devices: float = 1.0) -> "StepTime":
+        """Read a formula, or the table in a file (CSV or Parquet).
+
+        Raises:
+            InputError: If the text is neither, or `parse` or `from_table` refuses it.
+        """
+        if Path(text).suffix not in (".csv", ".tsv", ".parquet"):
+            return cls.parse(text, devices)
+        frame = read_table(text)[0]
+        if "devices" not in frame:
+            frame = frame.assign(devices=devices)
+        return cls.from_table(frame.rename(columns={"step_time": "seconds"}), text)
+
+    @classmethod
+    def from_runs(cls, runs: pd.DataFrame, devices: float = 1.0) -> "StepTime":
+        """Read a run table's column step_time (seconds per step) or seconds (since its start).
+
+        Raises:
+            InputError: If the table has neither, or `from_table` refuses the times.
+        """
+        if "step_time" in runs:
+            seconds = pd.to_numeric(runs["step_time"], errors="coerce")
+        elif "seconds" in runs:
+            by_run = runs.groupby("run")
+            seconds = by_run["seconds"].diff() / by_run["step"].diff()
+        else:
+            raise InputError(f"step_time: the runs have no column step_time or seconds; {EXPECTED}")
+        table = pd.DataFrame({"batch": runs["batch"], "seconds": seconds, "devices": devices})
+        return cls.from_table(table[np.isfinite(seconds) & (seconds > 0)], "step_time of the runs")
+
+    @classmethod
     def from_table(cls, table: pd.DataFrame, origin: str = "step_time") -> "StepTime":
         """Read columns batch (sequences), seconds (per step) and, if there, devices.
 
-        Several rows of a batch size count with their median.
+        Several rows of a batch size count with their median. Times that fall by up to 5% count
+        as equal.
 
         Raises:
             InputError: If a column is missing or a value is no positive number, or if more
-                sequences on as many devices take less time.
+                sequences on the same number of devices take less time.
         """
         names = [name for name in ("batch", "seconds", "devices") if name in table]
         if missing := [name for name in ("batch", "seconds") if name not in table]:
@@ -84,13 +123,15 @@ class StepTime:
             raise InputError(f"{origin}: {len(known)} batch size; expected 2 or more")
         devices = known.get("devices", pd.Series(1.0, known.index)).to_numpy(float)
         batch, seconds = (known[name].to_numpy(float) for name in ("batch", "seconds"))
-        falls = (np.diff(seconds) < 0) & (np.diff(devices) <= 0)
+        falls = (np.diff(seconds) < -SLACK * seconds[1:]) & (np.diff(devices) <= 0)
         if falls.any():
             small, large = (int(np.argmax(falls)) + i for i in (0, 1))
             raise InputError(
                 f"{origin}: {seconds[large]:g} s at batch {batch[large]:g}, {seconds[small]:g} at "
                 f"{batch[small]:g}; expected times that do not fall; check units, or add devices"
             )
+        if (np.diff(devices) <= 0).all():
+            seconds = np.maximum.accumulate(seconds)
         return cls(tuple(batch.tolist()), tuple(seconds.tolist()), tuple(devices.tolist()))
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
@@ -126,34 +167,131 @@ def best_batches(
         whether the smallest or the largest of those batch sizes is the best.
 
     Raises:
-        InputError: If the law is unidentified at the target, or no measured batch has a step time.
+        InputError: If the target was not fitted, or fewer than two measured batch sizes have a
+            step time.
     """
-    low, high = min(fit.batches), max(fit.batches)
+    batch, curves = by_criterion(fit, target_loss, step_time, price)
+    return _optima(batch, curves, fit.seq_len, fit.level)
+
+
+def by_criterion(
+    fit: EsFit, target_loss: float, step_time: StepTime, price: float = 1.0
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return batch sizes [GRID], and tokens, hours and cost [GRID, 1 + draws] by criterion."""
+    batch = _common(fit.batches, step_time)
+    tokens = token_draws(fit, batch, target_loss)
+    return batch, _measures(batch, tokens, fit.seq_len, step_time, price)
+
+
+def critical_batches(at: CriticalBatch, step_time: StepTime, price: float = 1.0) -> pd.DataFrame:
+    """Return the same of S = a + b/B with the interval of its critical batch size b/a.
+
+    The best batch sizes grow with b/a, so the ends of its interval give theirs (derived here).
+
+    Raises:
+        InputError: If the critical batch size is not identified, or as `best_batches`.
+    """
+    bend, seq_len = at.B_crit, at.curve.seq_len
+    if bend.value is None or at.S_min.value is None:
+        raise InputError(f"step_time: B_crit of {at.curve.model} is unidentified: {bend.why}")
+    batch = _common(at.curve.batch.tolist(), step_time)
+    ends = np.array([bend.value, bend.low or 0.0, bend.high or 1e9 * bend.value])
+    steps = at.S_min.value * (1 + ends / batch[:, None])
+    tokens = steps * batch[:, None] * seq_len
+    return _optima(batch, _measures(batch, tokens, seq_len, step_time, price), seq_len, bend.level)
+
+
+def _common(batches: Sequence[float], step_time: StepTime) -> np.ndarray:
+    """Return batch sizes [GRID] over the range that was measured and has a step time."""
+    low, high = min(batches), max(batches)
     if step_time.batches:
         low, high = max(low, step_time.batches[0]), min(high, step_time.batches[-1])
     if not low < high:
         raise InputError(
-            f"step_time: batches {step_time.batches} given; the runs have {min(fit.batches):g} to "
-            f"{max(fit.batches):g}; time at least two of them"
+            f"step_time: batches {step_time.batches} given; the runs have {min(batches):g} to "
+            f"{max(batches):g}; time at least two of them"
         )
-    batch = np.geomspace(low, high, GRID)
-    draws = token_draws(fit, batch, target_loss)  # [GRID, draws], the fit first
-    steps = draws / (batch * fit.seq_len)[:, None]
-    hours = steps * step_time(batch)[:, None] / 3600
+    return np.geomspace(low, high, GRID)
+
+
+def _measures(
+    batch: np.ndarray, tokens: np.ndarray, seq_len: float, step_time: StepTime, price: float
+) -> dict[str, np.ndarray]:
+    """Return tokens, hours and cost [GRID, 1 + draws] by criterion; the estimate is first."""
+    hours = tokens / (batch * seq_len)[:, None] * step_time(batch)[:, None] / 3600
     cost = hours * step_time.devices_at(batch)[:, None] * price
+    return dict(zip(CRITERIA, (tokens, hours, cost), strict=True))
+
+
+def _optima(
+    batch: np.ndarray, curves: dict[str, np.ndarray], seq_len: float, level: float
+) -> pd.DataFrame:
+    """Return the table of `best_batches` from `_measures`."""
+    tokens, hours, cost = (curves[name][:, 0] for name in CRITERIA)
     rows = []
-    for name, values in zip(CRITERIA, (draws, hours, cost), strict=True):
+    for name, values in curves.items():
         at, *others = np.nanargmin(values, axis=0)
         best = Estimate(float(batch[at]))
         if others:
-            best = interval(float(batch[at]), batch[others], level=fit.level)
+            best = interval(float(batch[at]), batch[others], level=level)
         row = {"criterion": name, "batch": batch[at], "low": best.low, "high": best.high}
-        row |= {"tokens": draws[at, 0], "steps": steps[at, 0]}
-        row |= {"hours": hours[at, 0], "cost": cost[at, 0]}
+        row |= {"tokens": tokens[at], "steps": tokens[at] / (batch[at] * seq_len)}
+        row |= {"hours": hours[at], "cost": cost[at]}
         rows.append(row | {"at_boundary": bool(at in (0, GRID - 1))})
     return pd.DataFrame(rows)
 
 
 def token_draws(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
-    """Return tokens [n, 1 + draws] to a target at batch sizes [n], of the fit and of each refit."""
+    """Return tokens [n, 1 + draws] to a target at batch sizes [n], of the fit and of each refit.
+
+    Without a law at the target, log tokens are a parabola in log B through the measured means.
+    """
+    if not fit.law.joint and not fit.at(target_loss).parameters:
+        return _parabola(fit, batch, target_loss)
     return np.column_stack([fit.tokens(batch, target_loss), fit.token_draws(batch, target_loss)])
+
+
+def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
+    """Return tokens [n, 1 + draws] by a parabola through the means, and by refits of it.
+
+    Refits are to means redrawn with their standard errors, which are as wide as the distances of
+    the means from the parabola if those are larger than chance (derived here).
+    """
+    rows = pd.DataFrame({name: fit.rows[name] for name in ("batch", "target_loss", "measured")})
+    rows = rows[np.isclose(rows["target_loss"], target_loss)].astype(float)
+    logs = np.log(rows["measured"]).groupby(rows["batch"])
+    mean, count = logs.mean().to_numpy(), logs.size().to_numpy()
+    freedom = max(int(count.sum()) - len(count), 1)
+    noise = float(np.sqrt((logs.var(ddof=0).to_numpy() * count).sum() / freedom))
+    known = np.log(logs.mean().index.to_numpy(float))
+    degree, weight = min(2, len(known) - 1), np.sqrt(count)
+    line = np.polyfit(known, mean, degree, w=weight)
+    off = weight * (mean - np.polyval(line, known))
+    spare = len(known) - degree - 1
+    noise = max(noise, float(np.sqrt((off**2).sum() / spare)) if spare else 0.0)
+    generator = np.random.default_rng(0)
+    scale = noise * np.sqrt(freedom / generator.chisquare(freedom, DRAWS))[:, None] / weight
+    redrawn = np.polyval(line, known) + scale * generator.standard_normal((DRAWS, len(known)))
+    refits = [np.polyfit(known, one, degree, w=weight) for one in redrawn]
+    return np.exp(np.column_stack([np.polyval(one, np.log(batch)) for one in (line, *refits)]))
+
+
+def sentence(table: pd.DataFrame) -> str:
+    """Return a table of `best_batches` in one line.
+
+    Examples:
+        >>> table = pd.DataFrame({"criterion": CRITERIA, "batch": [16, 64, 24.4],
+        ...     "low": [16, 50, 20], "high": [16, 64, 30], "at_boundary": [True, False, False]})
+        >>> print(sentence(table))
+        fewest tokens at batch 16 (at the boundary), soonest at 64 (50 to 64), cheapest at 24.4
+        (20 to 30)
+    """
+    words = dict(
+        zip(CRITERIA, ("fewest tokens at batch", "soonest at", "cheapest at"), strict=True)
+    )
+    parts = []
+    for row in table.to_dict("records"):
+        ends = f"{number(row['low'], 3)} to {number(row['high'], 3)}"
+        note = " (at the boundary)" if row["at_boundary"] else f" ({ends})" if row["low"] else ""
+        parts.append(f"{words[row['criterion']]} {number(row['batch'], 3)}{note}")
+    return ", ".join(parts)
