@@ -21,7 +21,6 @@ from bss.errors import InputError
 from bss.files import write_text
 from bss.laws.base import Fit
 from bss.laws.constraints import FREE, Constraints
-from bss.tables.reading import without
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def es(
 
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
-    points, chosen = without(points, how.drop), LAWS[law] if law else None
+    points, chosen = how.selected(points), LAWS[law] if law else None
     given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
     fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
     if compare and fit.comparison is None:
@@ -102,7 +101,7 @@ def critical(
     """
     step_time = time.read(points, table.reading())
     measured, warnings = _critical_points(points, table)
-    measured = without(measured, how.drop)
+    measured = how.selected(measured)
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
     fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
@@ -186,7 +185,7 @@ def curve(
     start = parse_tokens(warmup, field="--warmup")
     longest = max(int(n) for n in found["tokens"])
     first = parse_tokens(since, field="--since", total=longest)
-    kept = without(found, how.drop)
+    kept = how.selected(found)
     with progress() as report:
         given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
         given |= {"options": how.options(100), "report": report}

@@ -7,7 +7,7 @@ B_crit = b/a (derived here). Other laws are minimized on a grid of batch sizes. 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 from bss.cells import number
 from bss.errors import InputError
 from bss.laws import EsFit
-from bss.laws.base import DRAWS, Estimate, interval
+from bss.laws.base import DRAWS, BestBatch, Estimate, interval
 from bss.laws.critical.values import CriticalBatch
 from bss.tables.storage import read_table
 
@@ -153,7 +153,8 @@ def best_batches(
 ) -> pd.DataFrame:
     """Return the batch sizes with the fewest tokens, least time and least cost to a target.
 
-    They are sought among the batch sizes that were measured and have a step time.
+    They are sought among the batch sizes that were measured and have a step time. The batch size
+    with the fewest tokens is B_opt of the fit.
 
     Args:
         fit: E(S), with draws.
@@ -171,7 +172,7 @@ def best_batches(
             step time.
     """
     batch, curves = by_criterion(fit, target_loss, step_time, price)
-    return _optima(batch, curves, fit.seq_len, fit.level)
+    return _optima(batch, curves, fit.seq_len, fit.level, fit.at(target_loss).best)
 
 
 def by_criterion(
@@ -224,20 +225,29 @@ def _measures(
 
 
 def _optima(
-    batch: np.ndarray, curves: dict[str, np.ndarray], seq_len: float, level: float
+    batch: np.ndarray,
+    curves: dict[str, np.ndarray],
+    seq_len: float,
+    level: float,
+    B_opt: BestBatch | None = None,
 ) -> pd.DataFrame:
-    """Return the table of `best_batches` from `_measures`."""
-    tokens, hours, cost = (curves[name][:, 0] for name in CRITERIA)
+    """Return the table of `best_batches` from `_measures`; B_opt is the answer for tokens."""
     rows = []
     for name, values in curves.items():
         at, *others = np.nanargmin(values, axis=0)
         best = Estimate(float(batch[at]))
         if others:
             best = interval(float(batch[at]), batch[others], level=level)
-        row = {"criterion": name, "batch": batch[at], "low": best.low, "high": best.high}
-        row |= {"tokens": tokens[at], "steps": tokens[at] / (batch[at] * seq_len)}
-        row |= {"hours": hours[at], "cost": cost[at]}
-        rows.append(row | {"at_boundary": bool(at in (0, GRID - 1))})
+        at_boundary = bool(at in (0, GRID - 1))
+        if name == "tokens" and B_opt is not None and (B_opt.low or B_opt.high):
+            bound = batch[-1 if B_opt.low else 0]
+            at_boundary = B_opt.status == "at_boundary"
+            best = replace(B_opt, value=B_opt.value or float(bound))
+        at = int(np.argmin(np.abs(np.log(batch / best.value))))
+        row = {"criterion": name, "batch": best.value, "low": best.low, "high": best.high}
+        tokens, hours, cost = (float(curves[one][at, 0]) for one in CRITERIA)
+        row |= {"tokens": tokens, "steps": tokens / (batch[at] * seq_len), "hours": hours}
+        rows.append(row | {"cost": cost, "at_boundary": at_boundary})
     return pd.DataFrame(rows)
 
 
