@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import Group, Parameter
 
+from bss.cells import number
 from bss.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bss.policies.step_time import StepTime
+    from bss.laws.step_time import StepTime
     from bss.tables import Reading
+
+WORDS = {"tokens": "fewest tokens at batch", "time": "soonest at", "cost": "cheapest at"}
 
 
 @Parameter(name="*", group=Group("Time", sort_key=5))
@@ -41,7 +44,7 @@ class TimeOptions:
 
     def read(self, runs: Path | None = None, how: "Reading | None" = None) -> "StepTime | None":
         """Return seconds per step, from the run table if the option says so; None without it."""
-        from bss.policies.step_time import OF_RUNS, StepTime
+        from bss.laws.step_time import OF_RUNS, StepTime
 
         if self.step_time is None:
             return None
@@ -60,7 +63,7 @@ class EqualTime:
     """The batch sizes with the fewest tokens, least time and least cost, by target or curve.
 
     Attributes:
-        tables: of `bss.policies.step_time`, by the name of the target or curve.
+        tables: of `bss.laws.step_time`, by the name of the target or curve.
         answers: a line each.
         warnings: measured batch sizes without a step time.
     """
@@ -90,7 +93,7 @@ class EqualTime:
 def equal_time(fit: Any, step_time: "StepTime | None", price: float) -> EqualTime:
     """Return the answers of a fit of E(S) or of critical batch sizes, for each target or curve."""
     from bss.laws import EsFit
-    from bss.policies.step_time import best_batches, critical_batches, sentence
+    from bss.laws.step_time import best_batches, critical_batches
 
     if step_time is None:
         return EqualTime({}, ())
@@ -107,3 +110,22 @@ def equal_time(fit: Any, step_time: "StepTime | None", price: float) -> EqualTim
     untimed = [f"{x:g}" for x in batches if times and not times[0] <= x <= times[-1]]
     warning = f"batches without a step time are not considered: {', '.join(untimed)}"
     return EqualTime(tables, answers[-1:], (warning,) if untimed else ())
+
+
+def sentence(table: "pd.DataFrame") -> str:
+    """Return a table of `best_batches` in one line.
+
+    Examples:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"criterion": ["tokens", "time", "cost"], "batch": [16, 64, 24.4],
+        ...     "low": [16, 50, 20], "high": [16, 64, 30], "at_boundary": [True, False, False]})
+        >>> print(sentence(table))
+        fewest tokens at batch 16 (at the boundary), soonest at 64 (50 to 64), cheapest at 24.4
+        (20 to 30)
+    """
+    parts = []
+    for row in table.to_dict("records"):
+        ends = f"{number(row['low'], 3)} to {number(row['high'], 3)}"
+        note = " (at the boundary)" if row["at_boundary"] else f" ({ends})" if row["low"] else ""
+        parts.append(f"{WORDS[row['criterion']]} {number(row['batch'], 3)}{note}")
+    return ", ".join(parts)

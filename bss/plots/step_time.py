@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 
 from bss.laws import EsFit
 from bss.laws.base import tails
+from bss.laws.step_time import CRITERIA, StepTime, best_batches, by_criterion
 from bss.plots import style
-from bss.policies.step_time import CRITERIA, StepTime, best_batches, by_criterion
 
 LABELS = dict(zip(CRITERIA, ("tokens", "hours", "cost"), strict=True))
 

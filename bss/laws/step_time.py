@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.cells import number
 from bss.errors import InputError
-from bss.laws import EsFit
 from bss.laws.base import DRAWS, BestBatch, Estimate, interval
 from bss.laws.critical.values import CriticalBatch
+from bss.laws.es.values import EsFit
 from bss.tables.storage import read_table
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -202,6 +201,27 @@ def critical_batches(at: CriticalBatch, step_time: StepTime, price: float = 1.0)
     return _optima(batch, _measures(batch, tokens, seq_len, step_time, price), seq_len, bend.level)
 
 
+def equal_loss_batches(
+    batch: np.ndarray, tokens: np.ndarray, seq_len: float, step_time: StepTime, price: float = 1.0
+) -> pd.DataFrame:
+    """Return the table of `best_batches` for given tokens to one loss.
+
+    Args:
+        batch: batch sizes [n] in sequences, ascending.
+        tokens: [n, 3] of the estimate and of the ends of its 90% interval.
+        seq_len: tokens per sequence.
+        step_time: seconds per step.
+        price: of a device-hour.
+
+    Raises:
+        InputError: If fewer than two of the batch sizes have a step time.
+    """
+    grid = _common(batch.tolist(), step_time)
+    logs = [np.interp(np.log(grid), np.log(batch), one) for one in np.log(tokens).T]
+    curves = _measures(grid, np.exp(np.column_stack(logs)), seq_len, step_time, price)
+    return _optima(grid, curves, seq_len, 0.90)
+
+
 def _common(batches: Sequence[float], step_time: StepTime) -> np.ndarray:
     """Return batch sizes [GRID] over the range that was measured and has a step time."""
     low, high = min(batches), max(batches)
@@ -284,24 +304,3 @@ def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
     redrawn = np.polyval(line, known) + scale * generator.standard_normal((DRAWS, len(known)))
     refits = [np.polyfit(known, one, degree, w=weight) for one in redrawn]
     return np.exp(np.column_stack([np.polyval(one, np.log(batch)) for one in (line, *refits)]))
-
-
-def sentence(table: pd.DataFrame) -> str:
-    """Return a table of `best_batches` in one line.
-
-    Examples:
-        >>> table = pd.DataFrame({"criterion": CRITERIA, "batch": [16, 64, 24.4],
-        ...     "low": [16, 50, 20], "high": [16, 64, 30], "at_boundary": [True, False, False]})
-        >>> print(sentence(table))
-        fewest tokens at batch 16 (at the boundary), soonest at 64 (50 to 64), cheapest at 24.4
-        (20 to 30)
-    """
-    words = dict(
-        zip(CRITERIA, ("fewest tokens at batch", "soonest at", "cheapest at"), strict=True)
-    )
-    parts = []
-    for row in table.to_dict("records"):
-        ends = f"{number(row['low'], 3)} to {number(row['high'], 3)}"
-        note = " (at the boundary)" if row["at_boundary"] else f" ({ends})" if row["low"] else ""
-        parts.append(f"{words[row['criterion']]} {number(row['batch'], 3)}{note}")
-    return ", ".join(parts)
