@@ -22,12 +22,14 @@ class FitAdvice:
         factors: ascending multiples of the optimum [n].
         excess: losses there [n], in nats above the optimum.
         warnings: what a reader must know.
+        slope: −dL/dlog D at the optimum, in nats, which converts losses to tokens; None if unknown.
     """
 
     best: Estimate
     factors: np.ndarray = field(default_factory=lambda: np.empty(0))
     excess: np.ndarray = field(default_factory=lambda: np.empty(0))
     warnings: tuple[str, ...] = ()
+    slope: float | None = None
 
     def loss_at(self, factor: float) -> float | None:
         """Return the excess loss at a multiple of the optimum; None if it is unknown."""

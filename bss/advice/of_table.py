@@ -19,6 +19,8 @@ table results/published/steplaw_dense_best.csv --json`; a test makes it again.""
 FACTORS = 2.0 ** np.linspace(-4, 4, 65)
 """Multiples of the optimum: as far as a tolerance of 0.003 nats reaches, 8 per doubling."""
 
+NEAR = 1.05  # budgets between which the loss's slope in log tokens is taken
+
 
 def published(setting: Setting) -> FitAdvice:
     """Return the answer of the committed fit of published final losses."""
@@ -42,4 +44,5 @@ def fit_advice(fit: TableFit, setting: Setting, ending: str) -> FitAdvice:
     known = FACTORS[(own * FACTORS >= seen.low) & (own * FACTORS <= seen.high)]
     excess = np.maximum(fit.law.excess_loss(N, D, own * known), 0.0)
     lr = () if setting.lr is None else (f"losses are of LRs tuned per batch, not {setting.lr:g}",)
-    return FitAdvice(best, known, excess, lr)
+    less, more = (float(fit.law.curve(N, D * x)[1].min()) for x in (1 / NEAR, NEAR))
+    return FitAdvice(best, known, excess, lr, slope=(less - more) / (2 * np.log(NEAR)))

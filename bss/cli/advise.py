@@ -16,6 +16,7 @@ from bss.cli.kinds import read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
+from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import InputError, check
 from bss.rules import RULES, Hyperparameters, Setting, non_embedding
 from bss.units import rounded_tokens
@@ -85,6 +86,7 @@ def advise(
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
     all_rules: Annotated[bool, Parameter(name="--all")] = False,
+    time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
     """Recommend a batch size, and show the published rules.
@@ -103,6 +105,7 @@ def advise(
     Examples:
         bss advise --params 350M --tokens 30B --seq-len 2048
         bss advise --params 350M --tokens 30B --seq-len 2048 --all
+        bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     total = model.size()
     active = model.active(total)
@@ -124,8 +127,24 @@ def advise(
         payload["experts"] = {"active_params": active, "total_params": total, "total": whole}
         lines.append(f"For all {rounded_tokens(total)} parameters: {whole}")
     payload["warnings"] = warnings
-    table = _rules_table(advice, show_all=all_rules)
-    return Output(payload, "\n".join(lines), [table], warnings)
+    tables = [_rules_table(advice, show_all=all_rules)]
+    if (step_time := time.read()) is not None:
+        place, frame = _time_table(advice, fit, step_time, time.price)
+        lines.insert(1, f"{place.capitalize()}: {sentence(frame)}")
+        payload["equal_time"] = frame.to_dict("records")
+        tables.insert(0, Table.of_frame(f"Time and cost, {place}", frame))
+    return Output(payload, "\n".join(lines), tables, warnings)
+
+
+def _time_table(advice: Advice, fit: Path | None, step_time: Any, price: float) -> tuple[str, Any]:
+    """Return what is reached, and the batch sizes that reach it soonest and cheapest."""
+    from bss.advice.step_time import of_losses, of_targets
+
+    own = fit and read_fit(fit, "advise", [*ADVISORS])
+    if own is not None and own.KIND == "es":
+        target, frame = of_targets(own, advice, step_time, price)
+        return f"to loss {target:.4g}", frame
+    return "to the loss of the best batch", of_losses(advice, step_time, price)
 
 
 def answer_lines(advice: Advice, fit: Path | None) -> list[str]:

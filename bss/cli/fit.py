@@ -16,11 +16,11 @@ from bss.cli.options import (
     read_run_table,
 )
 from bss.cli.output import Output, ShowPlot, figure, progress
+from bss.cli.step_time import TimeOptions, equal_time
 from bss.errors import InputError
 from bss.files import write_text
 from bss.laws.base import Fit
 from bss.laws.constraints import FREE, Constraints
-from bss.tables.reading import without
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def es(
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     how: FitOptions = FitOptions(),
+    time: TimeOptions = TimeOptions(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Fit a law E(S), by default the one that predicts left-out batches best.
@@ -53,20 +54,21 @@ def es(
     Examples:
         bss fit es RUNS.parquet --targets 1.9,1.8
         bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png
+        bss fit es RUNS.parquet --targets 1.9 --step-time "50ms + 2ms*B"
     """
     from bss.laws.es import LAWS
     from bss.laws.es.compare import compare as compare_laws
 
+    step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
-    points, chosen = without(points, how.drop), LAWS[law] if law else None
+    points, chosen = how.selected(points), LAWS[law] if law else None
     given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
     fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
     if compare and fit.comparison is None:
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
         fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
-    return _output(
-        fit, free, how, warnings, figure("laws.tokens_to_target", points, {fit.law_name: fit})
-    )
+    draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
+    return _with_time(_output(fit, free, how, warnings, draw), fit, step_time, time.price)
 
 
 def critical(
@@ -78,6 +80,7 @@ def critical(
     unit: Literal["sequences", "tokens"] = "sequences",
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
+    time: TimeOptions = TimeOptions(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Fit critical batch sizes and their law in model size and tokens.
@@ -94,12 +97,14 @@ def critical(
         bss fit critical STEPS.csv
         bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
     """
+    step_time = time.read(points, table.reading())
     measured, warnings = _critical_points(points, table)
-    measured = without(measured, how.drop)
+    measured = how.selected(measured)
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
     fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
-    return _output(fit, free, how, warnings, figure("critical.critical_figure", fit))
+    output = _output(fit, free, how, warnings, figure("critical.critical_figure", fit))
+    return _with_time(output, fit, step_time, time.price)
 
 
 def table(
@@ -165,7 +170,7 @@ def curve(
     start = parse_tokens(warmup, field="--warmup")
     longest = max(int(n) for n in found["tokens"])
     first = parse_tokens(since, field="--since", total=longest)
-    kept = without(found, how.drop)
+    kept = how.selected(found)
     with progress() as report:
         given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
         given |= {"options": how.options(100), "report": report}
@@ -203,6 +208,25 @@ def _output(
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]
     return Output(payload, fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
+
+
+def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output:
+    """Add the soonest and the cheapest batch sizes, and their figure, if there are step times."""
+    if step_time is None:
+        return output
+    found = equal_time(fit, step_time, price)
+    shown = [Table.of_frame(title, frame) for title, frame in found.shown.items()]
+    draw = output.figure
+    if isinstance(fit, laws.EsFit):
+        draw = figure("step_time.time_figure", fit, step_time, price)
+    return replace(
+        output,
+        json={**output.json, **found.entry},
+        answer="\n".join((output.answer, *found.answers)),
+        tables=[*output.tables, *shown],
+        warnings=[*output.warnings, *found.warnings],
+        figure=draw,
+    )
 
 
 def _save_residuals(fit: Fit, path: Path | None) -> None:

@@ -143,11 +143,15 @@ def measured_points(
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Measure steps and tokens to the targets; return the points with warnings.
 
-    Where a batch has several peak learning rates the points are the envelope over them, unless
-    `at_rate` selects one.
+    A table of points is read as it is. Where a batch has several peak learning rates the points are
+    the envelope over them, unless `at_rate` selects one.
     """
-    from bss.points.measuring import measure_points
+    from bss.points.measuring import measure_points, tuned_points
+    from bss.tables import holds_points, read_points
 
+    if path.is_file() and holds_points(path, table.reading()):
+        points = read_points(path, table.reading())
+        return tuned_points(points, targets.measuring()["targets"], at_rate)
     runs, warnings = read_curves(path, table, targets)
     points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
     return points, [*warnings, *more]
@@ -163,6 +167,7 @@ class FitOptions:
         level: coverage of the intervals
         seed: of the resampling
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
+        keep: leave out all rows but these, in the same form, e.g. model=8B
         hold_out: also leave out in turn and predict: batch, run, cell, params, tokens, horizon or
             peak, by the kind of fit; for a table also a condition, e.g. "tokens>=80B"
         fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
@@ -174,6 +179,7 @@ class FitOptions:
     level: float = 0.90
     seed: int = 0
     drop: Repeated = ()
+    keep: Repeated = ()
     hold_out: Repeated = ()
     fix: Annotated[Repeated, Parameter(name="--fix")] = ()
     bound: Annotated[Repeated, Parameter(name="--bound")] = ()
@@ -191,6 +197,12 @@ class FitOptions:
         if count < 10:
             raise InputError(f"--resamples {count}: expected 10 or more")
         return Options(count, self.level, self.seed, draws)
+
+    def selected(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Return the rows of --keep without those of --drop."""
+        from bss.tables.reading import only, without
+
+        return without(only(table, self.keep), self.drop)
 
     def constraints(self) -> "Constraints":
         """Return the parameters that are fixed or bounded.

@@ -98,8 +98,8 @@ class RateOptions:
         rate: wsd, another named schedule, or module:ATTRIBUTE
         floor: last learning rate as a fraction of the peak
         lr_coupling: scale the learning rate with the batch: none, linear, sqrt, a power,
-            module:ATTRIBUTE, or from:FIT of a table with several rates; sqrt@512 for a learning
-            rate given at batch 512 instead of the first batch
+            module:ATTRIBUTE, or from:FIT of a table with several rates
+        lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
     """
 
     warmup: str = "0"
@@ -108,6 +108,11 @@ class RateOptions:
     rate: str = next(iter(RATES))
     floor: float = 0.0
     lr_coupling: str = next(iter(LR_RULES))
+    lr_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lr_batch is not None and self.lr_coupling == "none":
+            raise InputError(f"--lr-batch {self.lr_batch}: needs --lr-coupling, e.g. sqrt")
 
 
 def plan(
@@ -127,9 +132,9 @@ def plan(
     Args:
         tokens: token budget, e.g. 10M
         seq_len: tokens per sequence
-        batch: in sequences: 8; "0:8 2M:16" from token counts on; "0:8 20000steps:16"; or a
-            linear ramp "128-512:50%"
-        lr: peak learning rate; with --lr-coupling that of the first batch
+        batch: in sequences: 8; "0:8 2M:16" from token counts on; "0:8 20000steps:16"; a
+            linear ramp "128-512:50%"; or Megatron's "16 8 300000:512"
+        lr: peak learning rate; with --lr-coupling that of --lr-batch, by default of the first batch
         buckets: micro-batch sizes that are compiled, e.g. 8,32
 
     Examples:
@@ -150,9 +155,8 @@ def plan(
         raise InputError(f"--{name}: --rate {rate.rate} has none; leave it out")
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
-    rule, _, reference = rate.lr_coupling.partition("@")
-    reference_batch = _reference(reference) if reference else schedule.batch.batches[0]
-    scaled = {"lr": _fitted_coupling(rule), "reference_batch": reference_batch}
+    reference = schedule.batch.batches[0] if rate.lr_batch is None else rate.lr_batch
+    scaled = {"lr": _fitted_coupling(rate.lr_coupling), "reference_batch": reference}
     coupling = optimizer.coupling(tokens, **scaled)
     resolved = resolve(
         schedule.batch, tokens, seq_len, rate=schedule.learning_rate(lr), coupling=coupling
@@ -165,7 +169,8 @@ def plan(
 def plan_output(plan: Plan, options: ExportOptions, ladder: BucketSizes = BUCKETS) -> Output:
     """Return a plan's table, totals and figure, or the export in their place.
 
-    In JSON "programs" is the number of micro-batches in use.
+    In JSON "programs" is the number of micro-batches in use, and "devices" the largest number of
+    devices that every batch divides into.
     """
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
@@ -180,7 +185,7 @@ def plan_output(plan: Plan, options: ExportOptions, ladder: BucketSizes = BUCKET
     headers = {name: name.replace("_", " ") for name in segments[0]} | {"bucket": "micro-batch"}
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
-        f"{programs} compiled programs"
+        f"{programs} compiled programs, at most {plan.devices} devices"
     )
     return Output(
         entry | ({"export": text} if text else {}),
@@ -195,10 +200,12 @@ def plan_output(plan: Plan, options: ExportOptions, ladder: BucketSizes = BUCKET
 def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
     """Print to stderr: stages never reached or very short, second moments that are too short."""
     short = short_second_moments([plan]).values() if second_moment else ()
+    few = [one for one in plan.segments[:-1] if one.steps < BRIEF_STEPS]
+    more = f" (and {len(few) - 1} stages more are as short)" if len(few) > 1 else ""
     brief = [
-        f"batch {one.batch} lasts {one.steps} steps; starts are tokens, or steps as 20000steps:16"
-        for one in plan.segments[:-1]
-        if one.steps < BRIEF_STEPS
+        f"batch {one.batch} lasts {one.steps} steps{more}; starts are tokens, or steps as "
+        "20000steps:16"
+        for one in few[:1]
     ]
     for message in (*plan.unseen(), *brief, *short):
         print(f"warning: {message}", file=sys.stderr)
@@ -208,12 +215,6 @@ def check_peak(lr: float) -> None:
     """Refuse a peak learning rate that is zero, negative, infinite or NaN."""
     if not 0 < lr < math.inf:
         raise InputError(f"--lr {lr}: expected a positive number, e.g. 4e-3")
-
-
-def _reference(text: str) -> int:
-    if not text.isdigit():
-        raise InputError(f"--lr-coupling @{text}: expected a batch in sequences, e.g. sqrt@512")
-    return int(text)
 
 
 def _fitted_coupling(rule: str) -> str:

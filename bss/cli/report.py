@@ -1,6 +1,7 @@
 """bss report: any runs, or a results directory, as one HTML page."""
 
 import shlex
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from cyclopts import Parameter
 from bss import version
 from bss.cli.options import TableOptions, TargetOptions, read_curves
 from bss.cli.output import Output, Show
+from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
 from bss.units import parse_tokens
 
@@ -26,6 +28,7 @@ def report(
     targets: TargetOptions = TargetOptions(),
     since: str = "0",
     resamples: int = 100,
+    time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
     """Write one HTML page.
@@ -50,6 +53,7 @@ def report(
         results = read_results(source)
     else:
         results = _measured(source, table, targets, since, resamples)
+    results = replace(results, step_time=time.read(source, table.reading()))
     write_results(results, file)
     return Output({"report": str(file)}, text=f"report: {file}")
 

@@ -19,6 +19,7 @@ from bss.cli.plan import (
     plan_output,
     warn_about,
 )
+from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.curves import stack
@@ -52,6 +53,8 @@ def schedule(
     decay: str = "0",
     optimise: Literal["batch", "lr", "both"] | None = None,
     loss: float | None = None,
+    minimize: Literal["tokens", "time", "cost"] | None = None,
+    time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
     export: ExportOptions = ExportOptions(),
     show: ShowPlot = ShowPlot(),
@@ -73,12 +76,15 @@ def schedule(
         decay: of the learning rate: tokens, or a percentage of the budget
         optimise: what is optimised, with a curve fit; by default batch
         loss: with a curve fit: minimize the steps to this loss, in nats
+        minimize: with a fit of E(S) and --step-time: what the batch at each loss has the least of
 
     Examples:
         bss schedule --from FIT.json --tokens 1M --stages 3
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
+        bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
     fitted = read_fit(fit, "schedule", POLICIES_OF)
+    policy, settings = _minimizing(policy, settings, minimize, time)
     name = policy or POLICIES_OF[fitted.KIND]
     rate = _rate(lr, warmup, decay, tokens)
     chosen = _policy(name, settings, {"optimise": optimise, "loss": loss})
@@ -142,6 +148,21 @@ def _policy(name: str, settings: Sequence[str], searched: dict[str, object]) -> 
         )
     own = [f"{fields[option]}={value}" for option, value in given.items()]
     return policy_named(name, [*settings, *own])
+
+
+def _minimizing(
+    policy: str | None, settings: Sequence[str], minimize: str | None, time: TimeOptions
+) -> tuple[str | None, Sequence[str]]:
+    """Return the policy of --minimize with its settings, or those given without the option."""
+    if minimize is None:
+        if time.step_time is not None:
+            raise InputError("--step-time: needs --minimize tokens, time or cost; add it")
+        return policy, settings
+    if policy is not None or time.step_time is None:
+        why = "has a policy of its own; leave --policy out" if policy else "needs --step-time"
+        raise InputError(f"--minimize {minimize}: {why}")
+    given = {"minimize": minimize, "step_time": time.step_time, "devices": time.devices}
+    return "soonest", [*settings, *(f"{name}={value}" for name, value in given.items())]
 
 
 def _rate(lr: float | None, warmup: str, decay: str, tokens: int) -> rates.Rate | None:

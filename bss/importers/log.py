@@ -12,9 +12,10 @@ from bss.files import PACKED
 
 COLUMNS = (
     "step", "tokens", "samples", "rounded_tokens", "batch", "batch_tokens", "lr", "loss",
-    "eval_loss",
+    "eval_loss", "step_time",
 )  # fmt: skip
-"""Columns of rows. Rounded tokens are only compared with the tokens that the batches give."""
+"""Columns of rows. Rounded tokens are only compared with the tokens that the batches give;
+step_time is in seconds."""
 
 LOSSES = ("loss", "eval_loss")
 COUNTS = ("step", "tokens", "samples")

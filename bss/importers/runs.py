@@ -148,7 +148,7 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
     table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
     checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
-    order = [*constants, "step", "tokens", "batch", "lr", *LOSSES]
+    order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
     checked = checked.loc[:, [column for column in order if column in checked]]
     status = _status(logs, merged)
     if status != "finished":

@@ -4,6 +4,7 @@ The named groups of a declaration's regular expressions are columns:
 
 - `step` (steps completed) or `index` (of the step just done, from 0 on), `tokens`, `samples`;
 - `loss`, `eval_loss` in nats per token, `loss_bits` and `eval_loss_bits` in bits per token;
+- `step_time` in seconds per step, `step_time_ms` in milliseconds;
 - `lr`, `batch` in sequences, `batch_tokens`, `rounded_tokens` (three digits, e.g. 1.31M);
 - `estimate`: a training loss that counts if no line has `loss`;
 - `epoch`, for a note if the data is read more than once; `nan`, for `finish`;
@@ -40,7 +41,10 @@ from bss.importers.names import declared
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
 """The beginning of a line that may have a launcher's `[rank0]: `, `0: `, `name | ` or a time."""
 
-GROUPS = (*COLUMNS, "index", "loss_bits", "eval_loss_bits", "estimate", "epoch", "nan")
+GROUPS = (
+    *(*COLUMNS, "index", "loss_bits", "eval_loss_bits", "estimate", "epoch", "nan"),
+    "step_time_ms",
+)
 SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
 
 
@@ -176,7 +180,7 @@ def _row(match: re.Match[str]) -> dict[str, float]:
 
 
 def _losses(columns: Rows) -> Rows:
-    """Return the columns with bits as nats, and estimates if there is no other training loss."""
+    """Return the columns in nats and seconds; an estimate is a training loss if no other is."""
     rows = dict(columns)
     for name in LOSSES:
         if (bits := rows.pop(f"{name}_bits", None)) is not None:
@@ -185,6 +189,8 @@ def _losses(columns: Rows) -> Rows:
     estimate = rows.pop("estimate", None)
     if estimate is not None:
         rows.setdefault("loss", estimate)
+    if (milliseconds := rows.pop("step_time_ms", None)) is not None:
+        rows["step_time"] = milliseconds / 1000
     return rows
 
 

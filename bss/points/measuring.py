@@ -21,6 +21,7 @@ FEWEST, SAME = 3, 10  # equal losses of a whole curve, and at the start of one, 
 _IDENTITY = ("run", "model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr", "parent")
 _SEED_SETTINGS = ("optimizer.lr", "schedule.batch", "data.seed", "parent.tokens")
 _HORIZON = "schedule.tokens"
+_RUN = ("model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr")
 EQUAL = 1.02  # the ratio of step counts below which they are as many
 _ALIKE = ["model", "kind", "target_loss", "batch"]
 
@@ -60,6 +61,35 @@ def measure_points(
     best, tuned = best_rates(every)
     traps = [*design_warnings(runs, every), *rate_warnings(runs, best)]
     return best, [*few, *left, *early, *tuned, *traps]
+
+
+def tuned_points(
+    points: pd.DataFrame, targets: Sequence[float] | None = None, at_rate: float | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the points of a table at some targets and the best LR of each batch, with warnings.
+
+    Args:
+        points: as `bss.tables.read_points` returns it; rows without a run are named by their seeds.
+        targets: losses in nats; by default all.
+        at_rate: only rows of this peak LR.
+
+    Raises:
+        InputError: If no row has a target, or the LR.
+    """
+    if "run" not in points:
+        number = points.groupby([*_RUN], dropna=False, sort=False).ngroup()
+        points = points.assign(run=[f"run {n + 1}" for n in number])
+    if targets is not None:
+        losses = points["target_loss"].to_numpy(float)
+        near = [np.isclose(losses, target) for target in targets]
+        for target, here in zip(targets, near, strict=True):
+            if not here.any():
+                known = ", ".join(f"{loss:g}" for loss in sorted(set(losses)))
+                raise InputError(f"targets: no point is at {target:g}; the table has {known}")
+        points = points.loc[np.any(near, axis=0)]
+    if at_rate is not None:
+        points = rates.at_rate(points, at_rate)
+    return best_rates(points)
 
 
 def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

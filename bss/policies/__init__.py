@@ -17,6 +17,7 @@ from bss.policies.late_switch import LateSwitch
 from bss.policies.law_optimum import LawOptimum
 from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Policy
+from bss.policies.soonest import Soonest
 from bss.policies.theory import Theory
 from bss.registry import Registry
 from bss.values import from_dict, to_dict
@@ -30,6 +31,7 @@ POLICIES: Registry[Policy] = Registry(
         "law-optimum": LawOptimum(),
         "late-switch": LateSwitch(),
         "functional-best": FunctionalBest(),
+        "soonest": Soonest(),
         "theory": Theory(),
     },
     Policy,

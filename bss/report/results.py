@@ -15,6 +15,7 @@ from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.es.values import REQUESTED
+from bss.laws.step_time import StepTime
 from bss.tables import read_points, read_runs
 
 EXPERIMENT = (
@@ -44,6 +45,7 @@ class Results:
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
         varied: of a run table, the runs whose batch or rate changes.
+        step_time: seconds per step, for a section of time and cost.
         warnings: of the measurements.
         missing: why a section is missing, in one line, by its title.
     """
@@ -58,6 +60,7 @@ class Results:
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
     varied: pd.DataFrame | None = None
+    step_time: StepTime | None = None
     warnings: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 

@@ -14,11 +14,13 @@ from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.base import Fit
+from bss.laws.step_time import StepTime, best_batches
 from bss.plots.contenders import difference_text
 from bss.plots.curves import fitted_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
+from bss.plots.step_time import time_figure
 from bss.points.batches import alike
 from bss.points.curve import evaluated
 from bss.report.results import Results
@@ -81,8 +83,8 @@ def answers(results: Results) -> list[str]:
 def sections(results: Results) -> list[Section]:
     """Return the sections that the results are enough for."""
     makers = {"runs": (_runs, _losses), "varied": (_varied,), "fits": (_es,),
-              "curve_fit": (_curve,), "table_fit": (_final,), "schedule": (_schedule,),
-              "contenders": (_contenders,)}  # fmt: skip
+              "step_time": (_time,), "curve_fit": (_curve,), "table_fit": (_final,),
+              "schedule": (_schedule,), "contenders": (_contenders,)}  # fmt: skip
     made: list[Section] = []
     for name, functions in makers.items():
         for make in functions if (value := getattr(results, name)) is not None else ():
@@ -160,6 +162,20 @@ def _es(groups: dict[str, dict[str, EsFit]], results: Results) -> Iterator[Secti
         compared = [fit.details() for fit in fits.values() if fit.comparison][:1]
         tables += [Table.of_frame(*one) for details in compared for one in details.items()]
         yield Section("E(S): tokens and steps to a target loss", figures, tables, group)
+
+
+def _time(step_time: StepTime, results: Results) -> Iterator[Section]:
+    """The batch sizes with the fewest tokens, least time and least cost to each target."""
+    if (fit := results.chosen_es) is None:
+        return
+    chart = ("Tokens, time and cost against batch size", time_figure(fit, step_time))
+    tables = [
+        Table.of_frame(
+            f"to loss {at.target_loss:.4g}", best_batches(fit, at.target_loss, step_time)
+        )
+        for at in fit.fits
+    ]
+    yield Section("Time and cost to a target loss", [chart], tables)
 
 
 def _residuals(fit: Fit | None) -> list[tuple[str, Figure]]:

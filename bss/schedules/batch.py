@@ -25,6 +25,7 @@ from bss.units import format_tokens, parse_tokens
 RAMP_STAGES = 15  # increments of a ramp without one of its own
 _RAMP = re.compile(r"(\d{1,18})-(\d{1,18})(?:/(\d{1,18}))?:(\S+)")
 _STEPS = re.compile(r"(\d{1,18})steps")
+_SAMPLES = re.compile(r"(\d{1,18}) (\d{1,18}) (\d{1,18})(?::(\d{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,10 @@ class BatchSchedule:
                 `bss.units.parse_tokens`. "0:8 20000steps:16" has starts in steps. "128-512:50%" is
                 a linear ramp up to that count; "128-512/16:50%" sets its increment. By default the
                 increment is a divisor of both ends that makes `RAMP_STAGES` or more.
+                "16 8 300000:512" is Megatron-LM's `--rampup-batch-size 16 8 300000`, i.e. first
+                batch, increment and samples, with its global batch.
             total: count of which percentages are taken.
-            seq_len: tokens per sequence, for starts in steps.
+            seq_len: tokens per sequence, for starts in steps or samples.
 
         Raises:
             InputError: If the text is not a schedule.
@@ -129,6 +132,8 @@ class BatchSchedule:
             >>> str(BatchSchedule.parse("2-8/2:600"))
             '0:2 100:4 300:6 500:8'
         """
+        if samples := _SAMPLES.fullmatch(text.strip()):
+            return cls._by_samples(*samples.groups(), seq_len)
         pairs, starts, batches = text.split(), [], []
         if len(pairs) == 1 and ":" not in text:
             pairs = [f"0:{pairs[0]}"]
@@ -147,6 +152,19 @@ class BatchSchedule:
                 starts.append(parse_tokens(start, field="batch schedule start", total=total))
             batches.append(int(batch))
         return cls(tuple(starts), tuple(batches))
+
+    @classmethod
+    def _by_samples(
+        cls, first: str, increment: str, samples: str, last: str | None, seq_len: int | None
+    ) -> Self:
+        """Return Megatron-LM's ramp: equal increments after equal numbers of samples."""
+        text = f"{first} {increment} {samples}"
+        if last is None:
+            raise InputError(f"batch: {text} has no global batch; add it, like '{text}:512'")
+        if seq_len is None:
+            raise InputError(f"batch: {text} needs the tokens of a sequence; give --seq-len")
+        _growing(int(first), int(last))
+        return cls.linear(int(first), int(last), int(samples) * seq_len, int(increment))
 
     @classmethod
     def constant(cls, batch: int) -> Self:
@@ -246,34 +264,45 @@ def _ramp(low: int, high: int, increment: int, over: int) -> tuple[list[int], li
     The default increment is the greatest common divisor of both ends, halved until there are
     `RAMP_STAGES`.
     """
+    _growing(low, high)
     if not increment:
         increment = math.gcd(low, high) or 1
-        while increment % 2 == 0 and abs(high - low) // increment < RAMP_STAGES:
+        while increment % 2 == 0 and (high - low) // increment < RAMP_STAGES:
             increment //= 2
-    n, rest = divmod(abs(high - low), increment)
+    n, rest = divmod(high - low, increment)
     if rest or not n or not over:
         raise InputError(
             f"batch: {low}-{high}/{increment} over {over} tokens is not a ramp; write a divisor of "
             "the difference, and where it ends, like '128-512/16:50%'"
         )
-    sign = 1 if high > low else -1
     starts = [0, *(over * (2 * i - 1) // (2 * n) for i in range(1, n + 1))]
-    return starts, [low + sign * increment * i for i in range(n + 1)]
+    return starts, [low + increment * i for i in range(n + 1)]
+
+
+def _growing(first: int, last: int) -> None:
+    """Refuse a ramp that does not grow."""
+    if last <= first:
+        raise InputError(
+            f"batch: the ramp from {first} to {last} does not grow; write the smaller batch first"
+        )
 
 
 def _tokens_at(
     step: int, starts: Sequence[int], batches: Sequence[int], seq_len: int | None
 ) -> int:
-    """Return the tokens consumed before a step, after stages that start at these counts."""
+    """Return the tokens consumed before a step, after stages that start at these counts.
+
+    A stage begins at the first step that starts at or after its count, as in a plan.
+    """
     if seq_len is None:
         raise InputError(f"batch: {step}steps needs the tokens of a sequence; give --seq-len")
-    done = 0
-    for start, end, batch in zip(starts, [*starts[1:], math.inf], batches, strict=True):
-        tokens = start + (step - done) * batch * seq_len
-        if tokens <= end:
-            return tokens
-        done += math.ceil((end - start) / (batch * seq_len))
-    return step and starts[-1]
+    position = done = 0
+    for i, batch in enumerate(batches):
+        steps, size = step - done, batch * seq_len
+        if i + 1 < len(starts):
+            steps = min(steps, max(0, -((position - starts[i + 1]) // size)))
+        position, done = position + steps * size, done + steps
+    return position
 
 
 def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:

@@ -95,6 +95,11 @@ class Plan:
         """Tokens at the end of the budget that fill no batch."""
         return self.budget - self.tokens
 
+    @property
+    def devices(self) -> int:
+        """The largest number of devices that the batch size of every step divides into."""
+        return math.gcd(*(segment.batch for segment in self.segments))
+
     def step_at(self, tokens: int) -> int:
         """Return the number of complete steps at a position in [start, budget]."""
         if not self.start <= tokens <= self.budget:
@@ -159,7 +164,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan for JSON: segments and totals."""
-        totals = ("steps", "tokens", "remainder_tokens")
+        totals = ("steps", "tokens", "remainder_tokens", "devices")
         segments = [
             {name: value for name, value in asdict(segment).items() if name != "start_step"}
             for segment in self.segments

@@ -1,6 +1,6 @@
 """The tables that packages exchange, and the reading and checking of CSV and Parquet files."""
 
-from bss.tables.points import POINTS, read_points
+from bss.tables.points import POINTS, holds_points, read_points
 from bss.tables.reading import SETTINGS, Reading
 from bss.tables.runs import check_runs, loss_column, read_runs
 from bss.tables.storage import write_table
@@ -10,6 +10,7 @@ __all__ = [
     "SETTINGS",
     "Reading",
     "check_runs",
+    "holds_points",
     "loss_column",
     "read_points",
     "read_runs",

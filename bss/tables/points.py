@@ -15,7 +15,14 @@ POINTS = (
 )  # fmt: skip
 """Columns of a table of steps and tokens to a target loss; one row for a target of a run."""
 
+TARGET = ("target_loss", "target")
 KINDS = ("stable", "averaged", "annealed")
+
+
+def holds_points(path: str | Path, reading: Reading | None = None) -> bool:
+    """Return whether a table has target losses, and no loss curves."""
+    frame, _ = read_table(path, reading)
+    return bool({*TARGET} & {*frame}) and not {"loss", "eval_loss"} & {*frame}
 
 
 def read_points(
@@ -24,9 +31,10 @@ def read_points(
     """Read and check a Points table; also the published critical-batch file, as it is.
 
     Args:
-        path: CSV (lines that begin with # are comments) or Parquet, with target_loss, batch, and
-            steps or tokens_to_target. The published file's `params_m` (millions) becomes params,
-            and `tokens` budget_tokens. Those of SETTINGS that are there tell runs apart.
+        path: CSV (lines that begin with # are comments) or Parquet, with target_loss (or target),
+            batch, and steps or tokens_to_target. `tokens` is budget_tokens if there are steps, and
+            tokens_to_target otherwise; `lr` is peak_lr; `params_m` (millions) becomes params. Those
+            of SETTINGS that are there tell runs apart.
         reading: what it calls its columns, and the sequence length that it lacks.
         kind: "stable", "averaged" or "annealed", where the file has no such column.
 
@@ -41,8 +49,14 @@ def read_points(
     if "params_m" in frame and "params" not in frame:
         frame["params"] = 1e6 * numbers(frame, "params_m", origin)
         frame = frame.drop(columns="params_m")
-    if "budget_tokens" not in frame:
-        frame = frame.rename(columns={"tokens": "budget_tokens"})
+    if "target_loss" not in frame:
+        frame = frame.rename(columns={"target": "target_loss"})
+    if "peak_lr" not in frame:
+        frame = frame.rename(columns={"lr": "peak_lr"})
+    counted = bool({"steps", "tokens_to_target"} & {*frame})
+    if not counted or "budget_tokens" not in frame:
+        name = "budget_tokens" if counted else "tokens_to_target"
+        frame = frame.rename(columns={"tokens": name})
     need(frame, origin, "target_loss", "batch", ("steps", "tokens_to_target"))
     points = frame.copy()
     points["batch"] = counts(frame, "batch", origin)

@@ -134,21 +134,43 @@ def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
         >>> list(without(runs, ["run=a", "batch=16"])["run"])
         ['b']
     """
-    left = np.ones(len(table), bool)
+    return _kept(table, ~_matching(table, conditions, "--drop"), "--drop")
+
+
+def only(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of a table that meet one of the conditions; all if there are none.
+
+    Args and errors are those of `without`.
+
+    Examples:
+        >>> runs = pd.DataFrame({"run": ["a", "b", "c"], "batch": [4, 8, 16]})
+        >>> list(only(runs, ["run=a", "batch=16"])["run"])
+        ['a', 'c']
+    """
+    return _kept(table, _matching(table, conditions, "--keep"), "--keep") if conditions else table
+
+
+def _kept(table: pd.DataFrame, rows: np.ndarray, option: str) -> pd.DataFrame:
+    if not rows.any():
+        raise InputError(f"{option}: leaves no row; write other conditions")
+    return table.loc[rows].reset_index(drop=True)
+
+
+def _matching(table: pd.DataFrame, conditions: Sequence[str], option: str) -> np.ndarray:
+    """Return [n], the rows that meet one of the conditions."""
+    found = np.zeros(len(table), bool)
     for text in conditions:
-        out = np.ones(len(table), bool)
+        here = np.ones(len(table), bool)
         for part in text.split(","):
             name, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals or name not in table:
                 known = ", ".join(str(column) for column in table)
-                raise InputError(f"--drop {text!r}: expected COLUMN=VALUE of {known}")
-            out &= _equal(table[name].to_numpy(), value)
-        if not out.any():
-            raise InputError(f"--drop {text!r}: no row has these values; write them as printed")
-        left &= ~out
-    if not left.any():
-        raise InputError(f"--drop {', '.join(conditions)}: leaves no row; drop fewer")
-    return table.loc[left].reset_index(drop=True)
+                raise InputError(f"{option} {text!r}: expected COLUMN=VALUE of {known}")
+            here &= _equal(table[name].to_numpy(), value)
+        if not here.any():
+            raise InputError(f"{option} {text!r}: no row has these values; write them as printed")
+        found |= here
+    return found
 
 
 def _equal(column: np.ndarray, value: str) -> np.ndarray:

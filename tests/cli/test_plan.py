@@ -42,7 +42,7 @@ def naive_segments() -> list[dict]:
 def test_exact_integers(capsys):
     assert main(ACCEPTANCE) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan.keys() == {"segments", "steps", "tokens", "remainder_tokens", "programs"}
+    assert plan["devices"] == 8
     expected = naive_segments()
     assert len(plan["segments"]) == len(expected) == 3
     for segment, naive in zip(plan["segments"], expected, strict=True):
@@ -103,6 +103,46 @@ def test_starts_in_steps_are_converted_to_tokens(capsys):
     assert [s["steps"] for s in plan["segments"]][:2] == [20_000, 30_000]
 
 
+def test_a_start_in_steps_is_exact_after_a_batch_that_overshoots(capsys):
+    batch = "0:64 100:8 5steps:32"  # one step of 64 takes 8,192 tokens, past 100
+    plan = planned(capsys, "--tokens", "1M", "--seq-len", "128", "--batch", batch)
+    assert [s["steps"] for s in plan["segments"]][:2] == [1, 4]
+    refused = ["plan", "--tokens", "10M", "--seq-len", "128", "--lr", "1e-3", "--batch"]
+    assert main([*refused, "0:8 1M:16 5steps:32"]) == 2
+    assert "5120" in capsys.readouterr().err  # the tokens of those steps
+
+
+def test_the_ramp_of_megatron_is_in_samples(capsys):
+    plan = ["--tokens", "1B", "--seq-len", "1024", "--batch"]
+    ramp = planned(capsys, *plan, "16 8 300000:512")
+    n = (512 - 16) // 8
+    # Megatron-LM: first + increment * int(consumed / (samples / n)) while consumed <= samples
+    consumed, steps = 0, 0
+    while consumed <= 300_000:
+        consumed += 16 + 8 * int(consumed / (300_000 / n))
+        steps += 1
+    done = sum(s["steps"] for s in ramp["segments"][:-1])
+    at_last = ramp["segments"][-1]["start_tokens"] // 1024
+    assert done + -((at_last - 300_001) // 512) == steps
+    assert ramp["segments"][0]["batch"] == 16 and ramp["devices"] == 8
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["512-128:50%", "16-16:50%", "16 8 300000", "512 8 300000:16", "16 7 300000:512"],
+)
+def test_a_ramp_that_does_not_grow_or_end_is_refused(capsys, bad):
+    arguments = ["--tokens", "1B", "--seq-len", "1024", "--batch", bad, "--lr", "1e-3"]
+    assert main(["plan", *arguments]) == 2
+    assert "batch" in capsys.readouterr().err
+
+
+def test_the_batch_of_the_learning_rate_needs_a_rule(capsys):
+    arguments = ["--tokens", "1B", "--seq-len", "1024", "--batch", "8", "--lr", "1e-3"]
+    assert main(["plan", *arguments, "--lr-batch", "512"]) == 2
+    assert "--lr-coupling" in capsys.readouterr().err
+
+
 def test_a_stage_of_a_few_steps_is_warned_of(capsys):
     batch = "0:8 20000:16 50000:32"  # starts are tokens, and were meant as steps
     planned_ = ["--tokens", "1B", "--seq-len", "1024", "--batch", batch, "--lr", "1e-3"]
@@ -129,7 +169,7 @@ def test_the_learning_rate_may_be_that_of_the_last_batch(capsys):
     batch = "0:64 201326592:128 469762048:256 939524096:512"
     plan = ["--tokens", "2700083200", "--seq-len", "1024", "--batch", batch]
     first = planned(capsys, *plan, "--lr-coupling", "sqrt")
-    last = planned(capsys, *plan, "--lr-coupling", "sqrt@512")
+    last = planned(capsys, *plan, "--lr-coupling", "sqrt", "--lr-batch", "512")
     assert [s["steps"] for s in last["segments"]] == [3_072, 2_048, 1_792, 3_358]
     assert first["segments"][0]["lr_end"] == pytest.approx(1e-3)
     assert last["segments"][-1]["lr_end"] == pytest.approx(1e-3)

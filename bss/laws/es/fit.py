@@ -308,14 +308,23 @@ def _identified(
 
 
 def _rows(data: EsData, law: Law, parts: list[_Part]) -> dict[str, tuple[Any, ...]]:
-    """Return the reached points and the tokens that the law predicts, to seven digits."""
+    """Return the reached points and the tokens that the law predicts, to seven digits.
+
+    At a target without a law, what it would predict is NaN.
+    """
     columns: dict[str, list[Any]] = {}
+    predicted = []
     for part in parts:
         i = part.rows
         fitted = np.asarray(law.sequences(part.parameters, data.batch[i], data.target[i]), float)
-        fitted = np.where(np.isfinite(fitted), fitted, np.nan) * data.seq_len
+        predicted.append((i, np.where(np.isfinite(fitted), fitted, np.nan), part.error))
+    without = ~np.isin(data.target, [target for part in parts for target in part.targets])
+    others = np.flatnonzero(data.reached & without)
+    unknown = np.full(len(others), np.nan)
+    for i, fitted, error in (*predicted, (others, unknown, unknown)):
         numbers = {"batch": data.batch[i], "target_loss": data.target[i]}
-        numbers |= {"relative_loss": part.error, "steps": data.steps[i]}
+        numbers |= {"relative_loss": error, "steps": data.steps[i]}
+        fitted = fitted * data.seq_len
         numbers |= {"measured": data.sequences[i] * data.seq_len, "fitted": fitted}
         columns.setdefault("run", []).extend(data.name[i].tolist())
         for name, values in numbers.items():

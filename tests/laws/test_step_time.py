@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.laws import fit_es
 from bss.laws.base import Options
 from bss.laws.es import LAWS
-from bss.policies.step_time import StepTime, best_batches, token_draws
+from bss.laws.step_time import StepTime, best_batches, token_draws
 from tests.planted import hyperbola_at, planted_points, surface
 
 TARGET = 2.0

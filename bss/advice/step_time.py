@@ -1,0 +1,47 @@
+"""The soonest and the cheapest batch size of a planned run, by seconds per step.
+
+A fit of E(S) gives the tokens of each batch size to a target. Other sources give losses at equal
+tokens. A batch size whose loss is ΔL above the least needs D·exp(ΔL/s) tokens for the least loss,
+where s = −dL/dlog D at the optimum (derived here, to first order).
+"""
+
+import numpy as np
+import pandas as pd
+
+from bss.advice.advice import Advice
+from bss.errors import InputError
+from bss.laws import EsFit
+from bss.laws.step_time import StepTime, best_batches, equal_loss_batches
+
+
+def of_targets(
+    fit: EsFit, advice: Advice, step_time: StepTime, price: float
+) -> tuple[float, pd.DataFrame]:
+    """Return the fitted target nearest to the loss of the planned run, and its table."""
+    loss = float(np.min(fit.losses(np.array(fit.batches), int(advice.setting.tokens))))
+    nearest = min((at.target_loss for at in fit.fits), key=lambda target: abs(target - loss))
+    return nearest, best_batches(fit, nearest, step_time, price)
+
+
+def of_losses(advice: Advice, step_time: StepTime, price: float) -> pd.DataFrame:
+    """Return the table of the batch sizes with the fewest tokens, least time and least cost.
+
+    Its intervals are those of the optimum: the losses of other batch sizes move with it.
+
+    Raises:
+        InputError: If there is no optimum, or the losses of other batch sizes are unknown.
+    """
+    best, losses, setting = advice.batch, advice.losses, advice.setting
+    if best.value is None or losses.slope is None or not losses.factors.size:
+        why = "needs a fit of E(S) or of final losses that has an optimum for this run"
+        raise InputError(f"--step-time: {why}; leave it out")
+    batch = best.value * losses.factors / setting.seq_len
+    known = np.log(losses.factors)
+    tokens = [
+        setting.tokens
+        * np.exp(
+            np.interp(np.log(batch * setting.seq_len / end), known, losses.excess) / losses.slope
+        )
+        for end in (best.value, best.low or best.value, best.high or best.value)
+    ]
+    return equal_loss_batches(batch, np.array(tokens).T, setting.seq_len, step_time, price)

@@ -1,0 +1,306 @@
+"""Batch sizes at which a target loss is reached soonest and cheapest, from seconds per step.
+
+Time to a target is S(B) steps of t(B) seconds, cost is time × devices × price. For the hyperbola
+S = a + b/B and t = t_0 + t_1·B the least time is at B = √(b·t_0/(a·t_1)) = √(B_crit·t_0/t_1), with
+B_crit = b/a (derived here). Other laws are minimized on a grid of batch sizes. B is in sequences.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws.base import DRAWS, BestBatch, Estimate, interval
+from bss.laws.critical.values import CriticalBatch
+from bss.laws.es.values import EsFit
+from bss.tables.storage import read_table
+
+UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_NUMBER = r"(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)\s*(us|ms|s|)"
+FORMULA = re.compile(rf"{_NUMBER}\s*\+\s*{_NUMBER}\s*\*\s*B")
+EXPECTED = "'a + b*B' in seconds, such as '0.05 + 0.002*B', or a table with batch and seconds"
+GRID = 961  # batch sizes, 0.7% apart over three decades
+SLACK = 0.05  # a larger batch may measure as this much faster, by noise
+CRITERIA = ("tokens", "time", "cost")
+OF_RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds per step against the batch size.
+
+    Attributes:
+        batches: measured batch sizes in sequences, ascending; empty for a formula.
+        seconds: seconds per step of each; (a, b) of a + b·B for a formula.
+        devices: devices of each, or one number for all.
+    """
+
+    batches: tuple[float, ...]
+    seconds: tuple[float, ...]
+    devices: tuple[float, ...] = (1.0,)
+
+    @classmethod
+    def parse(cls, text: str, devices: float = 1.0) -> "StepTime":
+        """Read a formula `a + b*B`; each number may have a unit: s, ms or us.
+
+        Raises:
+            InputError: If the text is no such formula, or one number has a unit and one has none.
+
+        Examples:
+            >>> StepTime.parse("50ms + 2ms*B").seconds
+            (0.05, 0.002)
+        """
+        found = FORMULA.fullmatch(text.strip())
+        if found is None:
+            raise InputError(f"step_time: {text!r} given; write {EXPECTED}")
+        a, unit_a, b, unit_b = found.groups()
+        if bool(unit_a) != bool(unit_b):
+            raise InputError(
+                f"step_time: {text!r} has one unit; write both, or neither for seconds"
+            )
+        terms = float(a) * UNITS[unit_a], float(b) * UNITS[unit_b]
+        if not sum(terms) > 0:
+            raise InputError(f"step_time: {text!r} is zero; write {EXPECTED}")
+        return cls((), terms, (float(devices),))
+
+    @classmethod
+    def read(cls, text: str, devices: float = 1.0) -> "StepTime":
+        """Read a formula, or the table in a file (CSV or Parquet).
+
+        Raises:
+            InputError: If the text is neither, or `parse` or `from_table` refuses it.
+        """
+        if Path(text).suffix not in (".csv", ".tsv", ".parquet"):
+            return cls.parse(text, devices)
+        frame = read_table(text)[0]
+        if "devices" not in frame:
+            frame = frame.assign(devices=devices)
+        return cls.from_table(frame.rename(columns={"step_time": "seconds"}), text)
+
+    @classmethod
+    def from_runs(cls, runs: pd.DataFrame, devices: float = 1.0) -> "StepTime":
+        """Read a run table's column step_time (seconds per step) or seconds (since its start).
+
+        Raises:
+            InputError: If the table has neither, or `from_table` refuses the times.
+        """
+        if "step_time" in runs:
+            seconds = pd.to_numeric(runs["step_time"], errors="coerce")
+        elif "seconds" in runs:
+            by_run = runs.groupby("run")
+            seconds = by_run["seconds"].diff() / by_run["step"].diff()
+        else:
+            raise InputError(f"step_time: the runs have no column step_time or seconds; {EXPECTED}")
+        table = pd.DataFrame({"batch": runs["batch"], "seconds": seconds, "devices": devices})
+        return cls.from_table(table[np.isfinite(seconds) & (seconds > 0)], "step_time of the runs")
+
+    @classmethod
+    def from_table(cls, table: pd.DataFrame, origin: str = "step_time") -> "StepTime":
+        """Read columns batch (sequences), seconds (per step) and, if there, devices.
+
+        Several rows of a batch size count with their median. Times that fall by up to 5% count
+        as equal.
+
+        Raises:
+            InputError: If a column is missing or a value is no positive number, or if more
+                sequences on the same number of devices take less time.
+        """
+        names = [name for name in ("batch", "seconds", "devices") if name in table]
+        if missing := [name for name in ("batch", "seconds") if name not in table]:
+            raise InputError(f"{origin}: no column {missing[0]}; expected {EXPECTED}")
+        values = table[names].apply(pd.to_numeric, errors="coerce")
+        bad = ~(np.isfinite(values) & (values > 0)).all(axis=1)
+        if bad.any():
+            row = table.loc[bad, names].iloc[0].to_dict()
+            raise InputError(f"{origin}: row {row}; expected positive numbers in each column")
+        known = values.groupby("batch", as_index=False).median().sort_values("batch")
+        if len(known) < 2:
+            raise InputError(f"{origin}: {len(known)} batch size; expected 2 or more")
+        devices = known.get("devices", pd.Series(1.0, known.index)).to_numpy(float)
+        batch, seconds = (known[name].to_numpy(float) for name in ("batch", "seconds"))
+        falls = (np.diff(seconds) < -SLACK * seconds[1:]) & (np.diff(devices) <= 0)
+        if falls.any():
+            small, large = (int(np.argmax(falls)) + i for i in (0, 1))
+            raise InputError(
+                f"{origin}: {seconds[large]:g} s at batch {batch[large]:g}, {seconds[small]:g} at "
+                f"{batch[small]:g}; expected times that do not fall; check units, or add devices"
+            )
+        if (np.diff(devices) <= 0).all():
+            seconds = np.maximum.accumulate(seconds)
+        return cls(tuple(batch.tolist()), tuple(seconds.tolist()), tuple(devices.tolist()))
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        """Return seconds per step; linear in B between measured batch sizes, NaN outside them."""
+        if not self.batches:
+            return self.seconds[0] + self.seconds[1] * np.asarray(batch, float)
+        return np.interp(batch, self.batches, self.seconds, np.nan, np.nan)
+
+    def devices_at(self, batch: np.ndarray) -> np.ndarray:
+        """Return devices at batch sizes: those of the smallest measured one that is not smaller."""
+        if len(self.devices) == 1:
+            return np.full(np.shape(batch), self.devices[0])
+        at = np.searchsorted(self.batches, np.asarray(batch) * (1 - 1e-12))
+        return np.asarray(self.devices)[np.minimum(at, len(self.devices) - 1)]
+
+
+def best_batches(
+    fit: EsFit, target_loss: float, step_time: StepTime, price: float = 1.0
+) -> pd.DataFrame:
+    """Return the batch sizes with the fewest tokens, least time and least cost to a target.
+
+    They are sought among the batch sizes that were measured and have a step time. The batch size
+    with the fewest tokens is B_opt of the fit.
+
+    Args:
+        fit: E(S), with draws.
+        target_loss: one of the targets of the fit, in nats.
+        step_time: seconds per step.
+        price: of a device-hour.
+
+    Returns:
+        One row per criterion (tokens, time, cost): criterion; batch with low and high (sequences,
+        interval of the level of the fit); tokens, steps, hours and cost at that batch; at_boundary,
+        whether the smallest or the largest of those batch sizes is the best.
+
+    Raises:
+        InputError: If the target was not fitted, or fewer than two measured batch sizes have a
+            step time.
+    """
+    batch, curves = by_criterion(fit, target_loss, step_time, price)
+    return _optima(batch, curves, fit.seq_len, fit.level, fit.at(target_loss).best)
+
+
+def by_criterion(
+    fit: EsFit, target_loss: float, step_time: StepTime, price: float = 1.0
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return batch sizes [GRID], and tokens, hours and cost [GRID, 1 + draws] by criterion."""
+    batch = _common(fit.batches, step_time)
+    tokens = token_draws(fit, batch, target_loss)
+    return batch, _measures(batch, tokens, fit.seq_len, step_time, price)
+
+
+def critical_batches(at: CriticalBatch, step_time: StepTime, price: float = 1.0) -> pd.DataFrame:
+    """Return the same of S = a + b/B with the interval of its critical batch size b/a.
+
+    The best batch sizes grow with b/a, so the ends of its interval give theirs (derived here).
+
+    Raises:
+        InputError: If the critical batch size is not identified, or as `best_batches`.
+    """
+    bend, seq_len = at.B_crit, at.curve.seq_len
+    if bend.value is None or at.S_min.value is None:
+        raise InputError(f"step_time: B_crit of {at.curve.model} is unidentified: {bend.why}")
+    batch = _common(at.curve.batch.tolist(), step_time)
+    ends = np.array([bend.value, bend.low or 0.0, bend.high or 1e9 * bend.value])
+    steps = at.S_min.value * (1 + ends / batch[:, None])
+    tokens = steps * batch[:, None] * seq_len
+    return _optima(batch, _measures(batch, tokens, seq_len, step_time, price), seq_len, bend.level)
+
+
+def equal_loss_batches(
+    batch: np.ndarray, tokens: np.ndarray, seq_len: float, step_time: StepTime, price: float = 1.0
+) -> pd.DataFrame:
+    """Return the table of `best_batches` for given tokens to one loss.
+
+    Args:
+        batch: batch sizes [n] in sequences, ascending.
+        tokens: [n, 3] of the estimate and of the ends of its 90% interval.
+        seq_len: tokens per sequence.
+        step_time: seconds per step.
+        price: of a device-hour.
+
+    Raises:
+        InputError: If fewer than two of the batch sizes have a step time.
+    """
+    grid = _common(batch.tolist(), step_time)
+    logs = [np.interp(np.log(grid), np.log(batch), one) for one in np.log(tokens).T]
+    curves = _measures(grid, np.exp(np.column_stack(logs)), seq_len, step_time, price)
+    return _optima(grid, curves, seq_len, 0.90)
+
+
+def _common(batches: Sequence[float], step_time: StepTime) -> np.ndarray:
+    """Return batch sizes [GRID] over the range that was measured and has a step time."""
+    low, high = min(batches), max(batches)
+    if step_time.batches:
+        low, high = max(low, step_time.batches[0]), min(high, step_time.batches[-1])
+    if not low < high:
+        raise InputError(
+            f"step_time: batches {step_time.batches} given; the runs have {min(batches):g} to "
+            f"{max(batches):g}; time at least two of them"
+        )
+    return np.geomspace(low, high, GRID)
+
+
+def _measures(
+    batch: np.ndarray, tokens: np.ndarray, seq_len: float, step_time: StepTime, price: float
+) -> dict[str, np.ndarray]:
+    """Return tokens, hours and cost [GRID, 1 + draws] by criterion; the estimate is first."""
+    hours = tokens / (batch * seq_len)[:, None] * step_time(batch)[:, None] / 3600
+    cost = hours * step_time.devices_at(batch)[:, None] * price
+    return dict(zip(CRITERIA, (tokens, hours, cost), strict=True))
+
+
+def _optima(
+    batch: np.ndarray,
+    curves: dict[str, np.ndarray],
+    seq_len: float,
+    level: float,
+    B_opt: BestBatch | None = None,
+) -> pd.DataFrame:
+    """Return the table of `best_batches` from `_measures`; B_opt is the answer for tokens."""
+    rows = []
+    for name, values in curves.items():
+        at, *others = np.nanargmin(values, axis=0)
+        best = Estimate(float(batch[at]))
+        if others:
+            best = interval(float(batch[at]), batch[others], level=level)
+        at_boundary = bool(at in (0, GRID - 1))
+        if name == "tokens" and B_opt is not None and (B_opt.low or B_opt.high):
+            bound = batch[-1 if B_opt.low else 0]
+            at_boundary = B_opt.status == "at_boundary"
+            best = replace(B_opt, value=B_opt.value or float(bound))
+        at = int(np.argmin(np.abs(np.log(batch / best.value))))
+        row = {"criterion": name, "batch": best.value, "low": best.low, "high": best.high}
+        tokens, hours, cost = (float(curves[one][at, 0]) for one in CRITERIA)
+        row |= {"tokens": tokens, "steps": tokens / (batch[at] * seq_len), "hours": hours}
+        rows.append(row | {"cost": cost, "at_boundary": at_boundary})
+    return pd.DataFrame(rows)
+
+
+def token_draws(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
+    """Return tokens [n, 1 + draws] to a target at batch sizes [n], of the fit and of each refit.
+
+    Without a law at the target, log tokens are a parabola in log B through the measured means.
+    """
+    if not fit.law.joint and not fit.at(target_loss).parameters:
+        return _parabola(fit, batch, target_loss)
+    return np.column_stack([fit.tokens(batch, target_loss), fit.token_draws(batch, target_loss)])
+
+
+def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
+    """Return tokens [n, 1 + draws] by a parabola through the means, and by refits of it.
+
+    Refits are to means redrawn with their standard errors, which are as wide as the distances of
+    the means from the parabola if those are larger than chance (derived here).
+    """
+    rows = pd.DataFrame({name: fit.rows[name] for name in ("batch", "target_loss", "measured")})
+    rows = rows[np.isclose(rows["target_loss"], target_loss)].astype(float)
+    logs = np.log(rows["measured"]).groupby(rows["batch"])
+    mean, count = logs.mean().to_numpy(), logs.size().to_numpy()
+    freedom = max(int(count.sum()) - len(count), 1)
+    noise = float(np.sqrt((logs.var(ddof=0).to_numpy() * count).sum() / freedom))
+    known = np.log(logs.mean().index.to_numpy(float))
+    degree, weight = min(2, len(known) - 1), np.sqrt(count)
+    line = np.polyfit(known, mean, degree, w=weight)
+    off = weight * (mean - np.polyval(line, known))
+    spare = len(known) - degree - 1
+    noise = max(noise, float(np.sqrt((off**2).sum() / spare)) if spare else 0.0)
+    generator = np.random.default_rng(0)
+    scale = noise * np.sqrt(freedom / generator.chisquare(freedom, DRAWS))[:, None] / weight
+    redrawn = np.polyval(line, known) + scale * generator.standard_normal((DRAWS, len(known)))
+    refits = [np.polyfit(known, one, degree, w=weight) for one in redrawn]
+    return np.exp(np.column_stack([np.polyval(one, np.log(batch)) for one in (line, *refits)]))

@@ -1,0 +1,60 @@
+"""Tokens, time and cost to a target loss against the batch size, by seconds per step."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bss.laws import EsFit
+from bss.laws.base import tails
+from bss.laws.step_time import CRITERIA, StepTime, best_batches, by_criterion
+from bss.plots import style
+
+LABELS = dict(zip(CRITERIA, ("tokens", "hours", "cost"), strict=True))
+
+
+def time_figure(
+    fit: EsFit, step_time: StepTime, price: float = 1.0, target_loss: float | None = None
+) -> Figure:
+    """Plot tokens, time and cost to a target against the batch size, with intervals.
+
+    A diamond marks the best batch size of each panel, and a bar below it the interval of that batch
+    size. The cost is left out if it is proportional to the time.
+
+    Args:
+        fit: E(S).
+        step_time: seconds per step.
+        price: of a device-hour.
+        target_loss: one of the targets of the fit, in nats; by default the lowest.
+    """
+    loss = fit.fits[-1].target_loss if target_loss is None else target_loss
+    batch, curves = by_criterion(fit, loss, step_time, price)
+    best = best_batches(fit, loss, step_time, price).set_index("criterion")
+    varied = len(set(step_time.devices)) > 1
+    shown = [name for name in CRITERIA if name != "cost" or varied]
+    figure, axes = style.new_figure(3.1, columns=len(shown))
+    rows = fit.rows if not step_time.batches else {}
+    for ax, name in zip(axes[0], shown, strict=True):
+        values = curves[name]
+        ax.plot(batch, values[:, 0], color=style.INK, lw=1.5)
+        if values.shape[1] > 1:
+            ends = np.quantile(values[:, 1:], tails(fit.level), axis=1)
+            ax.fill_between(batch, *ends, color=style.INK, alpha=0.12, lw=0)
+        if rows and name == "tokens":
+            here = np.isclose(np.asarray(rows["target_loss"], float), loss)
+            points = np.asarray(rows["batch"], float), np.asarray(rows["measured"], float)
+            ax.plot(points[0][here], points[1][here], "o", ms=3, color=style.FAINT, zorder=1)
+        row = best.loc[name]
+        ax.plot([row["batch"]], [row[LABELS[name]]], "D", ms=6, mfc="white", mec="#c2571a")
+        if row["low"]:
+            foot = [ax.get_ylim()[0]] * 2
+            ax.plot([row["low"], row["high"]], foot, color="#c2571a", lw=4, solid_capstyle="butt")
+        ax.set(xscale="log", yscale="log")
+        style.batch_axis(ax.xaxis, most=6)
+        style.tokens_axis(ax.yaxis, most=4)
+        title = f"{LABELS[name]} to {loss:.4g} nats"
+        style.panel_title(ax, title, xlabel="batch B (sequences)", ylabel=LABELS[name])
+    entries = [
+        style.handle(f"fit, with {fit.level:.0%} band", color=style.INK, lw=1.5),
+        style.handle("best batch size;\nbar: its interval", marker="D", ls="none", mfc="white",
+                     mec="#c2571a"),
+    ]  # fmt: skip
+    return style.side_legend(figure, entries)
