@@ -18,8 +18,7 @@ from bss.cli.options import (
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.base import Fit
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Fit
 from bss.tables.reading import without
 from bss.units import parse_tokens
 
@@ -55,7 +54,7 @@ def es(
         bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png
     """
     from bss.laws.es import LAWS
-    from bss.laws.es.compare import compare as compare_laws
+    from bss.laws.es.fit import compare as compare_laws
 
     points, warnings = measured_points(runs, table, targets, at_rate)
     points, chosen = without(points, how.drop), LAWS[law] if law else None

@@ -39,7 +39,7 @@ class Results:
         runs: run table.
         points: table of points of these runs.
         fits: fitted laws E(S) by name, by the name of their group; "" where there are no groups.
-        comparisons: of the laws of each group, as `bss.laws.es.compare.Comparison.to_dict` has it.
+        comparisons: of the laws of each group, as `bss.laws.es.values.Comparison.to_dict` has it.
         curve_fit: the functional law of loss curves.
         schedule: the derived schedule and the settings it was trained with.
         contenders: final losses, a row per run.

@@ -15,7 +15,7 @@ import pandas as pd
 from bss.files import write_json
 from bss.laws import EsFit
 from bss.laws.base import Options
-from bss.laws.es.compare import compare
+from bss.laws.es.fit import compare
 from bss.laws.es.values import Comparison
 from bss.points.curve import default_targets, points
 from bss.schedules.coupling import Coupling, half_life
