@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit, EsFit, fit_es
 from bss.laws.base import Options
-from bss.laws.es.compare import compare, shown_laws
+from bss.laws.es.fit import compare, shown_laws
 from bss.laws.es.values import Comparison
 from bss.plots import style
 

@@ -19,8 +19,7 @@ from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.base import Fit
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Fit
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def es(
         bss fit es RUNS.parquet --targets 1.9 --step-time "50ms + 2ms*B"
     """
     from bss.laws.es import LAWS
-    from bss.laws.es.compare import compare as compare_laws
+    from bss.laws.es.fit import compare as compare_laws
 
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)

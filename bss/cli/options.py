@@ -14,8 +14,7 @@ from bss.units import parse_tokens
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bss.laws.base import Options
-    from bss.laws.constraints import Constraints
+    from bss.laws.base import Constraints, Options
     from bss.tables import Reading
 
 
@@ -210,7 +209,7 @@ class FitOptions:
         Raises:
             InputError: a text is no constraint.
         """
-        from bss.laws.constraints import Constraints
+        from bss.laws.base import Constraints
 
         try:
             return Constraints.parse(", ".join([*self.fix, *self.bound]))

@@ -138,24 +138,26 @@ def _bowl(
 
 
 def from_others(
-    batch: np.ndarray, value: np.ndarray, scatter: np.ndarray
+    batch: np.ndarray, value: np.ndarray, typical: float, relative: np.ndarray, seed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far each value [n] is from the bowl through the others, and times what is expected.
+    """Return how far each value [n] is from the bowl through the others, and times the expected.
 
-    Args:
-        batch, value: [n], one value a batch.
-        scatter: [n], standard deviation of each.
+    Both are 0 if the others have too few batches. The arguments are those of `measured_minimum`.
     """
     x, off, times = np.log(batch), np.zeros(len(batch)), np.zeros(len(batch))
-    for i in range(len(batch)) if len(batch) > FEWEST + 1 else ():
+    for i in range(len(batch)):
         rest = np.arange(len(batch)) != i
-        bend, inverse, centre = _bowl(x[rest], value[rest], scatter[rest] ** 2)
+        sizes, at = np.unique(x[rest], return_inverse=True)
+        if len(sizes) <= FEWEST:
+            continue
+        own = relative[rest]
+        means, scatter, _ = batch_means(at, value[rest], own, seed[rest], typical)
+        bend, inverse, centre = _bowl(sizes, means, scatter**2 / np.bincount(at, own**-2.0))
         row = np.vander([x[i] - centre], 4)[0]
-        least = row @ bend - value[rest].min()
+        rise = MISFIT * (row @ bend - means.min())
         off[i] = value[i] - row @ bend
-        times[i] = abs(off[i]) / np.sqrt(
-            scatter[i] ** 2 + row @ inverse @ row + (MISFIT * least) ** 2
-        )
+        expected = (scatter * relative[i]) ** 2 + row @ inverse @ row + rise**2
+        times[i] = abs(off[i]) / np.sqrt(expected)
     return off, times
 
 
@@ -180,7 +182,7 @@ def batch_means(
         value, relative, seed: [n], as of `measured_minimum`.
         typical: what a standard deviation usually is, which counts as one degree of freedom.
     """
-    from bss.points.rates import paired_seeds  # loads pandas, which advice does not need
+    from bss.points.measuring import paired_seeds  # loads pandas, which advice does not need
 
     of = paired_seeds(batch, seed)
     design = np.concatenate([np.eye(batch.max() + 1)[batch], np.eye(of.max() + 1)[of]], axis=1)

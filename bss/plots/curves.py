@@ -12,7 +12,7 @@ from bss.held_out import HeldOutColumn, losses_in
 from bss.laws import CurveFit
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
-from bss.points.rates import near_as_one
+from bss.points.measuring import near_as_one
 from bss.tables import loss_column
 
 MOST = 10

@@ -77,5 +77,5 @@ def _errors(ax: Axes, fit: TableFit) -> None:
         label="left out with its (N, D)",
     )  # fmt: skip
     ax.set(xlabel="measured loss (nats)", ylabel="predicted less measured (nats)")
-    style.panel_title(ax, "errors", fit.law.text().replace(", ", ",\n"))
+    style.panel_title(ax, "errors", fit.law.form)
     ax.legend(frameon=False, fontsize=style.SMALL, loc="best")

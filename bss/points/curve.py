@@ -18,7 +18,6 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError, check
-from bss.points.rates import peak_rate
 from bss.tables import POINTS, SETTINGS, loss_column
 
 EFOLDS = 0.25
@@ -36,6 +35,18 @@ class Smooth:
     loss: np.ndarray
     tokens: np.ndarray
     steps: np.ndarray
+
+
+def rate_numbers(run: pd.DataFrame, column: str) -> np.ndarray:
+    """Return a column of learning rates as numbers; NaN where it has none."""
+    return pd.Series(pd.to_numeric(run[column], errors="coerce"), dtype=float).to_numpy()
+
+
+def peak_rate(run: pd.DataFrame) -> float:
+    """The highest rate of a run: its peak_lr, else the largest lr; NaN where neither is told."""
+    columns = [rate_numbers(run, column) for column in ("peak_lr", "lr") if column in run]
+    known = next((rates[np.isfinite(rates)] for rates in columns if np.isfinite(rates).any()), None)
+    return np.nan if known is None else float(known.max())
 
 
 def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> Smooth:

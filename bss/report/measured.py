@@ -16,9 +16,9 @@ from bss.errors import InputError
 from bss.laws import CurveFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
-from bss.points import rates
 from bss.points.batches import alike
-from bss.points.measuring import measure_points
+from bss.points.curve import peak_rate
+from bss.points.measuring import NEAR, measure_points, near_as_one
 from bss.report.results import Results
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
@@ -94,8 +94,8 @@ def measured_results(
 
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs with the peak rate of each in every row, where one is known."""
-    peaks = {str(name): rates.peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    one = rates.near_as_one(peaks.values())
+    peaks = {str(name): peak_rate(run) for name, run in runs.groupby("run", sort=False)}
+    one = near_as_one(peaks.values())
     if not one:
         return runs
     return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
@@ -126,7 +126,7 @@ def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
     if "lr" in runs:
         rate = pd.Series(pd.to_numeric(runs["lr"], errors="coerce"), dtype=float)
         rates_of = rate.groupby(runs["run"], sort=False)
-        changes |= rates_of.transform("last") < (1 - rates.NEAR) * rates_of.transform("max")
+        changes |= rates_of.transform("last") < (1 - NEAR) * rates_of.transform("max")
     return runs.loc[changes] if changes.any() else None
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints
 from bss.laws.resampling import HeldOut, check_hold_out
 
 NAMES = ("L_0", "a", "alpha")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.rates import best_rates, envelope
+from bss.points.measuring import best_rates, envelope
 
 
 def point(batch, lr, tokens, *, reached=True, seed=0, target=2.0):

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bss.laws.base import Estimate, Options, Outlier, interval
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Estimate, Options, Outlier, interval
 from bss.laws.critical.curves import StepsCurve, steps_curves
 from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
 from bss.laws.critical.shape import (

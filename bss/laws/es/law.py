@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.constraints import Constraints
+from bss.laws.base import Constraints
 from bss.laws.es.data import EsData
 from bss.laws.minimum import asymmetric_bowl
 from bss.laws.solver import Residual
@@ -142,6 +142,11 @@ class Law:
         """Return E at a batch size; infinite if the target is never reached."""
         raise NotImplementedError
 
+    def log_sequences(self, p: Any, batch: Number, target: Number = None) -> np.ndarray:
+        """Return log E at a batch size, in float64; infinite if the target is never reached."""
+        with jax.enable_x64(True), np.errstate(divide="ignore"):
+            return np.log(np.asarray(self.sequences(p, batch, target), np.float64))
+
     def quantities(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
         """Return S_min, E_min and S_opt if the law has them, and its `batches`."""
         raise NotImplementedError
@@ -150,8 +155,7 @@ class Law:
         """Return `quantities`; E_min defaults to E at B_opt."""
         quantities = dict(self.quantities(p, target))
         if "E_min" not in quantities and "B_opt" in quantities:
-            with jax.enable_x64(True):
-                quantities["E_min"] = np.asarray(self.sequences(p, quantities["B_opt"], target))
+            quantities["E_min"] = np.exp(self.log_sequences(p, quantities["B_opt"], target))
         return quantities
 
     def stages(self, p: Any, target: float) -> dict[str, float]:

@@ -6,13 +6,12 @@ the two intervals do not meet. Elsewhere B_opt follows a power law through the b
 Best learning rates are those of the least draws too, and grow as powers of N, D and the batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bss.laws.base import (
-    DRAWS,
     SPANS,
     BestBatch,
     Estimate,
@@ -20,22 +19,18 @@ from bss.laws.base import (
     bounded,
     disjoint,
     interval,
-    tails,
     too_wide,
 )
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import VARIED
 from bss.laws.minimum import FEWEST, FORM_SD, measured_minimum, parabola_vertex
-from bss.laws.power import unidentified
+from bss.laws.power import PowerFit, fit_power, unidentified
 
 TOLERANCES = (0.003, 0.005)  # nats: repeated runs differ by as much, if no seeds measure it
 MOSTLY = 0.6  # share of best batches inside their (N, D), above which the others have values
 SURE = 2.6  # ratio of the ends of an interval, up to which they have
 SYMBOLS = {"params": "N", "tokens": "D", "batch": "B"}
 NEAR_BEST = 0.03  # nats above the best batch, up to which batches count: runs are near it
-COARSER = 2  # of the grid's rates, one in so many is drawn for all batches of a (N, D) together:
-# their best ones move by .006 (rms of log) on a published table, and cost a third
-MINIMA = 5  # best batches from which they have a power law, and are drawn with replacement
 
 
 @dataclass(frozen=True)
@@ -52,41 +47,6 @@ class CellOptimum:
     tokens: float
     batch: BestBatch = field(metadata={"key": "B_opt_tokens"})
     measured: BestBatch
-
-
-@dataclass(frozen=True)
-class BestBatchLaw:
-    """The power law through best batches: B_opt in tokens at N and D.
-
-    Attributes:
-        variables: of `params` and `tokens` those that vary.
-        centre: [K], logarithms of the variables about which it is.
-        theta: [1 + K], log B_opt at the centre and the exponents.
-        draws: [R, 1 + K], the same of draws of all best batches.
-        misfit: standard deviation of log B_opt of a (N, D) about it.
-        points: number of best batches.
-    """
-
-    variables: tuple[str, ...]
-    centre: np.ndarray
-    theta: np.ndarray
-    draws: np.ndarray
-    misfit: float
-    points: int
-
-    def at(self, params: float, tokens: float) -> np.ndarray:
-        """Return [1 + R], log B_opt and draws of it at a (N, D) that was not measured."""
-        sizes = {"params": params, "tokens": tokens}
-        row = np.append(1.0, np.log([sizes[name] for name in self.variables]) - self.centre)
-        apart = self.misfit * np.random.default_rng(0).standard_normal(len(self.draws))
-        return np.append(row @ self.theta, self.draws @ row + apart)
-
-    def exponent(self, name: str, level: float) -> Estimate | None:
-        """Return the exponent of a variable with its interval; None if it has none."""
-        if name not in self.variables:
-            return None
-        i = 1 + self.variables.index(name)
-        return interval(float(self.theta[i]), self.draws[:, i], level=level)
 
 
 def drawn_optimum(
@@ -108,7 +68,7 @@ def drawn_minimum(grid: np.ndarray, losses: np.ndarray, seed: list[int]) -> np.n
     return found
 
 
-def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], BestBatchLaw | None]:
+def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFit | None]:
     """Return the best batch of each measured (N, D), and the power law through them.
 
     A (N, D) whose batches do not bracket the best one has the value of the law if most of the
@@ -130,10 +90,10 @@ def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], BestBat
         if alone.status == "within_noise" and not _is_sure(batch):
             batch = replace(alone, method="law")
         if batch.value is not None:
-            minima.append((params, tokens, np.append(np.log(batch.value), draws[1:])))
+            minima.append(((params, tokens), batch.value, float(draws[1:].std())))
             batch = replace(batch, ranges=tolerances(law, params, tokens, batch.value))
         optima.append(CellOptimum(params, tokens, batch, alone))
-    return optima, _power_law(minima, law.seed)
+    return optima, power_law(("params", "tokens"), minima, level)
 
 
 def _is_sure(batch: BestBatch) -> bool:
@@ -162,21 +122,15 @@ def _of_cell(
 
 def _within(law: LossLaw, draws: np.ndarray, ends: tuple[float, float], level: float) -> BestBatch:
     """By log B_opt with its draws [1 + R], if it lies within these ends."""
-    best = _of_draws(BestBatch(None, level=level, method="law"), draws)
+    found = of_draws(draws, level)
+    best = BestBatch(found.value, found.low, found.high, level, method="law")
     least = float(law.points.seq_len or 1.0)
     return bounded(best, np.exp(draws[1:]), ends, unit="tokens", least=least)
 
 
-def _of_draws(none: BestBatch, draws: np.ndarray) -> BestBatch:
-    """With the value and the interval of log B_opt and its draws [1 + R]."""
-    value, low, high = np.exp([draws[0], *np.quantile(draws[1:], tails(none.level))]).tolist()
-    return replace(none, value=value, low=min(low, value), high=max(high, value))
-
-
-def elsewhere(none: BestBatch, draws: np.ndarray, seq_len: float | None) -> BestBatch:
-    """Return a best batch at a (N, D) that was not measured, by log B_opt and draws [1 + R]."""
-    best = replace(_of_draws(none, draws), status="ok").at_least(float(seq_len or 1.0))
-    return best.unknown("interval_too_wide", SPANS) if too_wide(best) else best
+def of_draws(draws: np.ndarray, level: float) -> Estimate:
+    """Return the value and the interval of a logarithm and its draws [1 + R]."""
+    return interval(float(np.exp(draws[0])), np.exp(draws[1:]), level=level)
 
 
 def _measured(law: LossLaw, rows: np.ndarray, level: float) -> BestBatch:
@@ -215,59 +169,33 @@ def _crossing(x: np.ndarray, above: np.ndarray, i: int, step: int) -> float | No
     return float(np.exp(x[i] + share * (x[j] - x[i])))
 
 
-def _power_law(minima: Sequence[tuple[float, float, np.ndarray]], seed: int) -> BestBatchLaw | None:
-    if len(minima) < MINIMA:
-        return None
-    params, tokens = np.log([one[:2] for one in minima]).T
-    sizes = separable({"params": params, "tokens": tokens})
-    if not sizes:
-        return None
-    centre = np.array([(x.min() + x.max()) / 2 for x in sizes.values()])
-    x, logs = np.stack([*sizes.values()], axis=1) - centre, np.array([one[2] for one in minima])
-    theta = regressions(np.arange(len(minima)), x, logs, seed)
-    residuals = logs[:, 0] - theta[0, 0] - x @ theta[0, 1:]
-    freedom = max(len(minima) - len(theta[0]), 1)
-    misfit = float(np.sqrt(np.sum(residuals**2) / freedom))
-    draws = np.round(theta[1 : 1 + DRAWS], 6)
-    return BestBatchLaw(tuple(sizes), centre, theta[0], draws, misfit, len(minima))
+def power_law(
+    names: Sequence[str], minima: Sequence[tuple[tuple[float, ...], float, float]], level: float
+) -> PowerFit | None:
+    """Return the power law through optima in sizes of these names, the last ones if collinear.
 
-
-def separable(sizes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the logarithms [n] of sizes whose exponents can be separated, the last ones first."""
-    varied = {name: x for name, x in sizes.items() if np.ptp(x) > np.log(VARIED)}
-    while len(varied) > 1 and unidentified({name: np.exp(x) for name, x in varied.items()}):
-        varied.pop(next(iter(varied)))
-    return varied
-
-
-def regressions(cell: np.ndarray, x: np.ndarray, logs: np.ndarray, seed: int) -> np.ndarray:
-    """Return [1 + R, 1 + K], least squares in x [n, K] of values and draws of them [n, 1 + R].
-
-    Draws resample cells, [n] integers from 0, with replacement. A value counts by its variance.
+    Args:
+        names: of the sizes.
+        minima: of each optimum its sizes, its value, and the standard deviation of its logarithm.
+        level: of intervals.
     """
-    variance, count = FORM_SD**2 + logs[:, 1:].var(axis=1), int(cell.max()) + 1
-    design = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    generator, found = np.random.default_rng(seed), []
-    for i, values in enumerate(logs.T):
-        times = np.ones(count)
-        if i and count >= MINIMA:
-            times = generator.multinomial(count, np.full(count, 1 / count))
-        root = np.sqrt(times[cell] / variance)
-        found.append(np.linalg.lstsq(design * root[:, None], values * root, rcond=None)[0])
-    return np.array(found)
+    if not minima:
+        return None
+    sizes, values, errors = zip(*minima, strict=True)
+    columns = dict(zip(names, np.array(sizes).T, strict=True))
+    x = {name: column for name, column in columns.items() if not unidentified({name: column})}
+    while len(x) > 1 and unidentified(x):
+        x.pop(next(iter(x)))
+    return fit_power(values, x, errors=errors, level=level) if x else None
 
 
 def exponents(
-    power: BestBatchLaw | None, optima: Sequence[CellOptimum], level: float
+    power: PowerFit | None, names: Sequence[str], level: float, why: str
 ) -> dict[str, Estimate]:
-    """Return x and y of B_opt ∝ N^x·D^y, by "N" and "D"; a note if they are not identified."""
-    count, found = sum(at.batch.value is not None for at in optima), {}
-    for name, symbol in (("params", "N"), ("tokens", "D")):
-        varies = len({getattr(at, name) for at in optima}) > 1
-        why = f"{count} best batches inside their (N, D)" if varies else "it does not vary"
-        none = Estimate(None, level=level, note=f"unidentified: {why}")
-        found[symbol] = (power and power.exponent(name, level)) or none
-    return found
+    """Return exponents by symbol, "N", "D" or "B"; a note if they are not identified."""
+    found = dict(zip(power.variables, power.exponents, strict=True)) if power else {}
+    none = Estimate(None, level=level, note=f"unidentified: {why}")
+    return {SYMBOLS[name]: found.get(name, none) for name in names}
 
 
 @dataclass(frozen=True)
@@ -355,25 +283,15 @@ def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> 
 
 def _exponents(law: LossLaw, level: float) -> dict[str, Estimate]:
     """Powers through the best learning rates at batches near the best of their (N, D)."""
-    found = [one for i in range(len(law.points.cells)) if (one := _lrs_of_cell(law, i)) is not None]
-    note = "unidentified: the learning rates tried do not bracket the best ones"
-    estimates = dict.fromkeys("NDB", Estimate(None, level=level, note=note))
-    if not found:
-        return estimates
-    cell = np.repeat(np.arange(len(found)), [len(x) for x, _ in found])
-    columns = np.log(np.concatenate([x for x, _ in found])).T
-    sizes = separable(dict(zip(SYMBOLS, columns, strict=True)))
-    logs = np.concatenate([logs for _, logs in found])
-    theta = regressions(cell, np.stack([*sizes.values()], axis=1), logs, law.seed)
-    for name, draws in zip(sizes, theta.T[1:], strict=True):
-        estimates[SYMBOLS[name]] = interval(float(draws[0]), draws[1:], level=level)
-    return estimates
+    every = [one for i in range(len(law.points.cells)) for one in _lrs_of_cell(law, i)]
+    why = "the learning rates tried do not bracket the best ones"
+    return exponents(power_law([*SYMBOLS], every, level), [*SYMBOLS], level, why)
 
 
-def _lrs_of_cell(law: LossLaw, cell: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """N, D and B [m, 3] of batches, and the logs of their best learning rates [m, 1 + R].
+def _lrs_of_cell(law: LossLaw, cell: int) -> list[tuple[tuple[float, ...], float, float]]:
+    """N, D and B of batches, the best learning rate of each, and the SD of its logarithm.
 
-    Of batches whose best one was bracketed, near the best batch; None if they are fewer than two.
+    Of batches whose best one was bracketed, near the best batch; none if they are fewer than two.
     """
     points, rates = law.points, np.log(law.grid[1])
     size, rows = points.sizes[cell], points.cells[cell]
@@ -382,11 +300,12 @@ def _lrs_of_cell(law: LossLaw, cell: int) -> tuple[np.ndarray, np.ndarray] | Non
     best, above = parabola_vertex(rates, tuned), tuned.min(axis=1) - tuned.min()
     tried = [np.log(points.lr[rows[which == i]]) for i in range(len(batches))]
     inside = [x.min() < at < x.max() for x, at in zip(tried, best, strict=True)]
-    kept = batches[(above < NEAR_BEST) & inside]
+    kept = np.flatnonzero((above < NEAR_BEST) & inside)
     if len(kept) < 2:
-        return None
-    coarse = slice(None, None, COARSER)
-    draws = law.draws(*size, kept[:, None], law.grid[1][coarse])
+        return []
+    coarse = law.grid[1][::2]  # half of the grid: draws cost most of a fit
+    draws = law.draws(*size, batches[kept][:, None], coarse)
     draws = draws.reshape(len(draws), len(kept), -1)
-    sizes = np.stack(np.broadcast_arrays(*size, kept), axis=1)
-    return sizes, parabola_vertex(rates[coarse], draws).T
+    spread = np.hypot(parabola_vertex(np.log(coarse), draws).std(axis=0), FORM_SD)
+    every = zip(batches[kept].tolist(), np.exp(best[kept]).tolist(), spread.tolist(), strict=True)
+    return [((*size, batch), lr, sd) for batch, lr, sd in every]

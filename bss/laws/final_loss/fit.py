@@ -1,21 +1,19 @@
 """The law of final losses L(N, D, B), of the learning rate too if it varies, and best batches.
 
-A mean of forms weighted by left-out cells, with the residuals that the rows near by predict
-(bss.laws.final_loss.fitting); best batches and learning rates are where its draws are least
-(bss.laws.final_loss.best).
+A form with the residuals that the rows near by predict (bss.laws.final_loss.fitting); best batches
+and learning rates are where its draws are least (bss.laws.final_loss.best).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, too_wide
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import DRAWS, FREE, SPANS, Constraints, Estimate, Options, Outlier, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import best_fit, fit_law, residuals_over_error
 from bss.laws.final_loss.folds import Fold, folds_of, requested
@@ -50,8 +48,9 @@ def fit_table(
         table: as `bss.laws.final_loss.table.check_losses` returns it.
         hold_out: also cross-validated: params, tokens, batch, cell or run one at a time, or a
             condition, e.g. tokens>=80B.
-        forms: that are averaged, by name or `package.module:ATTRIBUTE`; None for all that apply.
-        constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1", in every form with them.
+        forms: by name or `package.module:ATTRIBUTE`, of which the one with the least error at
+            left-out (params, tokens) is taken; None for all registered ones that apply.
+        constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1".
         drop: rows that are left out of everything, e.g. "params=2e8,tokens=6e10,batch=256".
         options: number (200 at least) and seed of the draws, level of the intervals.
         progress: called with each step of the fit.
@@ -66,26 +65,50 @@ def fit_table(
     chosen = _applicable(points, forms, drop, traps)
     fixed.check([n for form in chosen.values() for n in form.names], "this table's law")
     progress(f"{len(points.loss)} points, {len(points.cells)} (params, tokens)")
-    points, fits, outliers = _without_outliers(points, chosen, fixed)
-    folds = folds_of(points)
-    progress("weighing the forms by left-out cells")
-    own = {text: requested(points, text) for text in hold_out}
-    law, unseen = fit_law(points, chosen, fits, [*folds, *chain(*own.values())], fixed, how)
+    progress("cross-validation")
+    tried = [_tried(points, name, fixed, hold_out, how) for name in chosen]
+    best = min(tried, key=lambda one: one.cv_error)
+    law = replace(best.law, cv_errors={one.law.form: one.cv_error for one in tried})
     progress("best batches")
     return TableFit(
         law=law,
-        formula=FORMS[law.heaviest].formula,
+        formula=FORMS[law.form].formula,
         parameters=_parameters(law, how.level),
-        outliers=outliers,
-        tested=_tested(points, folds),
-        **_errors(law, folds, unseen),
+        outliers=best.outliers,
+        tested=_tested(law.points, best.folds),
+        **_errors(law, best.folds, best.unseen),
         **_optima(law, how.level),
         level=how.level,
         resamples=how.resamples,
         constraints=fixed,
-        warnings=(*warnings, *traps, *_warnings(points, law, fits)),
-        held_out=_held_out(points, own, unseen[len(folds) :]),
+        warnings=(*warnings, *traps, *_warnings(law, best.at_bound)),
+        held_out=_held_out(law.points, best.own, best.unseen[len(best.folds) :]),
     )
+
+
+class _Tried(NamedTuple):
+    """The law of one form with outliers left out, its losses at folds, parameters at bounds."""
+
+    law: LossLaw
+    outliers: tuple[Outlier, ...]
+    folds: list[Fold]
+    own: dict[str, list[Fold]]
+    unseen: list[np.ndarray]
+    at_bound: np.ndarray
+
+    @property
+    def cv_error(self) -> float:
+        """Root mean square error at left-out (N, D), in nats."""
+        return self.law.cv_errors[self.law.form]
+
+
+def _tried(
+    points: LossPoints, name: str, fixed: Constraints, hold_out: Sequence[str], how: Options
+) -> _Tried:
+    points, fit, outliers = _without_outliers(points, FORMS[name], fixed)
+    folds, own = folds_of(points), {text: requested(points, text) for text in hold_out}
+    law, unseen = fit_law(points, name, fit, [*folds, *chain(*own.values())], fixed, how)
+    return _Tried(law, outliers, folds, own, unseen, fit.at_bound[0])
 
 
 def _applicable(
@@ -117,18 +140,18 @@ def _applicable(
 
 
 def _without_outliers(
-    points: LossPoints, forms: Mapping[str, Form], fixed: Constraints
-) -> tuple[LossPoints, dict[str, Solution], tuple[Outlier, ...]]:
-    """Rows without outliers, fits of the forms to them, and outliers, the farthest first."""
-    fits = {name: best_fit(form, points, fixed) for name, form in forms.items()}
-    off = residuals_over_error(points, forms, fits)
+    points: LossPoints, form: Form, fixed: Constraints
+) -> tuple[LossPoints, Solution, tuple[Outlier, ...]]:
+    """Return rows without outliers, the fit of a form to them, and outliers, the farthest first."""
+    fit = best_fit(form, points, fixed)
+    off = residuals_over_error(points, form, fit)
     far = np.abs(off) > OUTLIER * max(robust_scale(off), 1.0)
     if not far.any() or far.mean() > MOST_OUTLIERS:
-        return points, fits, ()
+        return points, fit, ()
     found = [_outlier(points, int(i), float(off[i])) for i in np.flatnonzero(far)]
     points = points.at(~far)
-    fits = {n: best_fit(form, points, fixed, fits[n].parameters) for n, form in forms.items()}
-    return points, fits, tuple(sorted(found, key=lambda one: -one.times))
+    fit = best_fit(form, points, fixed, fit.parameters)
+    return points, fit, tuple(sorted(found, key=lambda one: -one.times))
 
 
 def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
@@ -142,14 +165,13 @@ def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
 
 
 def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
-    """Of the heaviest form at the middle of the table, or why one has no value."""
+    """Of the form at the middle of the table, or why one has no value."""
     from scipy.special import ndtri
 
-    form, points = FORMS[law.heaviest], law.points
-    theta = law.thetas[law.heaviest]
+    form, points, theta = FORMS[law.form], law.points, law.theta
     lower, upper = form.bounds(points, law.constraints)
     fixed = lower == upper
-    spread = np.sqrt(np.diag(law.linearized[law.heaviest][1])) * law.widened["inside"]
+    spread = np.sqrt(np.diag(law.linearized[1])) * law.widened["inside"]
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
     for i, name in enumerate(form.names):
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
@@ -190,8 +212,9 @@ def _errors(law: LossLaw, folds: Sequence[Fold], unseen: list[np.ndarray]) -> di
 def _optima(law: LossLaw, level: float) -> dict[str, Any]:
     """Best batches, and best learning rates if they vary."""
     optima, power = best_batches(law, level)
+    why = f"{sum(at.batch.value is not None for at in optima)} best batches inside their (N, D)"
     found = {"optima": tuple(optima), "best": power}
-    found |= {"B_opt_exponents": exponents(power, optima, level)}
+    found |= {"B_opt_exponents": exponents(power, ("params", "tokens"), level, why)}
     if law.points.with_lr:
         found |= {"best_lrs": best_lrs(law, [at.batch.value for at in optima], level)}
     return found
@@ -229,8 +252,8 @@ def _equal_steps(points: LossPoints) -> list[str]:
     return list(dict.fromkeys(chain(*each)))
 
 
-def _warnings(points: LossPoints, law: LossLaw, fits: Mapping[str, Solution]) -> list[str]:
-    texts, (models, budgets) = [], points.varies
+def _warnings(law: LossLaw, at_bound: np.ndarray) -> list[str]:
+    texts, points, (models, budgets) = [], law.points, law.points.varies
     if len(points.cells) == 1:
         texts.append("one model and one budget: a law of the batch, which predicts no others")
     elif not models:
@@ -254,10 +277,9 @@ def _warnings(points: LossPoints, law: LossLaw, fits: Mapping[str, Solution]) ->
             "each batch has one learning rate, so the loss of one that was not tuned is in no "
             "interval; train two learning rates at some batches"
         )
-    ended = [f"{n} of the {name} form" for name, fit in fits.items()
-             for n in compress(FORMS[name].names, fit.at_bound[0])]  # fmt: skip
+    ended = ", ".join(compress(FORMS[law.form].names, at_bound))
     if ended:
-        texts.append(f"{', '.join(ended)} ended at a bound: the table does not identify it")
+        texts.append(f"{ended} ended at a bound: the table does not identify it")
     if not law.converged:
         texts.append("the fit did not converge")
     return texts

@@ -1,30 +1,27 @@
-"""The law of final losses fitted: forms, weighted by left-out cells, and how wide intervals are.
+"""The law of final losses fitted, and how wide its intervals are.
 
-Each form is fitted to all rows and, warm-started, without each fold: eight groups of cells, the
-largest model and the largest budgets. Errors at left-out cells, with the residuals that the other
-rows predict, weigh the forms. Intervals are as wide as left-out rows require: those of cells inside
-of the table, those of the largest model and budgets outside (derived here).
+A form is fitted to all rows and, warm-started, without each fold: eight groups of cells, the
+largest model and the largest budgets. Intervals are as wide as left-out rows require: of cells
+inside of the table, of the largest model and budgets outside (derived here).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
 
-from bss.laws.base import Options
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Options
 from bss.laws.final_loss.folds import Fold
-from bss.laws.final_loss.forms import Form, losses
+from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.law import LossLaw, slopes_of
 from bss.laws.final_loss.points import NEAR, LossPoints
-from bss.laws.final_loss.residual_gp import inverse, left_out
+from bss.laws.final_loss.residual_gp import left_out
 from bss.laws.resampling import rms
 from bss.laws.solver import Solution, solve_in_rounds
 
 PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
 REFIT_ROUNDS = 8  # for a fit without a fold, which starts from the fit to all rows
-POWER = 4.0  # of a left-out error, by which a form weighs: twice the error is 1/16 of the weight
 NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near by luck
 
 
@@ -58,72 +55,48 @@ def best_fit(
 
 def fit_law(
     points: LossPoints,
-    forms: Mapping[str, Form],
-    fits: Mapping[str, Solution],
+    name: str,
+    fit: Solution,
     folds: Sequence[Fold],
     constraints: Constraints,
     options: Options,
 ) -> tuple[LossLaw, list[np.ndarray]]:
-    """Return the law, and the losses that it predicts for each fold without it.
+    """Return the law of a form, and the losses that it predicts for each fold without it.
 
     Args:
         points: the rows.
-        forms: by name.
-        fits: of each to all rows.
+        name: of the form.
+        fit: of the form to all rows.
         folds: those of `folds_of`; others may follow.
         constraints: what is fixed.
         options: number and seed of the draws of the law.
     """
-    precision = points.gp.precision
-    blocks = [inverse(precision[np.ix_(fold.out, fold.out)]) for fold in folds]
-    unseen = {
-        name: _unseen(forms[name], points, fit, folds, blocks, constraints)
-        for name, fit in fits.items()
-    }
-    errors = {n: _cell_error(points, folds, each) for n, each in unseen.items()}
-    weights = weighed(errors)
-    share = np.array([*weights.values()])[:, None]
-    expected, times = [], []
-    for fold, *each in zip(folds, *unseen.values(), strict=True):
-        means, variances = (np.array(x) for x in zip(*each, strict=True))
-        mean = (share * means).sum(axis=0)
-        variance = (share * (variances + (means - mean) ** 2)).sum(axis=0)
-        expected.append(mean)
-        times.append(np.abs(points.loss[fold.out] - mean) / np.sqrt(variance))
+    unseen = _unseen(FORMS[name], points, fit, folds, constraints)
+    times = [
+        np.abs(points.loss[fold.out] - mean) / np.sqrt(variance)
+        for fold, (mean, variance) in zip(folds, unseen, strict=True)
+    ]
     inside = _widened(points, folds, times, ("cell",))
+    outside = max(_widened(points, folds, times, ("params", "tokens")), inside)
     law = LossLaw(
-        thetas={name: fit.parameters[0] for name, fit in fits.items()},
-        weights=weights,
-        cv_errors=errors,
-        widened={
-            "inside": inside,
-            "outside": max(_widened(points, folds, times, ("params", "tokens")), inside),
-        },
-        converged=all(bool(fit.converged[0]) for fit in fits.values()),
+        form=name,
+        theta=fit.parameters[0],
+        cv_errors={name: _cell_error(points, folds, unseen)},
+        widened={"inside": inside, "outside": outside},
+        converged=bool(fit.converged[0]),
         points=points,
         constraints=constraints,
         resamples=options.resamples,
         seed=options.seed,
     )
-    return law, expected
+    return law, [mean for mean, _ in unseen]
 
 
-def weighed(errors: Mapping[str, float]) -> dict[str, float]:
-    """Return weights of forms, which sum to 1, by their left-out errors."""
-    error = np.maximum(list(errors.values()), 1e-9)
-    weight = (error / error.min()) ** -POWER
-    return dict(zip(errors, (weight / weight.sum()).tolist(), strict=True))
-
-
-def residuals_over_error(
-    points: LossPoints, forms: Mapping[str, Form], fits: Mapping[str, Solution]
-) -> np.ndarray:
+def residuals_over_error(points: LossPoints, form: Form, fit: Solution) -> np.ndarray:
     """Return [n], signed residuals of rows given all others, over their expected error."""
-    precision, found = points.gp.precision, []
-    for name, fit in fits.items():
-        residuals = points.loss - losses(forms[name], fit.parameters[0], points.logs)
-        found.append(precision @ residuals / np.sqrt(np.diag(precision)))
-    return np.mean(found, axis=0)
+    precision = points.gp.precision
+    residuals = points.loss - losses(form, fit.parameters[0], points.logs)
+    return precision @ residuals / np.sqrt(np.diag(precision))
 
 
 def _unseen(
@@ -131,7 +104,6 @@ def _unseen(
     points: LossPoints,
     fit: Solution,
     folds: Sequence[Fold],
-    blocks: Sequence[np.ndarray],
     constraints: Constraints,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Losses that a form predicts for each fold without it, and variances."""
@@ -144,7 +116,7 @@ def _unseen(
     lower, upper = form.bounds(points, constraints)
     slopes = slopes_of(form, fit.parameters[0], points.logs, lower < upper)
     fitted = losses(form, thetas, points.logs)
-    found = left_out(points.gp, points.loss - fitted, slopes, form.usual[1] ** -2.0, outs, blocks)
+    found = left_out(points.gp, points.loss - fitted, slopes, form.usual[1] ** -2.0, outs)
     pairs = zip(fitted, outs, found, strict=True)
     return [(loss[out] + mean, variance) for loss, out, (mean, variance) in pairs]
 

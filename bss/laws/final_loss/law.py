@@ -1,8 +1,8 @@
 """The fitted law of final losses: expected losses, their uncertainty and draws of them.
 
-The law is a mean of forms by their weights, with the residuals that the rows near by predict
-(`bss.laws.final_loss.residual_gp`). Its covariance is that of the residuals and of the forms'
-parameters, with the spread between the forms, scaled by what left-out rows require.
+The law is a form with the residuals that the rows near by predict
+(`bss.laws.final_loss.residual_gp`). Its covariance is that of the residuals and of the form's
+parameters, scaled by what left-out rows require.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.residual_gp import covariance, noise_sd, residuals_on_grid
@@ -38,19 +38,19 @@ class LossLaw:
     """Batches are in tokens, learning rates per step, losses in nats.
 
     Attributes:
-        thetas: per form its parameters [P], sizes as logarithms, at the middle of the rows.
-        weights: of each form, by left-out cells; they sum to 1.
-        cv_errors: of each form at left-out cells, in nats.
+        form: name of the form.
+        theta: its parameters [P], sizes as logarithms, at the middle of the rows.
+        cv_errors: of each form that was tried at left-out cells, in nats.
         widened: factors of standard deviations that left-out rows require, "inside" of the table's
             N and D and "outside".
-        converged: whether all forms did.
+        converged: whether the fit did.
         points: the rows.
         constraints: what a user fixed of the parameters.
         resamples, seed: number of draws of the losses, and their random seed.
     """
 
-    thetas: dict[str, np.ndarray]
-    weights: dict[str, float]
+    form: str
+    theta: np.ndarray
     cv_errors: dict[str, float]
     widened: dict[str, float]
     converged: bool
@@ -70,18 +70,6 @@ class LossLaw:
         each = np.broadcast_arrays(*(np.asarray(x, float) for x in given))
         return np.log(np.stack([x.ravel() for x in each], axis=1)) - self.points.centres
 
-    def text(self) -> str:
-        """Return the forms with their weights, the heaviest first."""
-        shown = sorted(self.weights.items(), key=lambda x: -x[1])
-        if len(shown) == 1:
-            return shown[0][0]
-        return ", ".join(f"{name} {weight:.0%}" for name, weight in shown)
-
-    @property
-    def heaviest(self) -> str:
-        """The form of the largest weight."""
-        return max(self.weights, key=lambda name: self.weights[name])
-
     def losses(
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
     ) -> np.ndarray:
@@ -91,51 +79,38 @@ class LossLaw:
         logs = self.logs(params, tokens, batch, lr)
         parts = np.array_split(logs, 1 + len(logs) // CHUNK)
         rows, expected = self.points.logs, self._expected_residuals
-        means = [self._mean_of_forms(x) + covariance(x, rows) @ expected for x in parts]
+        means = [self._of_form(x) + covariance(x, rows) @ expected for x in parts]
         return np.concatenate(means).reshape(shape)
 
-    def _mean_of_forms(self, logs: np.ndarray) -> np.ndarray:
+    def _of_form(self, logs: np.ndarray) -> np.ndarray:
         """[...] nats, without residuals, at logarithms [..., 3 or 4]."""
-        shares = self.weights.items()
-        return np.asarray(sum(w * losses(FORMS[n], self.thetas[n], logs) for n, w in shares))
+        return losses(FORMS[self.form], self.theta, logs)
 
     @cached_property
     def _expected_residuals(self) -> np.ndarray:
         """[n], the weights by which the rows' residuals predict those at other points."""
         points = self.points
-        return points.gp.precision @ (points.loss - self._mean_of_forms(points.logs))
+        return points.gp.precision @ (points.loss - self._of_form(points.logs))
 
     @cached_property
-    def linearized(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """By form, its slopes at the rows [n, P] and the covariance of its parameters [P, P]."""
-        found = {}
-        for name in self.weights:
-            form = FORMS[name]
-            slopes = slopes_of(form, self.thetas[name], self.points.logs, self._free(name))
-            found[name] = slopes, self.points.gp.spread(slopes, form.usual[1] ** -2.0)
-        return found
+    def linearized(self) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes of the form at the rows [n, P], and the covariance of its parameters [P, P]."""
+        slopes = self._slopes(self.points.logs)
+        return slopes, self.points.gp.spread(slopes, FORMS[self.form].usual[1] ** -2.0)
 
-    def _free(self, name: str) -> np.ndarray:
-        lower, upper = FORMS[name].bounds(self.points, self.constraints)
-        return lower < upper
+    def _slopes(self, logs: np.ndarray) -> np.ndarray:
+        form = FORMS[self.form]
+        lower, upper = form.bounds(self.points, self.constraints)
+        return slopes_of(form, self.theta, logs, lower < upper)
 
     def posterior(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return expected losses [m] at logarithms [m, 3 or 4], and their covariance [m, m]."""
-        points = self.points
+        points, (rows, parameters) = self.points, self.linearized
         gain, spread = points.gp.posterior(logs)
-        weights, means = np.array([*self.weights.values()]), []
-        for (name, weight), (rows, parameters) in zip(
-            self.weights.items(), self.linearized.values(), strict=True
-        ):
-            form, theta = FORMS[name], self.thetas[name]
-            residuals = points.loss - losses(form, theta, points.logs)
-            means.append(losses(form, theta, logs) + gain @ residuals)
-            slopes = slopes_of(form, theta, logs, self._free(name)) - gain @ rows
-            spread += weight * slopes @ parameters @ slopes.T
-        mean = weights @ np.array(means)
-        apart = np.sqrt(weights)[:, None] * (means - mean)
+        mean = self._of_form(logs) + gain @ (points.loss - self._of_form(points.logs))
+        slopes = self._slopes(logs) - gain @ rows
         wider = self._widened(logs)
-        return mean, (spread + apart.T @ apart) * np.outer(wider, wider)
+        return mean, (spread + slopes @ parameters @ slopes.T) * np.outer(wider, wider)
 
     def _widened(self, logs: np.ndarray) -> np.ndarray:
         outside = self.points.outside(logs)
@@ -198,7 +173,7 @@ class LossLaw:
         grid = np.meshgrid(*size[:, None], *logs, indexing="ij")
         every = np.stack([x[0, 0] for x in grid], axis=-1)
         rows, expected = self.points.logs, self._expected_residuals
-        return self._mean_of_forms(every) + residuals_on_grid(size, logs, rows, expected)
+        return self._of_form(every) + residuals_on_grid(size, logs, rows, expected)
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Return batches [b] in tokens, losses at the best learning rates, and the best batch."""

@@ -12,7 +12,6 @@ SAME_RATE = 0.01  # rates this near, relative, are one
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
 DIVERGED = 0.3  # the same, from which a row brackets no best batch
-FLOOR = 0.2  # of the least loss, from which L_0 is looked for: 0 nats is no loss of a language
 NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
 
@@ -125,12 +124,6 @@ class LossPoints:
         return models, budgets
 
     @property
-    def floor_bounds(self) -> tuple[float, float]:
-        """The bounds of L_0, in nats."""
-        least = float(self.loss.min())
-        return FLOOR * least, least
-
-    @property
     def sizes(self) -> list[tuple[float, float]]:
         """N and D of each (N, D)."""
         return [(float(self.params[rows[0]]), float(self.tokens[rows[0]])) for rows in self.cells]
@@ -149,17 +142,3 @@ class LossPoints:
         lr = self.lr[rows]
         several = len(np.unique(self.batch[rows])) > 1
         return several and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
-
-    def sizes_at(
-        self, weight: np.ndarray, columns: np.ndarray, floor: float, power: float
-    ) -> tuple[np.ndarray, float]:
-        """Logarithms of the sizes of terms [n, K] under a power above a floor, and the error left.
-
-        By non-negative least squares: errors of the excess to 1/power, put back into nats.
-        """
-        from scipy.optimize import nnls
-
-        above = np.maximum(self.loss - floor, 1e-3)
-        scale = weight * power * above ** (1 - 1 / power)
-        sizes, error = nnls(columns * scale[:, None], above ** (1 / power) * scale)
-        return np.log(np.maximum(sizes, 1e-4)), error

@@ -97,8 +97,11 @@ def noise_sd(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
 
 def inverse(matrix: np.ndarray) -> np.ndarray:
     """Return the inverse of a positive definite matrix, by its Cholesky factor."""
-    half = np.linalg.inv(np.linalg.cholesky(matrix))
-    return half.T @ half
+    from scipy.linalg import lapack
+
+    factor, _ = lapack.dpotrf(matrix)
+    upper = np.triu(lapack.dpotri(factor)[0])
+    return upper + np.triu(upper, 1).T
 
 
 def left_out(
@@ -107,7 +110,6 @@ def left_out(
     slopes: np.ndarray,
     prior: np.ndarray,
     folds: Sequence[np.ndarray],
-    blocks: Sequence[np.ndarray],
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return residuals that other rows predict for each fold, and variances with the noise.
 
@@ -119,11 +121,11 @@ def left_out(
         slopes: [n, P], of that form by its parameters.
         prior: [P], precision of the parameters before any row.
         folds: of each, [n], True where a row is left out.
-        blocks: of each, the inverse of its rows' block of the precision, shared by all forms.
     """
     turned = gp.precision @ slopes
     known, found = slopes.T @ turned + np.diag(prior), []
-    for out, missed, block in zip(folds, residuals, blocks, strict=True):
+    for out, missed in zip(folds, residuals, strict=True):
+        block = inverse(gp.precision[np.ix_(out, out)])
         mean = -block @ (gp.precision[out] @ np.where(out, 0.0, missed))
         across = block @ turned[out]
         spread = np.linalg.inv(known - turned[out].T @ across)

@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described
+from bss.laws.base import SPANS, BestBatch, Estimate, Fit, Outlier, described, too_wide
 from bss.laws.final_loss.best import (
-    BestBatchLaw,
     BestLRs,
     CellOptimum,
     best_batch_at,
     best_lr,
     drawn_optimum,
-    elsewhere,
+    of_draws,
     tolerances,
 )
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import SAME_BUDGET
+from bss.laws.power import PowerFit, predict
 from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
 METHOD = (
-    "losses: Gaussian process of the residuals of the forms, with the uncertainty of their "
-    "parameters, as wide as left-out rows require; best batches: draws of these losses, with "
-    "(params, tokens) drawn with replacement for exponents"
+    "losses: Gaussian process of the residuals of the form, with the uncertainty of its "
+    "parameters, as wide as left-out rows require; best batches: draws of these losses; exponents: "
+    "least squares through best batches"
 )
 
 
@@ -61,7 +61,7 @@ class LossPrediction:
         loss: in nats, with the interval of a new run.
         best_batch: B_opt there in tokens with the batches as good, or why it has no value.
         excess_loss: the loss minus that of B_opt, in nats; None if B_opt has no value.
-        form: which forms predict it, with their weights.
+        form: name of the form.
         beyond: how many times outside of what was measured, by size; empty inside.
         error: root mean square error at left-out runs of this kind, in nats.
         lr: of the run; None for the best one, or if those of the table do not vary.
@@ -91,8 +91,8 @@ class TableFit(Fit):
 
     Attributes:
         law: the law of losses, with the rows.
-        formula: of the heaviest form.
-        parameters: of the heaviest form, each with its interval, at the middle of the table.
+        formula: of the form.
+        parameters: of the form, each with its interval, at the middle of the table.
         left_out: root mean square error near the best of left-out (N, D), of the largest model and
             of the largest budgets, in nats; None if the table has too few (N, D).
         optima: per measured model and budget.
@@ -110,7 +110,7 @@ class TableFit(Fit):
     parameters: dict[str, Estimate]
     left_out: dict[str, float | None]
     optima: tuple[CellOptimum, ...]
-    best: BestBatchLaw | None = field(metadata={"key": "best_batch_law"})
+    best: PowerFit | None = field(metadata={"key": "best_batch_law"})
     B_opt_exponents: dict[str, Estimate]
     outliers: tuple[Outlier, ...]
     tested: dict[str, TestedRange]
@@ -148,11 +148,6 @@ class TableFit(Fit):
     def cv_error(self) -> float | None:
         """Root mean square error at left-out (N, D), in nats."""
         return self.left_out["cell"]
-
-    @property
-    def draws(self) -> np.ndarray:
-        """[R, 1 + K], draws of the power law of B_opt; none without it."""
-        return self.best.draws if self.best else np.zeros((0, 1))
 
     @property
     def batches(self) -> tuple[float, float]:
@@ -228,10 +223,10 @@ class TableFit(Fit):
         return described(name, Estimate(*ends, level=at.batch.level), noun, method)
 
     def details(self) -> "dict[str, pd.DataFrame]":
-        """Return errors at left-out runs, exponents, and parameters of the heaviest form."""
+        """Return errors at left-out runs, exponents, and parameters of the form."""
         import pandas as pd
 
-        rows = [{"law": self.law.text(), "left out": kind, "rms error (nats)": error}
+        rows = [{"law": self.law.form, "left out": kind, "rms error (nats)": error}
                 for kind, error in self.left_out.items()]  # fmt: skip
         rows += [{"law": name, "left out": "cell", "rms error (nats)": error}
                  for name, error in self.law.cv_errors.items()]  # fmt: skip
@@ -248,7 +243,7 @@ class TableFit(Fit):
         return {
             "Cross-validation": pd.DataFrame(rows),
             "Exponents": table(powers, "power law"),
-            f"Parameters of the {self.law.heaviest} form": table(self.parameters, "parameter"),
+            f"Parameters of the {self.law.form} form": table(self.parameters, "parameter"),
         }
 
     def summary(self) -> "pd.DataFrame":
@@ -319,7 +314,7 @@ class TableFit(Fit):
             loss=Estimate(float(loss), float(loss - half), float(loss + half), self.level),
             best_batch=best,
             excess_loss=excess if best.value is not None else None,
-            form=law.text(),
+            form=law.form,
             beyond=beyond,
             error=max(errors, default=None),
             **more,
@@ -334,19 +329,21 @@ class TableFit(Fit):
         for at in self.optima:
             if np.hypot(np.log(at.params / params), np.log(at.tokens / tokens)) < SAME_BUDGET:
                 return at.batch
-        none = BestBatch(None, level=self.level, method="power law")
+        none = BestBatch(None, level=self.level, method="law" if self.best is None else "power law")
         if all(at.batch.value is None for at in self.optima):
             why = "no measured (params, tokens) has a best batch"
             return none.unknown(self.optima[0].batch.status, why)
-        seen = self.tested["batch_tokens"]
         if self.best is None:
-            ends = seen.low, seen.high
-            draws = drawn_optimum(self.law, params, tokens, ends)
-            best = elsewhere(replace(none, method="law"), draws, self.seq_len)
+            seen = self.tested["batch_tokens"]
+            found = of_draws(
+                drawn_optimum(self.law, params, tokens, (seen.low, seen.high)), none.level
+            )
         else:
-            best = elsewhere(none, self.best.at(params, tokens), self.seq_len)
-        if best.value is None:
-            return best
+            found = predict(self.best, {"params": params, "tokens": tokens})
+        best = replace(none, value=found.value, low=found.low, high=found.high)
+        best = best.at_least(float(self.seq_len or 1.0))
+        if too_wide(best):
+            return best.unknown("interval_too_wide", SPANS)
         return replace(best, ranges=tolerances(self.law, params, tokens, best.value))
 
     def _range(self, name: str) -> TestedRange:

@@ -15,8 +15,10 @@ import pandas as pd
 
 from bss.laws.base import (
     DRAWS,
+    FREE,
     SPANS,
     WIDE,
+    Constraints,
     Estimate,
     Options,
     Outlier,
@@ -25,7 +27,6 @@ from bss.laws.base import (
     tails,
     too_wide,
 )
-from bss.laws.constraints import FREE, Constraints
 from bss.laws.functional.curves import Curves, curves_of
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.problem import (
@@ -125,7 +126,6 @@ def _fitted(
         clock=clock,
         law=law(one.theta),
         parameters=parameters,
-        task_hardness=_task_hardness(one, refits.parameters, parameters, level),
         status=status,
         identified=status == "converged" and known,
         rmse=rms(errors[curves.weight > 0]),
@@ -186,17 +186,6 @@ def _warnings(curves: Curves, parameters: dict[str, Estimate], known: bool) -> l
     if curves.without_loss:
         texts.append(f"left out, without a loss to read: {', '.join(curves.without_loss)}")
     return texts
-
-
-def _task_hardness(
-    one: Solved, draws: np.ndarray, parameters: dict[str, Estimate], level: float
-) -> Estimate:
-    """Return s − (q − 1), as `CurveFit.task_hardness`."""
-    for name in ("s", "q"):
-        if parameters[name].value is None:
-            return Estimate(None, level=level, note=f"{name} is {parameters[name].note}")
-    law, spread = one.problem.law(one.theta), one.problem.law(draws)
-    return interval(float(law.s - law.q + 1), spread.s - spread.q + 1, level=level)
 
 
 def _noise_is_known(one: Solved, draws: np.ndarray, level: float) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError, check
-from bss.laws.constraints import FREE, Constraints
+from bss.laws.base import FREE, Constraints
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments

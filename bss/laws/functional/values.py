@@ -56,8 +56,6 @@ class CurveFit(Fit):
         min_lr_over_peak: the lowest learning rate of a run after its peak, over the peak.
         max_lr_over_batch: the largest learning rate over batch.
         draws: laws of the bootstrap, one row of the values of `CurveLaw` each; at most MAX_DRAWS.
-        task_hardness: s − (q − 1) with its interval: above 0 for an easy task, below for a hard
-            one, as in theory q = 2 − 1/β, and s ≤ 1 − 1/β of the hard (bss.theory.exponents).
         budgets, peak_lrs: token budgets and peak LRs of the runs.
         outliers: runs whose end differs from the law of the others.
         curves: the losses fitted; at most MAX_ROWS.
@@ -82,7 +80,6 @@ class CurveFit(Fit):
     min_lr_over_peak: float = 0.0
     max_lr_over_batch: float = 0.0
     draws: tuple[tuple[float, ...], ...] = ()
-    task_hardness: Estimate = field(default=Estimate(None))
     budgets: tuple[float, ...] = ()
     peak_lrs: tuple[float, ...] = ()
     outliers: tuple[Outlier, ...] = ()

@@ -65,20 +65,13 @@ def data() -> dict[str, Any]:
 
 
 def fit_data() -> dict[str, Any]:
-    """Return the coefficients and draws of the published fit of final losses."""
+    """Return the coefficients of the published fit of final losses."""
     fit = TableFit.from_dict(read_json(PUBLISHED, "install bss again"))
     law, rows = fit.law, fit.law.points.logs
-    forms = [
-        {"form": type(FORMS[name]).__name__, "weight": weight, "theta": law.thetas[name].tolist()}
-        for name, weight in law.weights.items()
-        if weight
-    ]
-    mean = sum(law.weights[name] * losses(FORMS[name], law.thetas[name], rows)
-               for name in law.thetas if law.weights[name])  # fmt: skip
-    assert fit.best is not None and not fit.with_lr  # what the page evaluates
-    normal = np.random.default_rng(0).standard_normal(len(fit.best.draws))
+    mean, power = losses(FORMS[law.form], law.theta, rows), fit.best
+    assert law.form == "bowl" and power is not None and not fit.with_lr  # what the page evaluates
     return {
-        "forms": forms,
+        "theta": law.theta.tolist(),
         "centres": law.points.centres.tolist(),
         "rows": rows.tolist(),
         "residual_weights": (law.points.gp.precision @ (law.points.loss - mean)).tolist(),
@@ -90,11 +83,10 @@ def fit_data() -> dict[str, Any]:
         },
         "grid": law.grid[0].tolist(),
         "best": {
-            "variables": fit.best.variables,
-            "centre": fit.best.centre.tolist(),
-            "theta": fit.best.theta.tolist(),
-            "draws": fit.best.draws.tolist(),
-            "apart": (fit.best.misfit * normal).tolist(),
+            "variables": power.variables,
+            "theta": [np.log(power.coefficient.value or 1.0), *(e.value for e in power.exponents)],
+            "inverse": power.inverse.tolist(),
+            "margin": power.margin,
         },
         "optima": [
             {"params": at.params, "tokens": at.tokens, "value": at.batch.value,

@@ -89,46 +89,30 @@ function isTested(fit, setting) {
   });
 }
 
-// Return the best batch size of the table's own fit, with the interval of its draws.
+// Return the best batch size of the table's own fit, with the interval of a new optimum.
 export function bestBatch(fit, { params, tokens }) {
   const apart = (at) => Math.hypot(Math.log(at.params / params), Math.log(at.tokens / tokens));
   const measured = fit.optima.find((at) => apart(at) < fit.same_budget);
   if (measured) return measured;
-  const { variables, centre, theta, draws, apart: scatter } = fit.best;
+  const { variables, theta, inverse, margin } = fit.best;
   const sizes = { params, tokens };
-  const row = [1, ...variables.map((name, i) => Math.log(sizes[name]) - centre[i])];
-  const at = (coefficients) => row.reduce((sum, x, i) => sum + x * coefficients[i], 0);
-  const value = Math.exp(at(theta));
-  const logs = draws.map((draw, i) => at(draw) + scatter[i]);
-  const [low, high] = fit.tails.map((share) => Math.exp(quantile(logs, share)));
-  const ends = [value, Math.min(low, value), Math.max(high, value)];
+  const row = [1, ...variables.map((name) => Math.log(sizes[name]))];
+  const dot = (coefficients) => row.reduce((sum, x, i) => sum + x * coefficients[i], 0);
+  const half = margin * Math.sqrt(1 + dot(inverse.map(dot)));
+  const ends = [0, -half, half].map((off) => Math.exp(dot(theta) + off));
   const [best, least, most] = ends.map((end) => Math.max(end, fit.seq_len ?? 1));
   return { value: most < fit.wide * least ? best : null, low: least, high: most };
 }
 
-// Return expected losses at batch sizes: a mean of forms, and the residuals of the rows near by.
+// Return expected losses at batch sizes: the form, and the residuals of the rows near by.
 export function lossesAt(fit, params, tokens, batches) {
   const n = Math.log(params) - fit.centres[0];
   const d = Math.log(tokens) - fit.centres[1];
   const residual = residualOf(fit, n, d);
   return batches.map((batch) => {
     const b = Math.log(batch) - fit.centres[2];
-    const mean = fit.forms.reduce(
-      (sum, { form, weight, theta }) => sum + weight * FORMS[form](theta, n, d, b),
-      0,
-    );
-    return mean + residual(b);
+    return bowl(fit.theta, n, d, b) + residual(b);
   });
-}
-
-const FORMS = { Functional: functional, Bowl: bowl };
-
-function functional([L0, k, A, a, G, g, ...terms], n, d, b) {
-  let inner = Math.exp(A - a * n) + Math.exp(G - g * d);
-  for (let i = 0; i < terms.length; i += 4) {
-    inner += Math.exp(terms[i] + terms[i + 1] * n + terms[i + 2] * d + terms[i + 3] * b);
-  }
-  return L0 + inner ** k;
 }
 
 function bowl([L0, k, A, a, G, g, h, u, v, best, q, r], n, d, b) {
@@ -168,14 +152,6 @@ export function interpolate(x, xs, ys) {
   if (after < 0) return ys.at(-1);
   const slope = (ys[after] - ys[after - 1]) / (xs[after] - xs[after - 1]);
   return ys[after - 1] + slope * (x - xs[after - 1]);
-}
-
-function quantile(values, share) {
-  const sorted = [...values].sort((one, other) => one - other);
-  const place = share * (sorted.length - 1);
-  const below = Math.floor(place);
-  const above = sorted[Math.min(below + 1, sorted.length - 1)];
-  return sorted[below] + (place - below) * (above - sorted[below]);
 }
 
 function roundHalfEven(value) {

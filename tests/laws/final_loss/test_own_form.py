@@ -38,7 +38,7 @@ def test_a_form_of_ones_own(tmp_path, monkeypatch, capsys):
     assert main(call) == 0
     printed = capsys.readouterr().out
     fit = json.loads(printed)
-    assert set(fit["law"]["thetas"]) == {"ownform:FORM"}
+    assert fit["law"]["form"] == "ownform:FORM"
     assert 0.3 < fit["parameters"]["q"]["value"] < 0.7
     (tmp_path / "fit.json").write_text(printed)
     assert main(["predict", "--from", "fit.json", "--params", "400M", "--tokens", "20B"]) == 0

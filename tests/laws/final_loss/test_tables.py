@@ -63,8 +63,6 @@ def test_a_flat_valley_and_one_whose_best_batch_is_at_an_end_have_no_number(kind
 
 def test_what_does_not_apply_is_refused_and_what_cannot_be_told_apart_is_said():
     several = planted("two by two", 0, 1).table
-    with pytest.raises(InputError, match="form: functional with rate is for tables whose rates"):
-        fit_table(check_losses(several), forms=("functional with rate",), options=QUICK)
     sizes = np.unique(several["params"])
     tied = several.assign(tokens=20 * several["params"])
     tied = tied.drop_duplicates(["params", "batch"]).reset_index(drop=True)
