@@ -111,7 +111,7 @@ def test_a_schedule_may_minimize_time(capsys, fit_file):
         (["--step-time", "1ms + 0.01*B"], "unit"),
         (["--step-time", "1 - 0.01*B"], "step_time"),
         (["--step-time", "none.csv"], "none.csv"),
-        (["--step-time", "runs"], "step_time"),
+        (["--step-time", "runs"], "no column"),
         (["--price", "2"], "--step-time"),
         (["--step-time", LINEAR, "--devices", "0"], "--devices"),
     ],
