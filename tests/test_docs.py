@@ -80,6 +80,28 @@ def test_readme_is_short_and_its_numbers_are_those_of_the_archive():
         assert spread(grows, condition, verdict)[0] in page
 
 
+def test_the_first_example_is_one_that_runs_with_its_numbers():
+    text, fit = (path.read_text() for path in (READ[0], ROOT / "docs" / "fit.md"))
+    command, shown = re.findall(r"```(?:bash|text)\n(.*?)```", text, re.DOTALL)[:2]
+    example = re.findall(r'>>> bss\("(.*?)"\)\n(.*?)\n    \.\.\.\n', fit, re.DOTALL)
+    first, output = next((line, out) for line, out in example if "mlperf_llama31_8b" in line)
+    assert command.startswith(f".venv/bin/{first} ")
+
+    def numbers(lines):
+        return [float(n) for n in re.findall(r"\d+\.?\d*", lines.replace("...", ""))]
+
+    assert numbers(shown) == pytest.approx(numbers(output), rel=0.03)
+    critical = next(out for line, out in example if "fit critical" in line)
+    assert "35.7" in text and "35.7" in critical and "(30.9 to 42)" in text
+
+
+def test_there_are_answers_to_forty_questions():
+    text = (ROOT / "docs" / "answers.md").read_text()
+    questions = re.findall(r"^\*\*(.*\?)\*\*", text, re.MULTILINE)
+    assert len(questions) == len(set(questions)) >= 40
+    assert text.count(">>> bss(") == len(questions)
+
+
 def test_the_site_shows_an_example_as_its_command_and_finds_files_outside_docs():
     text = (ROOT / "docs" / "schedule.md").read_text()
     shown = hook("examples").commands(text)

@@ -1,8 +1,8 @@
 """The soonest and the cheapest batch size of a planned run, by seconds per step.
 
 A fit of E(S) gives the tokens of each batch size to a target. Other sources give losses at equal
-tokens. A batch size whose loss is ΔL above the least needs D·exp(ΔL/s) tokens for the least loss,
-where s = −dL/dlog D at the optimum (derived here, to first order).
+tokens. A batch size with an excess loss ΔL needs D·exp(ΔL/s) tokens for the loss of the best one,
+to first order. Here s = −dL/dlog D at the optimum (derived here).
 """
 
 import numpy as np
@@ -26,10 +26,10 @@ def of_targets(
 def of_losses(advice: Advice, step_time: StepTime, price: float) -> pd.DataFrame:
     """Return the table of the batch sizes with the fewest tokens, least time and least cost.
 
-    Its intervals are those of the optimum: the losses of other batch sizes move with it.
+    Its intervals follow from the interval of the optimum, with which the losses shift.
 
     Raises:
-        InputError: If there is no optimum, or the losses of other batch sizes are unknown.
+        InputError: If the optimum or the losses of other batch sizes are unknown.
     """
     best, losses, setting = advice.batch, advice.losses, advice.setting
     if best.value is None or losses.slope is None or not losses.factors.size:

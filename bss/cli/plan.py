@@ -201,7 +201,7 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
     """Print to stderr: stages never reached or very short, second moments that are too short."""
     short = short_second_moments([plan]).values() if second_moment else ()
     few = [one for one in plan.segments[:-1] if one.steps < BRIEF_STEPS]
-    more = f" (and {len(few) - 1} stages more are as short)" if len(few) > 1 else ""
+    more = f" (and {len(few) - 1} more such stages)" if len(few) > 1 else ""
     brief = [
         f"batch {one.batch} lasts {one.steps} steps{more}; starts are tokens, or steps as "
         "20000steps:16"

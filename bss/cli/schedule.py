@@ -76,7 +76,7 @@ def schedule(
         decay: of the learning rate: tokens, or a percentage of the budget
         optimise: what is optimised, with a curve fit; by default batch
         loss: with a curve fit: minimize the steps to this loss, in nats
-        minimize: with a fit of E(S) and --step-time: what the batch at each loss has the least of
+        minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss
 
     Examples:
         bss schedule --from FIT.json --tokens 1M --stages 3
@@ -159,7 +159,7 @@ def _minimizing(
             raise InputError("--step-time: needs --minimize tokens, time or cost; add it")
         return policy, settings
     if policy is not None or time.step_time is None:
-        why = "has a policy of its own; leave --policy out" if policy else "needs --step-time"
+        why = "sets the policy; leave --policy out" if policy else "needs --step-time"
         raise InputError(f"--minimize {minimize}: {why}")
     given = {"minimize": minimize, "step_time": time.step_time, "devices": time.devices}
     return "soonest", [*settings, *(f"{name}={value}" for name, value in given.items())]

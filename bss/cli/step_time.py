@@ -25,8 +25,8 @@ class TimeOptions:
     """Time and cost to a target.
 
     Attributes:
-        step_time: seconds per step: "0.05 + 0.002*B"; "50ms + 2ms*B"; a CSV of batch, seconds and
-            devices; or "runs" for the column step_time or seconds of a run table
+        step_time: seconds per step, "0.05 + 0.002*B" or "50ms + 2ms*B"; or a CSV of batch, seconds,
+            devices; or "runs" for those of the run table
         devices: devices that take a step, where a table has no such column
         price: of a device-hour
     """
@@ -43,7 +43,7 @@ class TimeOptions:
                 raise InputError(f"--{name} {value}: needs --step-time, e.g. '0.05 + 0.002*B'")
 
     def read(self, runs: Path | None = None, how: "Reading | None" = None) -> "StepTime | None":
-        """Return seconds per step, from the run table if the option says so; None without it."""
+        """Return seconds per step, from the run table if requested; None without the option."""
         from bss.laws.step_time import OF_RUNS, StepTime
 
         if self.step_time is None:
@@ -51,7 +51,7 @@ class TimeOptions:
         if self.step_time != OF_RUNS:
             return StepTime.read(self.step_time, self.devices)
         if runs is None:
-            raise InputError("--step-time runs: there is no run table here; write '0.05 + 0.002*B'")
+            raise InputError("--step-time runs: needs a run table; write '0.05 + 0.002*B'")
         from bss.cli.options import read_run_table
         from bss.tables import Reading
 

@@ -1,8 +1,8 @@
 """Batch sizes at which a target loss is reached soonest and cheapest, from seconds per step.
 
 Time to a target is S(B) steps of t(B) seconds, cost is time × devices × price. For the hyperbola
-S = a + b/B and t = t_0 + t_1·B the least time is at B = √(b·t_0/(a·t_1)) = √(B_crit·t_0/t_1), with
-B_crit = b/a (derived here). Other laws are minimized on a grid of batch sizes. B is in sequences.
+S = a + b/B and t = t_0 + t_1·B the time has its minimum at B = √(B_crit·t_0/t_1), B_crit = b/a
+(derived here). Other laws are minimized on a grid of batch sizes. B is in sequences.
 """
 
 import re
@@ -48,7 +48,7 @@ class StepTime:
         """Read a formula `a + b*B`; each number may have a unit: s, ms or us.
 
         Raises:
-            InputError: If the text is no such formula, or one number has a unit and one has none.
+            InputError: If the text is not a formula, or only one number has a unit.
 
         Examples:
             >>> StepTime.parse("50ms + 2ms*B").seconds
@@ -106,8 +106,8 @@ class StepTime:
         as equal.
 
         Raises:
-            InputError: If a column is missing or a value is no positive number, or if more
-                sequences on the same number of devices take less time.
+            InputError: If a column is missing, a value is not positive, or more sequences take less
+                time on the same devices.
         """
         names = [name for name in ("batch", "seconds", "devices") if name in table]
         if missing := [name for name in ("batch", "seconds") if name not in table]:
@@ -140,7 +140,7 @@ class StepTime:
         return np.interp(batch, self.batches, self.seconds, np.nan, np.nan)
 
     def devices_at(self, batch: np.ndarray) -> np.ndarray:
-        """Return devices at batch sizes: those of the smallest measured one that is not smaller."""
+        """Return devices at batch sizes, from the next larger batch size that was measured."""
         if len(self.devices) == 1:
             return np.full(np.shape(batch), self.devices[0])
         at = np.searchsorted(self.batches, np.asarray(batch) * (1 - 1e-12))
@@ -162,9 +162,9 @@ def best_batches(
         price: of a device-hour.
 
     Returns:
-        One row per criterion (tokens, time, cost): criterion; batch with low and high (sequences,
-        interval of the level of the fit); tokens, steps, hours and cost at that batch; at_boundary,
-        whether the smallest or the largest of those batch sizes is the best.
+        One row per criterion (tokens, time, cost). Columns: criterion; batch, low and high in
+        sequences, an interval of the level of the fit; tokens, steps, hours and cost at the batch;
+        at_boundary, whether it is the smallest or the largest one.
 
     Raises:
         InputError: If the target was not fitted, or fewer than two measured batch sizes have a
@@ -284,8 +284,8 @@ def token_draws(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray
 def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
     """Return tokens [n, 1 + draws] by a parabola through the means, and by refits of it.
 
-    Refits are to means redrawn with their standard errors, which are as wide as the distances of
-    the means from the parabola if those are larger than chance (derived here).
+    Refits are to means redrawn with their standard errors. If the parabola does not fit the means,
+    the errors are enlarged to the lack of fit (derived here).
     """
     rows = pd.DataFrame({name: fit.rows[name] for name in ("batch", "target_loss", "measured")})
     rows = rows[np.isclose(rows["target_loss"], target_loss)].astype(float)

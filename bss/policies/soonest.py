@@ -1,7 +1,7 @@
 """A law E(S) as the batch schedule with the fewest tokens, least time or least cost (derived here).
 
 As in `follow_optimum`, where t tokens have brought the loss to L, train with the batch size that is
-best for L: here the one that reaches L from the start in the least time, or at the least cost.
+best for L: here the one that reaches L from the start soonest, or with the lowest cost.
 Between the targets of the fit it is a power law of tokens.
 """
 
@@ -41,7 +41,7 @@ class Soonest:
         """Return the schedule.
 
         Raises:
-            InputError: If there is no fit of E(S), or no step times.
+            InputError: If a fit of E(S) or the step times are missing.
         """
         fit = basis.fitted(EsFit)
         if not self.step_time:

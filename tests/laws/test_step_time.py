@@ -12,7 +12,7 @@ from bss.laws import fit_es
 from bss.laws.base import Options
 from bss.laws.es import LAWS
 from bss.laws.step_time import StepTime, best_batches, token_draws
-from tests.planted import hyperbola_at, planted_points, surface
+from tests.planted import hyperbola, hyperbola_at, planted_points, surface
 
 TARGET = 2.0
 HYPERBOLA = LAWS["hyperbola"]
@@ -136,3 +136,55 @@ def test_step_times_outside_the_batches_measured_are_refused(fit):
     table = pd.DataFrame({"batch": [512, 1024], "seconds": [1.0, 2.0]})
     with pytest.raises(InputError, match="step_time"):
         best_batches(fit, TARGET, StepTime.from_table(table))
+
+
+def test_without_a_law_tokens_follow_a_parabola_through_the_means():
+    points = planted_points(hyperbola, targets=(TARGET,), batches=(16, 32, 48, 64), seeds=8)
+    fit = fit_es(points, options=Options(10))
+    assert fit.choice == "unselected" and not fit.at(TARGET).parameters
+    found = rows(fit, StepTime.parse("0.3 + 0.01*B")).loc["time"]
+    law = hyperbola_at(TARGET)
+    assert found["batch"] == pytest.approx(math.sqrt(law.E_min / law.S_min * 30), rel=0.1)
+    assert found["low"] < found["batch"] < found["high"]
+    again = type(fit).from_dict(fit.to_dict())
+    assert rows(again, StepTime.parse("0.3 + 0.01*B")).loc["time", "batch"] == found["batch"]
+
+
+def test_times_of_runs_are_per_step_or_since_the_start():
+    runs = pd.DataFrame({"run": list("aaabbb"), "batch": [8] * 3 + [16] * 3, "step": [1, 3, 5] * 2})
+    each = [0.2] * 3 + [0.5] * 3
+    for column, values in (("step_time", each), ("seconds", np.array(each) * runs["step"] + 7)):
+        found = StepTime.from_runs(runs.assign(**{column: values}), devices=2)
+        assert found.batches == (8, 16) and found.devices_at(np.array([9.0])) == 2
+        assert found.seconds == pytest.approx((0.2, 0.5))
+    with pytest.raises(InputError, match="step_time"):
+        StepTime.from_runs(runs)
+
+
+def test_noise_in_times_is_no_fall():
+    table = pd.DataFrame({"batch": [4, 8, 16], "seconds": [1.0, 0.98, 1.5]})
+    assert StepTime.from_table(table).seconds == (1.0, 1.0, 1.5)
+
+
+LAWS_OF_SETS = {"hyperbola": hyperbola, "surface": surface()}
+SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+
+
+@pytest.mark.slow
+def test_soonest_batches_are_near_and_intervals_hold_in_100_planted_sets():
+    near = held = 0
+    for k in range(100):
+        law = [*LAWS_OF_SETS][k % 2]
+        step_time = StepTime.parse(("0.1 + 0.01*B", "0.3 + 0.01*B")[k // 2 % 2])
+        planted = LAWS_OF_SETS[law]
+        grid = np.geomspace(SIZES[0], SIZES[-1], 4000)
+        steps = np.array([float(planted(batch, TARGET)) for batch in grid]) / grid
+        true = grid[np.argmin(steps * step_time(grid))]
+        generator = np.random.default_rng(k)
+        targets = (2.4, TARGET) if law == "surface" else (TARGET,)
+        points = planted_points(planted, batches=SIZES, targets=targets, generator=generator)
+        fit = fit_es(points, law, options=Options(200, seed=k, draws=200))
+        found = rows(fit, step_time).loc["time"]
+        near += abs(math.log(found["batch"] / true)) <= math.log(1.3)
+        held += found["low"] <= true <= found["high"]
+    assert near >= 90 and 83 <= held <= 97, (near, held)
