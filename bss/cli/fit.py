@@ -18,15 +18,13 @@ from bss.cli.options import (
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.base import Fit
+from bss.laws.base import DRAWS, Fit
 from bss.laws.constraints import FREE, Constraints
 from bss.tables.reading import without
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DRAWS = 200  # refits that a saved fit keeps
 
 
 def es(

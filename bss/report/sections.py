@@ -226,6 +226,5 @@ def _plan(entry: dict[str, Any]) -> Plan:
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:
-    count = f"the first {MOST_ROWS} of {len(frame):,}" if len(frame) > MOST_ROWS else len(frame)
-    title = f"{count} rows"
+    title = f"the first {MOST_ROWS} of {len(frame):,} rows" if len(frame) > MOST_ROWS else ""
     return Table.of_frame(title, frame.head(MOST_ROWS))
