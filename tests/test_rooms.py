@@ -10,18 +10,18 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 741,
-    "bss/advice": 398,
-    "bss/cli": 2_199,
+    "bss/advice": 346,
+    "bss/cli": 2_074,
     "bss/data": 1_153,
     "bss/exports": 519,
     "bss/importers": 2_161,
-    "bss/laws": 5_252,
+    "bss/laws": 5_326,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 1_216,
-    "bss/points": 648,
+    "bss/plots": 1_209,
+    "bss/points": 612,
     "bss/policies": 687,
-    "bss/report": 505,
+    "bss/report": 448,
     "bss/rules": 358,
     "bss/schedules": 928,
     "bss/sweeps": 1_454,
@@ -29,11 +29,11 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 3_072,
 }
-FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 21_900}
+FOLDERS = {"experiments": 4_520, "benchmarks": 2_700, "tests": 21_900}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_550
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_075
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
