@@ -21,7 +21,7 @@ ROOMS = {
     "bss/plots": 1_209,
     "bss/points": 612,
     "bss/policies": 687,
-    "bss/report": 448,
+    "bss/report": 462,
     "bss/rules": 358,
     "bss/schedules": 928,
     "bss/sweeps": 1_454,
