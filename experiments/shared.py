@@ -1,6 +1,7 @@
 """Tables and figures that several experiments share."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
@@ -8,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit, EsFit, fit_es
-from bss.laws.base import Options
+from bss.laws.base import DRAWS, Options
 from bss.laws.es.fit import compare, shown_laws
 from bss.laws.es.values import Comparison
 from bss.plots import style
@@ -27,7 +28,7 @@ def fit_laws(
         options: Options of the fits.
         others: Laws to fit next to the chosen one; default: the best law of each family.
     """
-    fit = fit_es(points, options=options)
+    fit = fit_es(points, options=replace(options, draws=DRAWS))
     comparison = fit.comparison or compare(points)
     named = shown_laws(comparison) if others is None else others
     more = {law: fit_es(points, law, options=options) for law in named if law != fit.law_name}

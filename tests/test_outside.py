@@ -10,6 +10,7 @@ import sys
 import venv
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -62,6 +63,55 @@ def test_a_sweep_on_ones_own_text_with_ones_own_rate(outside):
     run = json.loads(next(outside.glob("own/runs/*/config.json")).read_text())
     assert run["schedule"]["rate"] == "halving:RATE"
     assert (outside / "own/report.html").read_text().count("<svg") >= 3
+    _is_from_the_wheel(outside)
+
+
+FITS = {
+    "es": ("runs.csv --targets 1.9,1.8 --resamples 20", "--loss 1.85 --batch 8"),
+    "critical": ("steps.csv --resamples 20", "--params 500M"),
+    "table": ("losses.csv --resamples 20", "--params 215M --tokens 10B --batch 128 --seq-len 2048"),
+    "curve": ("curves.csv --resamples 10", "--batch 8 --tokens 500K --lr 2e-3"),
+}
+WITHOUT_A_FIT = """rules --params 85M --tokens 2.5B --seq-len 1024
+plan --tokens 10M --seq-len 128 --batch 8 --lr 1e-3
+advise --params 350M --tokens 30B --seq-len 2048
+report runs.csv -o page.html --targets 1.9 --resamples 10
+schedule --from es.json --tokens 1M --stages 3
+schedule --from curve.json --tokens 500K --lr 2e-3
+schedule --from table.json --tokens 10B --set params=215M
+advise --params 215M --tokens 10B --seq-len 2048 --from table.json"""
+
+
+def _small_tables(directory: Path) -> None:
+    """Copy tables of results/, few rows of the large ones."""
+    pd.read_parquet(ROOT / "results/demo/runs.parquet").to_csv(directory / "runs.csv", index=False)
+    shutil.copy(ROOT / "bss/laws/published/cbs_steps.csv", directory / "steps.csv")
+    losses = pd.read_csv(ROOT / "results/published/steplaw_dense_best.csv", comment="#")
+    losses.head(60).to_csv(directory / "losses.csv", index=False)
+    curves = pd.read_parquet(ROOT / "results/late_switch/runs.parquet")
+    changes = curves.groupby("run")["batch"].nunique()
+    names = [*changes[changes == 1].index[:10], *changes[changes == 2].index[:10]]
+    curves[curves["run"].isin(names)].to_csv(directory / "curves.csv", index=False)
+
+
+@pytest.mark.slow
+def test_fits_and_advice_on_small_tables(outside):
+    _small_tables(outside)
+
+    def bss(line: str) -> str:
+        command = [".venv/bin/bss", *line.split()]
+        done = subprocess.run(command, cwd=outside, capture_output=True, text=True)
+        assert done.returncode == 0, (line, done.stderr)
+        return done.stdout
+
+    for kind, (fitted, run) in FITS.items():
+        (outside / f"{kind}.json").write_text(bss(f"fit {kind} {fitted} --json"))
+        assert bss(f"next {kind}.json").startswith("Next run: ")
+        predicted = json.loads(bss(f"predict --from {kind}.json {run} --extrapolate --json"))
+        assert predicted["of"] == kind
+    for line in WITHOUT_A_FIT.splitlines():
+        assert bss(line)
+    assert (outside / "page.html").read_text().count("<svg") >= 3
     _is_from_the_wheel(outside)
 
 

@@ -10,18 +10,18 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 741,
-    "bss/advice": 372,
-    "bss/cli": 2_269,
+    "bss/advice": 376,
+    "bss/cli": 2_212,
     "bss/data": 1_153,
     "bss/exports": 519,
     "bss/importers": 2_166,
     "bss/laws": 5_289,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 1_259,
+    "bss/plots": 1_252,
     "bss/points": 622,
     "bss/policies": 621,
-    "bss/report": 464,
+    "bss/report": 477,
     "bss/rules": 358,
     "bss/schedules": 950,
     "bss/sweeps": 1_454,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_520, "benchmarks": 2_700, "tests": 22_050}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_280
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_240
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

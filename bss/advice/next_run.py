@@ -77,8 +77,8 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
     else:  # of one model
         cost = runs["tokens"] = runs.get("tokens", np.exp(np.median(measured, axis=0)))
     rate = share / np.asarray(cost, float)
-    runs = runs.assign(variance_reduction=share, per_compute=rate / rate.max())
-    return runs.sort_values("per_compute", ascending=False, ignore_index=True)
+    runs = runs.assign(variance_reduction=share, relative_efficiency=rate / rate.max())
+    return runs.sort_values("relative_efficiency", ascending=False, ignore_index=True)
 
 
 def described_run(runs: pd.DataFrame, goal: str) -> str:
@@ -89,7 +89,7 @@ def described_run(runs: pd.DataFrame, goal: str) -> str:
         >>> described_run(pd.DataFrame(run), "B_opt@1.7")
         'Next run: batch 4, tokens 1.5M; removes 30% of the variance of B_opt@1.7'
     """
-    first = Table.of_frame("", runs.head(1).filter(regex="^(?!variance|per_compute|FLOPs)"))
+    first = Table.of_frame("", runs.head(1).filter(regex="^(?!variance|relative_efficiency|FLOPs)"))
     named = ", ".join(f"{name} {x}" for name, x in zip(first.columns, first.rows[0], strict=True))
     share = runs["variance_reduction"].iloc[0]
     return f"Next run: {named}; removes {share:.0%} of the variance of {goal}"

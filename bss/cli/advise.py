@@ -1,84 +1,35 @@
 """bss advise: the best batch size of a planned run, its interval, and what other sizes cost."""
 
 import math
-from dataclasses import asdict, dataclass, replace
-from importlib import import_module
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from bss.advice import Advice
 from bss.advice import advise as advice_for
-from bss.advice.fit_advice import TOLERANCE
+from bss.advice.fit_advice import TOLERANCE, FitAdvice
 from bss.cells import Table
 from bss.cli.kinds import read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
-from bss.errors import InputError, check
-from bss.rules import RULES, Hyperparameters, Setting, non_embedding
+from bss.errors import check
+from bss.rules import RULES, Hyperparameters, Setting
 from bss.units import rounded_tokens
 
 FACTORS = (0.5, 1.0, 2.0)
-ADVISORS = {"es": "of_runs", "curve": "of_runs", "table": "of_table"}
-
-
-@Parameter(name="*", group=Group("Model size", sort_key=1))
-@dataclass(frozen=True)
-class ModelOptions:
-    """The size of the model.
-
-    Attributes:
-        params: non-embedding parameters, e.g. 85M; or give --total-params
-        total_params: parameters with embeddings; needs --vocab and --d-model
-        vocab: tokens of the vocabulary, for --total-params
-        active_params: mixture of experts: parameters that one token uses
-        tied: --total-params has one matrix for both embeddings
-        d_model: width, for --total-params and for rules that need it
-    """
-
-    params: Count | None = None
-    total_params: Count | None = None
-    vocab: int | None = None
-    active_params: Count | None = None
-    tied: bool = False
-    d_model: int | None = None
-
-    def size(self) -> float:
-        """Return the non-embedding parameters."""
-        if (self.params is None) == (self.total_params is None):
-            raise InputError("--params: give it (non-embedding) or --total-params, one of them")
-        if self.params is not None:
-            if self.vocab is not None or self.tied:
-                given = "--vocab" if self.vocab is not None else "--tied"
-                raise InputError(f"{given}: goes with --total-params; leave it out with --params")
-            return self.params
-        return self._without_embeddings(self.total_params or 0)
-
-    def active(self, total: float) -> float | None:
-        """Return the parameters that one token uses; None for a dense model."""
-        if self.active_params is None:
-            return None
-        active: float = self.active_params
-        if self.total_params is not None:
-            active = self._without_embeddings(active)
-        check(0 < active <= total, "--active-params", active, f"1 to all of {total:,.0f}")
-        return active
-
-    def _without_embeddings(self, params: float) -> float:
-        for name, value in (("--vocab", self.vocab), ("--d-model", self.d_model)):
-            if value is None:
-                raise InputError(f"{name}: missing; --total-params needs it")
-        return non_embedding(params, self.vocab or 0, self.d_model or 0, tied=self.tied)
 
 
 def advise(
     *,
-    model: ModelOptions = ModelOptions(),
+    params: Count,
+    active_params: Count | None = None,
     tokens: Count,
     seq_len: int,
+    d_model: int | None = None,
     lr: float | None = None,
     ending: Literal["wsd", "cosine", "constant"] = "wsd",
     loss: float | None = None,
@@ -92,8 +43,11 @@ def advise(
     """Recommend a batch size, and show the published rules.
 
     Args:
+        params: non-embedding parameters, e.g. 85M
+        active_params: mixture of experts: parameters that one token uses
         tokens: token budget, e.g. 2.5B
         seq_len: tokens per sequence, e.g. 2048
+        d_model: width, for rules that need it
         lr: peak learning rate, for rules and curve fits that need it
         ending: learning-rate schedule of a curve fit
         loss: expected final loss in nats per token, for rules
@@ -107,25 +61,26 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --all
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
-    total = model.size()
-    active = model.active(total)
-    setting = Setting(active or total, tokens, seq_len, d_model=model.d_model, loss=loss,
+    if active_params is not None:
+        check(active_params <= params, "--active-params", active_params, f"1 to all of {params:,}")
+    setting = Setting(active_params or params, tokens, seq_len, d_model=d_model, loss=loss,
                       noise_scale=noise_scale, lr=lr)  # fmt: skip
 
-    def ask(params: float) -> Advice:
-        at = replace(setting, params=params)
+    def ask(size: float) -> Advice:
+        at = replace(setting, params=size)
         return advice_for(at, fit and _fit_advice(fit, at, ending), rule or RULES)
 
     advice = ask(setting.params)
     warnings = [*advice.warnings]
     lines, payload = answer_lines(advice, fit), _payload(advice, fit)
-    if active is not None:
-        whole = answer_lines(ask(total), fit)[0]
+    if active_params is not None:
+        whole = answer_lines(ask(params), fit)[0]
         warnings.insert(
             0, "no source has a mixture of experts; the answer is for active parameters"
         )
-        payload["experts"] = {"active_params": active, "total_params": total, "total": whole}
-        lines.append(f"For all {rounded_tokens(total)} parameters: {whole}")
+        sizes = {"active_params": active_params, "total_params": params}
+        payload["experts"] = sizes | {"total": whole}
+        lines.append(f"For all {rounded_tokens(params)} parameters: {whole}")
     payload["warnings"] = warnings
     tables = [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:
@@ -138,6 +93,7 @@ def advise(
 
 def _time_table(advice: Advice, fit: Path | None, step_time: Any, price: float) -> tuple[str, Any]:
     """Return what is reached, and the batch sizes that reach it soonest and cheapest."""
+    from bss.advice.of_fit import ADVISORS
     from bss.advice.step_time import of_losses, of_targets
 
     own = fit and read_fit(fit, "advise", [*ADVISORS])
@@ -203,10 +159,11 @@ def _steps(advice: Advice, batch: float) -> int:
     return max(1, round(advice.setting.tokens / batch))
 
 
-def _fit_advice(path: Path, setting: Setting, ending: str) -> Any:
+def _fit_advice(path: Path, setting: Setting, ending: str) -> FitAdvice:
     """The answer of the user's own fit."""
-    fit = read_fit(path, "advise", [*ADVISORS])
-    return import_module(f"bss.advice.{ADVISORS[fit.KIND]}").fit_advice(fit, setting, ending)
+    from bss.advice.of_fit import ADVISORS, fit_advice
+
+    return fit_advice(read_fit(path, "advise", [*ADVISORS]), setting, ending)
 
 
 def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:

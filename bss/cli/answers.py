@@ -10,7 +10,7 @@ import pandas as pd
 from bss.errors import InputError, check_least
 from bss.files import locked
 from bss.laws import EsFit, fit_es
-from bss.laws.base import Options
+from bss.laws.base import DRAWS, Options
 from bss.points.measuring import by_condition, measure_points
 from bss.report.page import write_report
 from bss.sweeps.axes import read_axes
@@ -134,7 +134,7 @@ def _fitted(
             warmup = config.setup.schedule.warmup
             points, said = measure_points(some, count=config.targets, warmup=warmup)
             tables.append(points.assign(condition=name) if name else points)
-            fit = fit_es(points, options=Options(config.resamples))
+            fit = fit_es(points, options=Options(config.resamples, draws=DRAWS))
         except InputError as error:
             remarks.append(f"{name and f'{name}: '}no fit of E(S): {error}")
             continue

@@ -19,13 +19,11 @@ from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.base import FREE, Constraints, Fit
+from bss.laws.base import DRAWS, FREE, Constraints, Fit
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DRAWS = 200  # refits that a saved fit keeps
 
 
 def es(

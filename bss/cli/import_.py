@@ -20,19 +20,10 @@ from bss.tables import Reading
 from bss.tables.storage import appending
 
 SHOWN = 20  # runs, notes and skipped files that are printed
-COLUMNS = {
-    "run": "run",
-    "status": "status",
-    "repeats": "repeats run",
-    "rows": "rows",
-    "read": "rows read",
-    "restarts": "restarts",
-    "diverged_at": "diverged at",
-    "batch": "batch",
-    "batch_from": "source of batch",
-    "tokens": "tokens",
-    "missing": "missing",
-}
+SHOWN_COLUMNS = ("run", "status", "repeats", "rows", "read", "restarts", "diverged_at", "batch",
+                 "batch_from", "tokens", "missing")  # fmt: skip
+NAMES = {"repeats": "repeats run", "read": "rows read", "batch_from": "source of batch"}
+COLUMNS = {name: NAMES.get(name, name.replace("_", " ")) for name in SHOWN_COLUMNS}
 
 
 def import_(

@@ -15,7 +15,8 @@ from bss.units import format_tokens
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
 _REFERENCE = ("beta1", "beta2", "epsilon", "weight_decay")
-SHOWN = ("lr", "beta1", "beta2", "weight_decay", "weight", "in_range", "source", "reason")
+SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "weight_decay",
+         "weight", "in_range", "source", "reason")  # fmt: skip
 
 
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
@@ -118,9 +119,9 @@ def rule_entry(answer: Answer) -> dict[str, Any]:
 
 def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> Table:
     """Return a row per answer of a rule, with what else its entry has."""
-    size = f"× {seq_len}"
-    rows = [{**one, size: (one["batch_tokens"] or 0) / seq_len or None} for one in entries]
-    return Table.of_records(title, rows, ("name", "batch", "batch_tokens", size, *SHOWN))
+    rows = [{**one, "sequences": (one["batch_tokens"] or 0) / seq_len or None} for one in entries]
+    columns = {name: name.replace("_", " ") for name in SHOWN} | {"batch": "kind of batch"}
+    return Table.of_records(title, rows, columns)
 
 
 def note_of(answer: Answer) -> str:

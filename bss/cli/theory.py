@@ -3,12 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
-import numpy as np
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, number
 from bss.cells import estimate as estimate_text
-from bss.cli.output import Output, ShowPlot, figure
+from bss.cli.output import Output, Show
 from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.policies.theory import Theory
@@ -18,7 +17,7 @@ from bss.theory.critical import critical_batches
 from bss.theory.exponents import exponents, regime
 from bss.theory.least_squares import LeastSquares, Procedure
 from bss.theory.optimal import batch_schedule, schedule_risk
-from bss.theory.regression import Stage, Task, final_risk, risk_curve, stable_rate, stages
+from bss.theory.regression import Task, final_risk, stable_rate, stages
 from bss.theory.switch import best_switch, switch_exponent, two_stage
 from bss.units import LARGEST, format_tokens, parse_tokens
 
@@ -49,7 +48,7 @@ class TaskOptions:
         return Task(self.source, self.capacity, self.modes, self.noise)
 
 
-def risk(*, setting: TaskOptions, data: str, batch: str, show: ShowPlot = ShowPlot()) -> Output:
+def risk(*, setting: TaskOptions, data: str, batch: str, show: Show = Show()) -> Output:
     """Compute the exact excess risk of one batch schedule.
 
     Args:
@@ -78,7 +77,7 @@ def risk(*, setting: TaskOptions, data: str, batch: str, show: ShowPlot = ShowPl
     answer = f"excess risk {number(excess, 6)} with batch {plan.schedule}"
     shown = ("steps", "data", "remainder", "stable_lr_bound", "approximation")
     table = Table.of_records("", [payload], shown)
-    return Output(payload, answer, [table], figure=lambda: _risk_figure(task, run, plan))
+    return Output(payload, answer, [table])
 
 
 def _plan(batch: str, data: int) -> Plan:
@@ -93,14 +92,6 @@ def _plan(batch: str, data: int) -> Plan:
     return plan
 
 
-def _risk_figure(task: Task, run: tuple[Stage, ...], plan: Plan):
-    from bss.plots.theory import risk_figure
-
-    steps = np.unique(np.rint(np.geomspace(1, plan.steps, 400)).astype(np.int64))
-    data = np.array([plan.tokens_at(int(step)) for step in steps])
-    return risk_figure({f"batch {plan.schedule}": (data, risk_curve(task, run, steps))})
-
-
 def optimal(
     *,
     setting: TaskOptions,
@@ -108,7 +99,7 @@ def optimal(
     min_batch: int = 1,
     max_batch: int,
     stages_at_most: Annotated[int, Parameter(name="--stages")] = 8,
-    show: ShowPlot = ShowPlot(),
+    show: Show = Show(),
 ) -> Output:
     """Compute the optimal batch schedule under the functional scaling law, in whole batches.
 
@@ -144,15 +135,11 @@ def optimal(
         "schedule": [[s.start_tokens, s.batch] for s in plan.segments],
         "batch": str(plan.schedule),
         "switch": {"data": best.growth_data, "fraction": share},
-        "exponents": asdict(exponents(budget.source, budget.capacity)),
-        "continuous": {
-            name: getattr(best, name) for name in ("steps", "risk", "peak_batch", "growth_fraction")
-        },
+        "continuous_risk": best.risk,
     }
     shown = {"regime": kind, "switch_share": share, "risk": risk, "exact_risk": exact}
     table = Table.of_records("optimal batch schedule", [shown])
-    draw = figure("theory.optimal_figure", {"the task": best}, plan)
-    return Output(payload, f'--batch "{plan.schedule}"', [table], figure=draw)
+    return Output(payload, f'--batch "{plan.schedule}"', [table])
 
 
 def switch(
@@ -161,7 +148,7 @@ def switch(
     data: str,
     min_batch: int = 1,
     max_batch: int,
-    show: ShowPlot = ShowPlot(),
+    show: Show = Show(),
 ) -> Output:
     """Compute the best switch for each budget, and the exponent of D − P*.
 
@@ -188,10 +175,7 @@ def switch(
     }
     title = f"best switch from batch {run.first} to {run.last}, {payload['regime']} task"
     note = f"D − P* ∝ D^γ: γ = {estimate_text(measured)} measured, {number(theory)} in theory"
-    name = "exact recursion"
-    draw = figure("theory.switch_figure", {name: switches}, {name: theory})
-    table = Table.of_records(title, payload["budgets"])
-    return Output(payload, note, [table], figure=draw)
+    return Output(payload, note, [Table.of_records(title, payload["budgets"])])
 
 
 def critical(
@@ -204,7 +188,7 @@ def critical(
     overhead: float = 0.2,
     rate_cap: float = 0.5,
     average: Literal["start", "tail", "exponential"] = "start",
-    show: ShowPlot = ShowPlot(),
+    show: Show = Show(),
 ) -> Output:
     """Compute the critical batch of SGD on power-law least squares, exactly.
 
@@ -232,17 +216,12 @@ def critical(
         "points": [point._asdict() for point in table.points],
         "exponent": {"value": table.exponent, "low": table.low, "high": table.high, "level": 0.95},
         "theory": table.theory,
-        "overhead": procedure.overhead,
-        "rate_cap": procedure.rate_cap,
-        "average": procedure.average,
     }
     title = f"capacity {task.capacity:g}, source {task.source:g}; average from {procedure.average}"
     shown = Table.of_records(title, payload["points"])
     exponent = Estimate(**payload["exponent"])
     note = f"exponent {estimate_text(exponent)} over the last budgets; {table.theory:.3f} in theory"
-    name = f"a = {task.capacity:g}, b = {task.source:g}"
-    draw = figure("critical.least_squares_figure", {name: table})
-    return Output(payload, note, [shown], figure=draw)
+    return Output(payload, note, [shown])
 
 
 def _budgets(

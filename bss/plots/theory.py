@@ -8,8 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.plots import style
-from bss.plots.schedules import stairs
-from bss.schedules.plan import Plan
 from bss.theory.optimal import OptimalSchedule, sampled
 from bss.theory.switch import Switch
 
@@ -24,7 +22,6 @@ _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#c9b13c", "linestyle": (0, (6, 1, 1, 1, 1, 1)), "marker": "v"},
 )
 _POINTS: dict[str, Any] = {"linestyle": "", "markersize": 4.5, "markerfacecolor": "white"}
-_STAGES: dict[str, Any] = {"color": "#c2571a", "linestyle": "--", "linewidth": 1.4}
 _LOG_LOG: dict[str, Any] = {"xscale": "log", "yscale": "log"}
 _BATCH = "batch (samples)"
 _WIDE = 2000.0  # a range of batches beyond which powers of 2 are no help
@@ -122,21 +119,12 @@ def catch_up_figure(
     return style.side_legend(figure, handles)
 
 
-def optimal_figure(optima: Mapping[str, OptimalSchedule], plan: Plan | None = None) -> Figure:
-    """Optimal batches: against the data consumed, and against the time that is left.
-
-    Args:
-        optima: by name.
-        plan: its stages in whole batches, drawn over the first panel.
-    """
+def optimal_figure(optima: Mapping[str, OptimalSchedule]) -> Figure:
+    """Optimal batches by name: against the data consumed, and against the time that is left."""
     figure, [[left, right]] = style.new_figure(3.5, columns=2, sharey=True)
     samples = {name: sampled(best) for name, best in optima.items()}
     handles = _lines(left, {name: (share, batch) for name, (_, batch, share) in samples.items()})
     _lines(right, {name: (remaining, batch) for name, (remaining, batch, _) in samples.items()})
-    if plan is not None:
-        edges, batches = stairs(plan)
-        shares = edges / plan.budget
-        handles += left.plot(shares, batches, ds="steps-post", label="in stages", **_STAGES)
     left.set_yscale("log")
     low, high = left.get_ylim()
     (style.tokens_axis if high / low > _WIDE else style.batch_axis)(left.yaxis)

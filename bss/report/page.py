@@ -58,5 +58,5 @@ def write_results(results: Results, file: Path) -> None:
 
 
 def _symbols(text: str) -> Markup:
-    """Return text with the indices of B_opt, S_min, ... as subscripts."""
-    return Markup(re.sub(r"\b([BESL])_(\w+)", r"\1<sub>\2</sub>", str(escape(text))))
+    """Return text with the indices of B_opt, S_min, c_K, ... as subscripts."""
+    return Markup(re.sub(r"\b([A-Zc])_(\w+)", r"\1<sub>\2</sub>", str(escape(text))))

@@ -9,11 +9,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
+from bss.advice import of_table
 from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
-from bss.laws.base import Fit
+from bss.laws.base import Fit, described
 from bss.laws.step_time import StepTime, best_batches
 from bss.plots.contenders import difference_text
 from bss.plots.curves import fitted_curves, varied_curves
@@ -24,12 +25,13 @@ from bss.plots.step_time import time_figure
 from bss.points.batches import alike
 from bss.points.curve import evaluated
 from bss.report.results import Results
+from bss.rules import Setting
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 from bss.stats import LR_PHASES, Comparison
 from bss.tables import loss_column
-from bss.units import parse_tokens
+from bss.units import format_tokens, parse_tokens
 
 MOST_ROWS = 40
 
@@ -57,10 +59,10 @@ class Section:
 
 def answers(results: Results) -> list[str]:
     """Return the first lines: best batch, cost of others, whether growing paid, next run."""
-    lines = [fit.answer for fit in _fits(results)]
-    chosen = results.chosen_es
-    if chosen is not None:
-        lines += _cost_of_others(chosen)
+    lines: list[str] = []
+    costs = {EsFit: _cost_in_tokens, TableFit: _cost_in_nats, CurveFit: _best_constant}
+    for fit in _fits(results):
+        lines += [fit.answer, *costs[type(fit)](fit)]
     if results.contenders is not None:
         comparison = Comparison(results.contenders)
         for phase, rows in comparison.by_phase().items():
@@ -98,7 +100,7 @@ def _fits(results: Results) -> list[Fit]:
     return [fit for fit in fits if fit is not None]
 
 
-def _cost_of_others(fit: EsFit) -> list[str]:
+def _cost_in_tokens(fit: EsFit) -> list[str]:
     """Tokens to the lowest target with an optimum at half and at twice the best batch."""
     known = fit.summary().dropna(subset=["B_opt"])
     if known.empty:
@@ -111,6 +113,24 @@ def _cost_of_others(fit: EsFit) -> list[str]:
         return []
     half, twice = tokens[[0, 2]] / tokens[1] - 1
     return [f"At loss {target:g}, half of B_opt takes {half:.1%} more tokens, twice {twice:.1%}"]
+
+
+def _cost_in_nats(fit: TableFit) -> list[str]:
+    """Final losses of half and twice the best batch, at the largest (N, D) that has one."""
+    known = fit.summary().dropna(subset=["B_opt"]).sort_values(["params", "tokens"])
+    if known.empty:
+        return []
+    params, tokens = known.iloc[-1][["params", "tokens"]].astype(float)
+    losses = of_table.fit_advice(fit, Setting(params, tokens, 1), "cosine")
+    half, twice = losses.loss_at(0.5), losses.loss_at(2.0)
+    known_costs = half is not None and twice is not None
+    return [f"Half of this batch costs {half:.4f} nats, twice {twice:.4f}"] if known_costs else []
+
+
+def _best_constant(fit: CurveFit) -> list[str]:
+    """The constant batch of the lowest loss at the longest budget and the largest rate measured."""
+    name = f"Best constant batch at {format_tokens(fit.tokens)} tokens, LR {fit.rates[1]:g}"
+    return [described(name, fit.best_batch(fit.tokens), "sequences", "law")]
 
 
 def _certainty(row: Any) -> str:
@@ -242,6 +262,5 @@ def _plan(entry: dict[str, Any]) -> Plan:
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:
-    count = f"the first {MOST_ROWS} of {len(frame):,}" if len(frame) > MOST_ROWS else len(frame)
-    title = f"{count} rows"
+    title = f"the first {MOST_ROWS} of {len(frame):,} rows" if len(frame) > MOST_ROWS else ""
     return Table.of_frame(title, frame.head(MOST_ROWS))

@@ -116,7 +116,7 @@ def test_the_published_losses_are_known_inside_their_table_only():
 
 
 def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
-    from bss.advice.of_runs import fit_advice
+    from bss.advice.of_fit import fit_advice
 
     fit = EsFit.from_dict(saved("demo/fits.json", "surface"))
     near, far = (fit_advice(fit, Setting(99e3, tokens, 64), "wsd") for tokens in (1e6, 1e9))
@@ -130,7 +130,7 @@ def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
 
 
 def test_a_law_of_loss_curves_answers_at_one_rate():
-    from bss.advice.of_runs import fit_advice
+    from bss.advice.of_fit import fit_advice
 
     fit = CurveFit.from_dict(saved("late_switch/fit.json"))
     with pytest.raises(InputError, match="--lr: missing"):

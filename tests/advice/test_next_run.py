@@ -88,7 +88,7 @@ def test_the_command_prints_the_runs_of_each_kind_of_fit(es, tmp_path, capsys):
     (tmp_path / "es.json").write_text(json.dumps(to_dict(es[0])))
     (tmp_path / "runs.csv").write_text("gbsz\n8\n64\n")
     told = printed(capsys, "next", f"{tmp_path}/es.json", "--goal", "B_opt@2")
-    assert told["goal"] == "B_opt@2" and told["runs"][0]["per_compute"] == 1
+    assert told["goal"] == "B_opt@2" and told["runs"][0]["relative_efficiency"] == 1
     shares = [run["variance_reduction"] for run in told["runs"]]
     assert all(0 <= share <= 1 for share in shares)
     given = "--candidates", f"{tmp_path}/runs.csv", "--columns", "batch=gbsz"

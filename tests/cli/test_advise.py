@@ -66,14 +66,6 @@ def test_rules_that_are_named_are_the_ones_pooled(capsys):
     assert found["inside"] == [TABLE]
 
 
-def test_parameters_are_those_without_embeddings(capsys):
-    total = ("--total-params", "110101632", "--vocab", "32768", "--d-model", "768")
-    found = printed(capsys, "advise", *total, *PLANNED[3:])
-    assert found["setting"]["params"] == 59_769_984
-    found = printed(capsys, "advise", *total, "--tied", *PLANNED[3:])
-    assert found["setting"]["params"] == 110_101_632 - 32_768 * 768
-
-
 def test_a_fit_of_a_user(capsys, tmp_path):
     saved = tmp_path / "[mine].json"
     saved.write_text(json.dumps(json.loads((RESULTS / "demo/fits.json").read_text())["surface"]))
@@ -95,12 +87,12 @@ def test_a_critical_fit_is_refused(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (PLANNED[3:], "--params: give it (non-embedding) or --total-params, one of them"),
-        ((*PLANNED[1:], "--total-params", "1B"), "--params: give it (non-embedding) or"),
-        ((*PLANNED[1:], "--vocab", "32768"), "--vocab: goes with --total-params"),
-        ((*PLANNED[1:], "--tied"), "--tied: goes with --total-params"),
+        (PLANNED[3:], "--params: missing"),
+        ((*PLANNED[1:], "--d-model", "0"), "d_model: 0 given; write a positive number"),
+        ((*PLANNED[1:], "--ending", "linear"), "--ending"),
+        ((*PLANNED[1:], "--noise-scale", "0"), "--noise-scale 0: expected a count above 0"),
         ((*PLANNED[1:], "--tokens", "500"), "tokens: 500 given; write a budget of one sequence"),
-        ((*PLANNED[3:], "--total-params", "1B"), "--vocab: missing; --total-params needs it"),
+        ((*PLANNED[1:], "--total-params", "1B"), "--total-params"),
         ((*PLANNED[1:], "--rule", "step"), "rule: 'step' is unknown; did you mean 'step-law'"),
         ((*PLANNED[1:], "--lr", "0"), "lr: 0.0 given; write a positive number"),
         ((*PLANNED[1:], "--from", "none.json"), "--from none.json: there is no such file"),

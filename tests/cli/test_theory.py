@@ -1,10 +1,8 @@
 import json
 
-import numpy as np
 import pytest
 
 from bss.cli import main
-from tests.drawn import points, texts
 
 TASK = ["--source", ".3", "--capacity", "4", "--modes", "128", "--lr", ".1", "--noise", "1"]
 
@@ -25,7 +23,7 @@ def test_risk(capsys):
     assert "excess risk" in capsys.readouterr().out
 
 
-def test_switch(capsys, tmp_path, saved):
+def test_switch(capsys):
     command = ["theory", "switch", *TASK, "--min-batch", "1", "--max-batch", "8"]
     result = printed([*command, "--data", "2^12:2^24"], capsys)
     assert [row["data"] for row in result["budgets"]] == [2**k for k in range(12, 25)]
@@ -34,22 +32,9 @@ def test_switch(capsys, tmp_path, saved):
     exponent = result["exponent"]
     assert exponent["low"] < exponent["value"] < exponent["high"]
     assert exponent["value"] == pytest.approx(result["theory"], abs=0.02)
-    picture = tmp_path / "switch.png"
-    assert main([*command, "--data", "2^16:2^19", "--plot", str(picture)]) == 0
-    (ax,) = saved["switch.png"].axes
-    assert np.asarray(ax.lines[0].get_xdata()).tolist() == [2**16, 2**17, 2**18, 2**19]
-    assert "data budget $D$ (samples)" in texts(saved["switch.png"]) and picture.exists()
+    assert main([*command, "--data", "2^16:2^19"]) == 0
     assert "measured" in capsys.readouterr().out
     assert printed([*command, "--data", "2^12"], capsys)["exponent"] is None
-
-
-def test_a_picture_of_the_risk(capsys, tmp_path, saved):
-    picture = tmp_path / "risk.png"
-    command = ["theory", "risk", *TASK, "--data", "1M", "--batch", "0:1 90%:8"]
-    assert main([*command, "--plot", str(picture)]) == 0
-    assert {"samples consumed", "excess risk"} <= texts(saved["risk.png"]) and picture.exists()
-    assert points(saved["risk.png"])[0] > 20
-    capsys.readouterr()
 
 
 RISK = {
@@ -114,7 +99,7 @@ def _refused(kind, options, told, capsys):
 OPTIMAL = {"source": ".3", "capacity": "4", "data": "2^20", "min-batch": "1", "max-batch": "8"}
 
 
-def test_optimal(capsys, tmp_path, saved):
+def test_optimal(capsys):
     command = ["theory", "optimal", *(f"--{k}={v}" for k, v in OPTIMAL.items())]
     hard = printed(command, capsys)
     assert hard["regime"] == "hard"
@@ -123,8 +108,7 @@ def test_optimal(capsys, tmp_path, saved):
     stretches = zip(ends, hard["schedule"], strict=True)
     assert hard["steps"] == sum((end - start) // batch for end, (start, batch) in stretches)
     assert 0.9 < hard["switch"]["fraction"] < 1
-    assert hard["continuous"]["risk"] < hard["risk"] < 1.01 * hard["continuous"]["risk"]
-    assert hard["exponents"]["switch"] == pytest.approx(1.3 / 1.75)
+    assert hard["continuous_risk"] < hard["risk"] < 1.01 * hard["continuous_risk"]
     same = ["risk", *(f"--{k}={OPTIMAL[k]}" for k in ("source", "capacity", "data"))]
     whole = printed(["theory", *same, "--modes=64", f"--batch={hard['batch']}"], capsys)
     assert printed([*command, "--modes=64"], capsys)["exact_risk"] == whole["risk"]
@@ -132,10 +116,7 @@ def test_optimal(capsys, tmp_path, saved):
     easy = printed([*command, "--source=1", "--capacity=2"], capsys)
     assert (easy["regime"], easy["schedule"]) == ("easy", [[0, 8]])
     assert easy["switch"] == {"data": 0, "fraction": 0}
-    picture = tmp_path / "optimal.png"
-    assert main([*command, "--plot", str(picture)]) == 0
-    assert {"share of the data consumed", "in stages"} <= texts(saved["optimal.png"])
-    assert min(points(saved["optimal.png"])) > 20 and picture.exists()
+    assert main(command) == 0
     assert "optimal batch schedule" in capsys.readouterr().out
 
 

@@ -133,7 +133,7 @@ class CriticalFit(Fit):
     @property
     def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
         """Columns of `residuals` to plot against, with axis labels."""
-        axes = {"batch": f"batch ({self.unit})", "log_batch_over_critical": "log B/B_crit"}
+        axes = {"batch": f"batch ({self.unit})", "log_batch_over_critical": "log $B/B_{crit}$"}
         return axes | {"params": "N", "tokens": "D (tokens)"}
 
     @property

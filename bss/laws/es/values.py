@@ -128,7 +128,7 @@ class EsFit(Fit):
     RESIDUAL_UNIT = "log tokens"
     RESIDUAL_AXES: ClassVar = {
         "batch": "batch (sequences)",
-        "log_batch_over_best": "log B/B_opt",
+        "log_batch_over_best": "log $B/B_{opt}$",
         "steps": "steps S",
         "target_loss": "target loss (nats)",
     }

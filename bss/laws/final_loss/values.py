@@ -126,7 +126,7 @@ class TableFit(Fit):
     @property
     def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
         """Columns of `residuals` to plot against, with axis labels."""
-        axes = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log B/B_opt"}
+        axes = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log $B/B_{opt}$"}
         return axes | {"steps": "steps S"} | ({"lr": "learning rate"} if self.with_lr else {})
 
     @property

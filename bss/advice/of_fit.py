@@ -1,12 +1,13 @@
-"""The answers of a law E(S) and of the functional law, for the one model that was fitted."""
+"""The answer of a user's own fit, of each kind that has a best batch."""
 
 from dataclasses import replace
 
 import numpy as np
 
+from bss.advice import of_table
 from bss.advice.fit_advice import FitAdvice, of_losses
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit
+from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.base import Estimate
 from bss.laws.functional.curves import stack
 from bss.laws.functional.forecast import untested
@@ -16,17 +17,21 @@ from bss.rules import Setting
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
 
+ADVISORS = ("es", "curve", "table")
+"""Kinds of fits that have a best batch."""
 GRID = 33  # batch sizes between the smallest and largest fitted
 DECAY = 0.2  # share of the budget in which the learning rate decays under WSD
 ONE_MODEL = "the fit is of one model of unknown size: check that it is the model of --params"
 
 
-def fit_advice(fit: EsFit | CurveFit, setting: Setting, ending: str) -> FitAdvice:
+def fit_advice(fit: EsFit | CurveFit | TableFit, setting: Setting, ending: str) -> FitAdvice:
     """Return the best batch size; without a value if the fit was not tested there.
 
     Raises:
         InputError: If a curve fit needs a peak learning rate and the setting has none.
     """
+    if isinstance(fit, TableFit):
+        return of_table.fit_advice(fit, setting, ending)
     if isinstance(fit, CurveFit):
         return _of_curve(fit, setting, ending)
     try:
