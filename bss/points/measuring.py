@@ -1,6 +1,6 @@
-"""Measure points of a run table: which runs count, steps and tokens to targets, design warnings.
+"""Measure points of a run table: select runs, measure targets, and warn about the design.
 
-Runs that differ by their seeds alone are repetitions of one condition; a law is fitted to the runs
+Runs that differ only in their seeds are repetitions of one condition. A law is fitted to the runs
 of one condition.
 """
 
@@ -34,20 +34,20 @@ def measure_points(
     smooth: int | None = None,
     at_rate: float | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Steps and tokens to target losses, a row a run and target, and what must be said of them.
+    """Return steps and tokens to target losses, one row per run and target, and warnings.
 
-    Where a batch has several peak rates the points are the envelope over them.
+    If a batch size has several peak LRs, only its best LR is kept (`bss.points.rates.envelope`).
 
     Args:
-        runs: as `bss.tables.check_runs` returns it.
-        targets: losses in nats; by default `count` are chosen.
-        count: how many are chosen.
-        warmup: of the learning rate, in tokens; targets that are chosen lie behind it.
-        smooth: window over a noisy training loss, in tokens.
-        at_rate: measure runs of this peak rate alone.
+        runs: A run table as `bss.tables.check_runs` returns it.
+        targets: Losses in nats. Default: `count` targets are chosen.
+        count: Number of targets to choose.
+        warmup: LR warm-up in tokens. Targets that are chosen are reached after it.
+        smooth: Width, in tokens, of the smoothing window for a noisy training loss.
+        at_rate: Measure only the runs with this peak LR.
 
     Raises:
-        InputError: runs too short to measure, or a target that none reaches.
+        InputError: If the runs are too short to measure, or no run reaches a target.
     """
     runs, few = evaluated(runs)
     runs, left = independent_runs(runs)
@@ -63,12 +63,12 @@ def measure_points(
 
 
 def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the points without targets that a run met before its first loss, and their number.
+    """Drop points whose target a run reached before its first loss, and report their number.
 
-    Of those only an upper bound on the tokens is known.
+    For such points only an upper bound on the tokens is known.
 
     Raises:
-        InputError: If no point is left of a target.
+        InputError: If a target has no points left.
     """
     known = runs.loc[runs[loss_column(runs)].notna() & (runs["tokens"] > 0)]
     first = every["run"].map(known.groupby("run")["tokens"].first())
@@ -89,8 +89,8 @@ def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataF
 def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the runs of one batch size each that share no losses, and what was left out.
 
-    A run that was forked from another repeats its losses to the fork, and a run whose batch size
-    changes has no point of one batch size; if all change it, they stay.
+    A forked run repeats the losses of its parent up to the fork. A run whose batch size changes
+    has no points of one batch size. It is kept only if the batch size changes in every run.
 
     Args:
         runs: A run table as `bss.tables.check_runs` returns it.
@@ -111,9 +111,9 @@ def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _copies(runs: pd.DataFrame) -> list[str]:
-    """Return the runs whose losses begin as those of a run that is kept: the longest comes first.
+    """Return the runs whose first losses equal the first losses of a run that is kept.
 
-    Of equally long ones a run without a parent, then the first in the table.
+    Runs without a parent are kept first, then longer runs, then earlier rows of the table.
     """
     column, found, kept = loss_column(runs), [], {}
     tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
@@ -168,14 +168,15 @@ def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:
     """Refuse runs that differ in more than batch size, LR and seeds.
 
     Raises:
-        InputError: If there are such columns; it names them, their values and how to choose one.
+        InputError: If there are such columns. The message names them, their values and the option
+            that selects one value.
     """
     if names:
         values = [sorted({str(x) for x in runs[name]}) for name in names]
         shown = "; ".join(f"{n}: {', '.join(v)}" for n, v in zip(names, values, strict=True))
         raise InputError(
-            f"runs differ in {shown}; a fit needs runs of one value, "
-            f"leave the others out by --drop {names[0]}={values[0][-1]}"
+            f"runs: they differ in {shown}, but a fit needs one value; "
+            f"drop the others, e.g. --drop {names[0]}={values[0][-1]}"
         )
 
 
@@ -187,11 +188,11 @@ def _decays(runs: pd.DataFrame) -> bool:
 
 
 def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """The traps of a design, each with its consequence.
+    """Return warnings about the design of the runs, each with its consequence.
 
     Args:
-        runs: a run table as `bss.tables.check_runs` returns it.
-        points: its points at every rate, by `bss.points.curve.points`.
+        runs: A run table as `bss.tables.check_runs` returns it.
+        points: Its points at every LR, as `bss.points.curve.points` returns them.
     """
     names = runs.groupby("run")["batch"].transform("nunique") == 1
     constant = runs.loc[names]
@@ -202,7 +203,7 @@ def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def least_of(count: int) -> float:
-    """The expected least of so many draws of a standard normal, by quadrature (derived here).
+    """Return the expected minimum of `count` draws of a standard normal (derived here).
 
     Examples:
         >>> [round(least_of(count), 3) + 0.0 for count in (1, 2, 5)]
@@ -214,11 +215,11 @@ def least_of(count: int) -> float:
 
 
 def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
-    """What is said of batches that were all trained for as many steps.
+    """Return a warning if all batch sizes were trained for the same number of steps.
 
     Args:
-        batches: [n] of runs, or of their rows, each with one batch.
-        taken: [n] steps there.
+        batches: Batch sizes [n] of runs or of their rows.
+        taken: Steps [n] of these runs or rows.
     """
     steps: Any = pd.Series([*taken], dtype=float).groupby([*batches]).max()
     if len(steps) < 3 or steps.index.max() < 2 * steps.index.min():
@@ -227,14 +228,14 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
     if most > EQUAL * steps.min():
         return []
     return [
-        f"every batch was trained for as many steps ({most:.0f}), so the largest saw the most data "
-        "and wins any comparison of final losses; compare tokens to a target, or train for equal "
-        "tokens"
+        f"every batch size was trained for the same number of steps ({most:.0f}), so the largest "
+        "saw the most data and has the lowest final loss; compare tokens to a target, or train "
+        "for equal tokens"
     ]
 
 
 def _tuned(known: pd.DataFrame) -> list[str]:
-    """Of points with their rates."""
+    """Return a warning if the number of LRs tried differs between batch sizes."""
     counts: Any = known.groupby("batch", sort=False)["peak_lr"].nunique()
     if counts.nunique() < 2:
         return []
@@ -242,20 +243,21 @@ def _tuned(known: pd.DataFrame) -> list[str]:
     optimism = _optimism(known, least_of(fewest) - least_of(most))
     if (counts > 1).sum() == 1:
         return [
-            f"lr was tuned at batch {at:g} alone, over {most}: its best{optimism}, so B_opt is "
-            "pulled towards it; tune every batch alike, or take one lr (--at-rate)"
+            f"the LR was tuned only at batch size {at:g} ({most} LRs): its best LR{optimism}, "
+            "which biases B_opt towards it; tune every batch size, or use one LR (--at-rate)"
         ]
     return [
-        f"batches have {fewest} to {most} lr (the most at batch {at:g}): the best of {most}"
-        f"{optimism} than that of {fewest}, so B_opt is pulled towards it; try as many at each"
+        f"batch sizes have {fewest} to {most} LRs (the most at {at:g}): the best of {most}"
+        f"{optimism} than the best of {fewest}, which biases B_opt towards {at:g}; try the same "
+        "number at each"
     ]
 
 
 def _optimism(known: pd.DataFrame, deviations: float) -> str:
-    """By how much the best of more rates is lower by chance: deviations times a run's scatter.
+    """Describe how much fewer tokens the best of more LRs needs by chance alone.
 
-    The scatter of log tokens over runs of one rate; without such repeats, that over rates, which
-    holds what rates do as well.
+    The advantage is `deviations` times the noise SD of log tokens over runs of one LR. Without
+    repeats, the SD over LRs is used. It includes the effect of the LR, so it is an upper bound.
     """
     logs = known.assign(log=np.log(known["tokens_to_target"].to_numpy(float)))
     logs = logs.loc[logs["reached"]]
@@ -264,9 +266,10 @@ def _optimism(known: pd.DataFrame, deviations: float) -> str:
         freedom = sum(len(group) - 1 for group in groups)
         if freedom:
             squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-            scatter = float(np.sqrt(squares / freedom))
-            lower, between = 1 - np.exp(-deviations * scatter), "lr" if most else "runs of one lr"
+            noise = float(np.sqrt(squares / freedom))
+            lower, between = 1 - np.exp(-deviations * noise), "LRs" if most else "runs of one LR"
             return (
-                f" is {most}{lower:.1%} lower in tokens by chance ({scatter:.1%} between {between})"
+                f" needs {most}{lower:.1%} fewer tokens by chance "
+                f"(SD between {between}: {noise:.1%})"
             )
-    return " is lower in tokens by chance"
+    return " needs fewer tokens by chance"

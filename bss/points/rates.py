@@ -1,10 +1,10 @@
-"""The learning rates of points, and the envelope over them: each batch at its best LR.
+"""LRs of points, and the envelope over LRs: each batch size at its best LR.
 
-E(S) compares batch sizes at one LR, constant after its warm-up (derived here; Zhou et al., arXiv
-2601.05034, fix it): if a table has other LRs, a fit applies to these only. The envelope keeps, for
-each batch, target and seed, the LR that reaches the target with the fewest tokens. It is a minimum
-over trials, so it is optimistic by more the more trials it is taken over: the table has their
-number, and whether the best LR has LRs on both sides.
+E(S) compares batch sizes at one LR, constant after warm-up (derived here; Zhou et al., arXiv
+2601.05034, fix it). If a table has other LRs, a fit applies to these LRs only. For each batch
+size, target and seed, the envelope keeps the LR that reaches the target with the fewest tokens.
+A minimum over trials is biased low, and the bias grows with the number of trials. The table
+therefore has this number, and whether the best LR lies between other LRs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,26 +15,26 @@ import pandas as pd
 
 from bss.errors import InputError
 
-NEAR = 0.01  # rates within 1% are one
+NEAR = 0.01  # LRs within 1% count as equal
 _KEYS, _SEEDS = ["model", "kind", "target_loss", "batch"], ["seed", "data_seed"]
 
 
 def peak_rate(run: pd.DataFrame) -> float:
-    """The highest rate of a run: its peak_lr, else the largest lr; NaN where neither is told."""
+    """Return the peak LR of a run: its peak_lr, else its largest lr, else NaN."""
     columns = [_numbers(run, column) for column in ("peak_lr", "lr") if column in run]
     known = next((rates[np.isfinite(rates)] for rates in columns if np.isfinite(rates).any()), None)
     return np.nan if known is None else float(known.max())
 
 
 def one_rate(points: pd.DataFrame) -> float | None:
-    """The peak rate that all points share; None where they differ or some do not tell theirs."""
+    """Return the peak LR that all points share. None if LRs differ or some are missing."""
     rates = points["peak_lr"].to_numpy(float)
     known = len(rates) and np.isfinite(rates).all()
     return float(rates[0]) if known and np.ptp(rates) <= NEAR * rates.max() else None
 
 
 def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
-    """Each known rate as the highest of those within 1%: logs hold a peak at some steps only.
+    """Map each known LR to the highest LR within 1%, as logs may miss the step of the peak.
 
     Examples:
         >>> near_as_one([1e-3, 9.99e-4, 5e-4])
@@ -47,22 +47,22 @@ def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
 
 
 def at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
-    """The runs of a run table at one peak rate, within 1%.
+    """Return the runs of a run table with one peak LR (within 1%).
 
     Raises:
-        InputError: there is none.
+        InputError: If no run has this peak LR.
     """
     peaks = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
     names = [name for name, peak in peaks.items() if abs(peak - rate) <= NEAR * rate]
     if not names:
         known = sorted(set(near_as_one(peaks.values()).values()))
-        there = ", ".join(map(rate_text, known)) or "none; give the runs a column peak_lr or lr"
-        raise InputError(f"--at-rate {rate:g}: no run has it; the peak rates are {there}")
+        there = ", ".join(map(rate_text, known)) or "unknown (add a column peak_lr or lr)"
+        raise InputError(f"--at-rate {rate:g}: no run has this peak LR; the peak LRs are {there}")
     return runs.loc[runs["run"].isin(names)]
 
 
 def rate_text(rate: float) -> str:
-    """A rate as people write it.
+    """Format an LR without padding of mantissa or exponent.
 
     Examples:
         >>> rate_text(0.004), rate_text(2.5e-4)
@@ -73,12 +73,12 @@ def rate_text(rate: float) -> str:
 
 
 def rate_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """What the rates of a table mean for a law of its points.
+    """Return warnings about LRs that limit what a fit to the points applies to.
 
     Args:
-        runs: a run table as `bss.tables.check_runs` returns it.
-        points: its points, by `bss.points.curve.points`; of an envelope, `best_rates` tells how
-            rates differ between batches.
+        runs: A run table as `bss.tables.check_runs` returns it.
+        points: Its points, as `bss.points.curve.points` or `best_rates` returns them. For an
+            envelope, `best_rates` has warned already about LRs that differ between batch sizes.
     """
     if "trials" in points:
         return _within_runs(runs, points)
@@ -98,13 +98,13 @@ def _between_batches(points: pd.DataFrame) -> list[str]:
     if any(np.ptp(ends) > NEAR * ends.max() for ends in (low.to_numpy(), high.to_numpy())):
         ends = [f"{rate_text(low[at])} at batch {at:g}" for at in (low.idxmin(), low.idxmax())]
         shown = " to ".join(ends) if low.idxmin() != low.idxmax() else ends[0]
-        return [f"lr differs between batches ({shown}): B_opt is at these rates"]
+        return [f"the LR differs between batch sizes ({shown}): B_opt applies to these LRs"]
     spread = f"{rate_text(low.iloc[0])} to {rate_text(high.iloc[0])}"
-    return [f"every batch has several lr ({spread}), fitted together: B_opt is at no one rate"]
+    return [f"every batch size has several LRs ({spread}): B_opt does not apply to a single LR"]
 
 
 def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """Runs whose rate changes after its warm-up, or between its targets, before the last one."""
+    """Return a warning about runs whose LR changes after warm-up and before the last target."""
     changing = []
     met = points.loc[points["reached"]].groupby("run")["tokens_to_target"].agg(["min", "max"])
     for name, run in runs.groupby("run", sort=False) if "lr" in runs else ():
@@ -122,33 +122,34 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     if not changing:
         return []
     return [
-        f"lr changes within {len(changing)} of {len(met)} runs before their last target (the "
-        f"first: {changing[0]}): B_opt is that of these schedules, not of a constant rate"
+        f"the LR changes within {len(changing)} of {len(met)} runs before their last target (the "
+        f"first: {changing[0]}): B_opt applies to these schedules, not to a constant LR"
     ]
 
 
 def envelope(points: pd.DataFrame) -> pd.DataFrame:
-    """The best rate of each (model, kind, target, batch, seed).
+    """Return the points at the best LR of each (model, kind, target, batch, seed).
 
-    Runs of one rate and seed that have names of their own are repeats: the rate is chosen by their
-    mean log tokens, and all of its runs are kept. So are all runs of a batch if seeds do not
-    connect its rates (`paired_seeds`): it then has one best rate, not one per seed.
+    Runs with equal LR and seed but different names are repeats. The LR is chosen by their mean
+    log tokens, and all runs at the chosen LR are kept. If the LRs of a batch size do not share
+    seeds (`paired_seeds`), one best LR is chosen for all its seeds.
+
+    An LR at which more runs reached the target is preferred. If no run reached it, the LR whose
+    runs consumed the most tokens is kept, with `reached` False.
 
     Args:
-        points: table of points with `peak_lr`, at several rates.
+        points: A table of points with `peak_lr`, at several LRs.
 
     Returns:
-        The rows of that rate, with two more columns: `trials`, the rates tried, and `bracketed`,
-        whether the best of them is neither the lowest nor the highest. A rate that reached the
-        target in more of its runs comes first. Where no rate reached it, the row of the rate that
-        consumed the most tokens, with `reached` False.
+        The rows at the best LR with two more columns. `trials` is the number of LRs tried.
+        `bracketed` is whether the best LR is neither the lowest nor the highest.
 
     Raises:
-        InputError: a point without a rate.
+        InputError: If a point has no LR.
     """
     rates = points["peak_lr"].to_numpy(float)
     if not (np.isfinite(rates) & (rates > 0)).all():
-        raise InputError("points: peak_lr is missing in some rows; the envelope needs every rate")
+        raise InputError("points: peak_lr is missing in some rows; add it to every row")
     rows, paired = [], np.zeros(len(points), int)
     seeds = points.groupby(_SEEDS, dropna=False).ngroup().to_numpy()
     for at in points.groupby(_KEYS, dropna=False).indices.values():
@@ -164,13 +165,13 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The envelope of a table in which some batch has several rates, and what is said of it.
+    """Return the envelope of a table in which some batch size has several LRs, and warnings.
 
-    Rates within 1% are one. Runs without a known rate are kept as they are. A table with one rate
-    at each batch comes back as it is.
+    LRs within 1% count as equal. Runs without a known LR are kept. A table with one LR at each
+    batch size is returned unchanged.
 
     Args:
-        points: as `bss.points.curve.points` returns them.
+        points: Points as `bss.points.curve.points` returns them.
     """
     one = near_as_one(points["peak_lr"])
     merged = points.assign(peak_lr=[one.get(rate, np.nan) for rate in points["peak_lr"]])
@@ -180,28 +181,30 @@ def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return points, []
     best = envelope(known)
     messages = [
-        "several lr at a batch: the best is taken at each batch and target (--at-rate for one)"
+        "several LRs per batch size: the best is used at each batch size and target; pass "
+        "--at-rate to use one LR"
     ]
     open_ended = best.loc[best["reached"] & ~best["bracketed"] & (best["trials"] > 1), "batch"]
     if len(open_ended):
         listed = ", ".join(f"{batch:g}" for batch in sorted(set(open_ended)))
         messages.append(
-            f"the best lr is the lowest or the highest tried at batch {listed}: try beyond"
+            f"the best LR is the lowest or the highest tried at batch size {listed}; try LRs "
+            "beyond it"
         )
     repeats = int(known.duplicated([*_KEYS, *_SEEDS, "peak_lr"]).groupby(known["run"]).any().sum())
     if repeats:
         messages.append(
-            f"{repeats} runs repeat the lr, batch and seed of others: each counts as a seed of its "
-            "own, and lr is chosen by their mean"
+            f"{repeats} runs repeat the LR, batch size and seed of other runs: each counts as a "
+            "separate seed, and the LR is chosen by their mean"
         )
     rest = merged.loc[merged["peak_lr"].isna()].assign(trials=1, bracketed=False)
     return (pd.concat([best, rest], ignore_index=True) if len(rest) else best), messages
 
 
 def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """What the best rate has the least of: runs that missed the target, then mean log tokens.
+    """Return the sort key of an LR (lower is better): share of missed targets, mean log tokens.
 
-    Where all missed it, the most tokens say the most.
+    If all runs missed the target, more tokens are better.
     """
     missed = float(np.mean([not run["reached"] for run in runs]))
     log = float(np.mean([np.log(run["tokens_to_target"]) for run in runs]))
@@ -209,14 +212,14 @@ def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
 
 
 def paired_seeds(group: np.ndarray, seed: np.ndarray) -> np.ndarray:
-    """Seed effects [n] that groups of runs are compared within; 0 for all if there are none.
+    """Return labels [n] of the seeds to compare groups of runs within; all 0 if unpaired.
 
     Runs of one seed share initialization and data order. Two groups are compared within seeds if
     seeds connect them; if some are not connected, seeds are repetitions (derived here).
 
     Args:
-        group: [n], what is compared, e.g. the batch size of each run.
-        seed: [n], a label per run.
+        group: The compared group of each run [n], e.g. its batch size.
+        seed: The seed label of each run [n].
 
     Returns:
         Integer labels [n].
