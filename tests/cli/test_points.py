@@ -118,7 +118,7 @@ def test_a_directory_without_a_finished_run_is_one_line(trained, tmp_path, capsy
     (tmp_path / "empty").mkdir()
     for command in ("points", "fit es", "fit curve", "fit critical", "fit table"):
         told = refused(capsys, *command.split(), str(tmp_path / "empty"))
-        assert "no run that was trained; name a table" in told
+        assert "no trained run; name a table" in told
 
 
 def test_a_directory_with_a_run_table_is_that_table(tmp_path, capsys):
