@@ -49,7 +49,7 @@ def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
     if any(length % plan.seq_len for length in lengths) or any(halves):
         yield "# Warm-up and decay are rounded down to whole samples."
     if moves_at_a_change(plan, rate):
-        yield "# The batch changes in the warm-up or the decay: the LR is off by up to half a batch."
+        yield "# The batch changes in the warm-up or the decay: LRs are off by up to half a batch."
 
 
 def _cannot(plan: Plan) -> Iterator[str]:
