@@ -205,9 +205,7 @@ def test_a_users_own_trainer_is_named_by_its_module():
     lines = export(plan(coupling=coupling), own, approximate=True).splitlines()
     assert lines[0].startswith("# 0:8 2M:16 6M:32 over 9998336 tokens")
     assert lines[1:-1] == [f"steps: {plan().steps}"]
-    assert lines[-1].startswith(
-        "# MyTrainer cannot change the LR factor with the batch: it stays"
-    )
+    assert lines[-1].startswith("# MyTrainer cannot change the LR factor with the batch: it stays")
 
 
 WHOLE = Path(__file__).with_name("whole")
