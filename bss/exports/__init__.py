@@ -1,9 +1,11 @@
-"""A Plan as settings or code of other trainers, one file a trainer with the version it was read in.
+"""Export a Plan as settings or code of other trainers.
 
-Counts come from the plan, exact. What a trainer cannot do is refused with the nearest it can, which
-is exported where an approximation is wanted; what is rounded to a step is said in a comment. Its
-own parsers and schedules are run by slow tests where they are installed; options move, so check
-them against the version you run. A user's own is named `package.module:ATTRIBUTE`.
+Each trainer has one module, which names the version that it was written for. Options change
+between versions, so check them against the version that you run. If a trainer cannot follow a plan
+exactly, the export is refused, and the message names the nearest plan that it can follow. With
+`approximate`, the nearest plan is exported. Comments in the export state what is rounded to a step.
+Slow tests run the trainers' own parsers and schedules if they are installed. A custom export is
+named `package.module:ATTRIBUTE`.
 """
 
 from bss.errors import InputError
@@ -40,18 +42,20 @@ EXPORTS: Registry[Export] = Registry(
 
 
 def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
-    """The settings of a trainer that do what a plan does, as text.
+    """Return the settings with which a trainer follows a plan, as text.
 
     Args:
-        plan: from position 0.
+        plan: A plan that starts at position 0.
         trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "huggingface", "deepspeed",
-            "olmo-core" or "torchtitan" (Python), "csv" (a row a step), or
+            "olmo-core" or "torchtitan" (Python), "csv" (one row per step), or
             `package.module:ATTRIBUTE`.
-        approximate: take the nearest that the trainer can do; comments tell what differs.
+        approximate: Export the nearest plan that the trainer can follow. Comments in the export
+            list the differences.
 
     Raises:
-        InputError: the trainer is unknown, the plan is a branch, the trainer cannot be given its
-            learning rate, or cannot do what the plan does and no approximation is wanted.
+        InputError: If the trainer is unknown, the plan does not start at position 0, or the
+            trainer does not support the plan's LR schedule. Also if the trainer cannot follow the
+            plan exactly and `approximate` is False.
     """
     chosen = EXPORTS[trainer]
     if plan.start:
@@ -60,13 +64,13 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
         return chosen.text(plan)
     if plan.rate is not None and not hasattr(plan.rate, "code"):
         raise InputError(
-            "export: the plan's learning rate is a function of its own, without code; name it as "
+            "export: the plan's LR is a custom function without code; name it as "
             "package.module:ATTRIBUTE"
         )
     if plan.rate is not None and not chosen.program and stages(plan) is None:
         others = ", ".join(name for name, other in EXPORTS.items() if other.program)
         raise InputError(
-            f"export: {trainer} has no settings for this learning rate; export it as code, to "
+            f"export: {trainer} has no settings for this LR schedule; export it as code, to "
             f"{others}"
         )
     if refusals := chosen.refusals(plan):
@@ -89,10 +93,11 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
 
 
 def _refusal(trainer: str, refusals: list[str], plan: Plan, near: Plan) -> str:
-    """What a trainer cannot do, and the nearest it can, in one line."""
+    """Return a message with the unsupported parts of a plan and the nearest supported plan."""
     nearest = (
-        f'the nearest it can is --batch "{near.schedule}"; '
+        f'the nearest it supports is --batch "{near.schedule}"; '
         if near.schedule != plan.schedule
         else ""
     )
-    return f"export {trainer}: {'; '.join(refusals)}; {nearest}--approximate takes the nearest"
+    fix = f"{nearest}pass --approximate to export the nearest"
+    return f"export {trainer}: {'; '.join(refusals)}; {fix}"

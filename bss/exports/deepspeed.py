@@ -1,7 +1,7 @@
-"""DeepSpeed: Python, what to call before each step, and the rate for LambdaLR.
+"""Export to DeepSpeed: Python with a function to call before each step, and a LambdaLR.
 
 DeepSpeed 0.19.8, `runtime/engine.py`: `set_train_batch_size`, `is_gradient_accumulation_boundary`.
-It counts micro-batches, so that a switch must come at a multiple of the new batch.
+It counts micro-batches, so a switch must be at a multiple of the new batch size.
 """
 
 from string import Template
@@ -24,6 +24,6 @@ def follow(engine):
 # optimizer = AdamW(..., **ADAMW)
 # scheduler = LambdaLR(optimizer, rate)
 # deepspeed.initialize(optimizer=optimizer, lr_scheduler=scheduler, config=config, ...)
-# A step that overflows in fp16 is counted by the engine and not by LambdaLR.''')
+# The engine counts steps that overflow in fp16, but LambdaLR does not.''')
 
 DEEPSPEED = Export("The callback", program=PROGRAM, counts="DeepSpeed's engine")

@@ -1,7 +1,7 @@
-"""Hugging Face's Trainer: Python, a callback and the rate for LambdaLR.
+"""Export to Hugging Face's Trainer: Python with a callback, and a LambdaLR.
 
 transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`. It counts
-micro-batches, so that a switch must come at a multiple of the new batch.
+micro-batches, so a switch must be at a multiple of the new batch size.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ $plan
 
 
 class FollowPlan(TrainerCallback):
-    """Accumulates the plan's batch; micro: sequences of a micro-batch, over all devices."""
+    """Accumulate to the plan's batch size; micro: sequences per micro-batch, all devices."""
 
     def __init__(self, micro):
         self.micro = micro
 
     def on_train_begin(self, args, state, control, **kwargs):
         args.gradient_accumulation_steps, rest = divmod(batch(state.global_step), self.micro)
-        assert not rest, f"a batch of {batch(state.global_step)} is no multiple of {self.micro}"
+        assert not rest, f"{batch(state.global_step)} must be a multiple of {self.micro}"
 
     on_step_end = on_train_begin
 
@@ -34,8 +34,8 @@ class FollowPlan(TrainerCallback):
 # optimizer = AdamW(..., **ADAMW)
 # optimizers = (optimizer, LambdaLR(optimizer, rate))
 # Trainer(args=args, optimizers=optimizers, callbacks=[FollowPlan(micro)], ...)
-# All in one epoch, of a data set that knows its length and holds the plan's sequences.
-# Resuming skips data by the batch then in force: set ignore_data_skip and skip them yourself.''')
+# Use one epoch and a data set with a length, which has all sequences of the plan.
+# On resume, Trainer skips a wrong amount of data: set ignore_data_skip and skip it yourself.''')
 
 
 def _comments(plan: Plan) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Levanter: YAML, batch schedule and learning rate in steps of the plan.
+"""Export to Levanter: YAML with the batch schedule and the LR in steps of the plan.
 
 marin-levanter 0.2.227: `optim/config.py` and `schedule.py`.
 """

@@ -1,7 +1,7 @@
-"""MaxText: YAML, batch in sequences of one device, learning rate in steps of the plan.
+"""Export to MaxText: YAML with the batch size of one device and the LR in steps of the plan.
 
 MaxText 0.2.5: `configs/base.yml`, `utils/maxtext_utils.py` (create_learning_rate_schedule) and
-`utils/rampup_batch.py`: a batch grows once a number of samples, by equal increments.
+`utils/rampup_batch.py`. The batch size grows by equal increments after equal numbers of samples.
 """
 
 import itertools
@@ -52,7 +52,9 @@ def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
 
 
 def _fraction(count: int, steps: int) -> float:
-    """The least fraction of the steps that MaxText rounds down to a count; it refuses sums over 1.
+    """Return the smallest fraction of the steps that MaxText rounds down to a count.
+
+    MaxText refuses fractions whose sum is above 1.
 
     Examples:
         >>> int(49 * (1 / 49)), int(49 * _fraction(1, 49))
@@ -63,9 +65,9 @@ def _fraction(count: int, steps: int) -> float:
 
 
 def _ramp(plan: Plan) -> int | None:
-    """The samples in which MaxText ramps the batch as the plan does; None where it cannot.
+    """Return the ramp-up samples with which MaxText follows the plan, or None if it cannot.
 
-    It takes each batch for as many steps as first consume an equal share of them.
+    MaxText divides the samples equally among the batch sizes and rounds each share up to steps.
     """
     batches = [segment.batch for segment in plan.segments]
     increments = {after - before for before, after in itertools.pairwise(batches)}
@@ -85,7 +87,7 @@ def _cannot(plan: Plan) -> Iterator[str]:
 
 
 def _nearest(plan: Plan) -> Plan:
-    """The ramp, or constant batch, of the least mean |log(batch/plan's)| over tokens."""
+    """Return the ramp, or single batch size, with the smallest mean |log ratio| to the plan."""
     if len(plan.segments) == 1 or _ramp(plan):
         return plan
     first, last = plan.segments[0].batch, plan.segments[-1].batch

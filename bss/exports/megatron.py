@@ -1,8 +1,8 @@
-"""Megatron-LM: command-line flags, one a line, all lengths in samples (sequences).
+"""Export to Megatron-LM: command-line flags, one per line, with lengths in samples (sequences).
 
 megatron-core 0.19.2: `training/config/training_config.py`, `core/optimizer_param_scheduler.py`, and
-`core/num_microbatches_calculator.py` for the schedule string: thresholds in tokens, rounded down to
-samples, in force from the first step at or after them.
+`core/num_microbatches_calculator.py` for the schedule string. Its thresholds are in tokens, rounded
+down to samples, and take effect at the first step at or after them.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ def _flags(plan: Plan) -> Iterator[str]:
 
 
 def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
-    """Flags of the rate, taken at a step's first sample; the plan's is that of its middle.
+    """Yield the LR flags. Megatron-LM evaluates the LR at the first sample of a step.
 
-    Both are the same where the warm-up begins at the rate of half a batch, and warm-up and decay
-    end half a batch earlier.
+    The plan evaluates it at the middle of a step. To get equal values, the warm-up starts at the
+    LR of half a batch, and warm-up and decay end half a batch earlier.
     """
     lr, first, last = peak(plan, rate), plan.segments[0].batch, plan.segments[-1].batch
     warmup = max(int(rate.warmup / plan.seq_len - first / 2), 0)
@@ -47,9 +47,9 @@ def _rate(plan: Plan, rate: Rate) -> Iterator[str]:
     lengths = (rate.warmup, *((rate.total, rate.decay) if rate.decay else ()))
     halves = (first % 2 and rate.warmup, last % 2 and rate.decay)
     if any(length % plan.seq_len for length in lengths) or any(halves):
-        yield "# Lengths of the rate are rounded down to whole samples."
+        yield "# Warm-up and decay are rounded down to whole samples."
     if moves_at_a_change(plan, rate):
-        yield "# The batch changes in the warm-up or the decay: half a batch there is another's."
+        yield "# The batch changes in the warm-up or the decay: LRs are off by up to half a batch."
 
 
 def _cannot(plan: Plan) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""OLMo-core: Python, its callback for the batch, and a scheduler with the rate.
+"""Export to OLMo-core: Python with its batch-size callback and an LR scheduler.
 
 ai2-olmo-core 3.0.0, `train/callbacks/batch_size_scheduler.py`, `optim/scheduler.py`,
-`data/data_loader.py`: the batch changes by whole factors. It counts micro-batches, so that a switch
-must come at a multiple of the new batch.
+`data/data_loader.py`: the batch size changes by integer factors. It counts micro-batches, so a
+switch must be at a multiple of the new batch size.
 """
 
 import itertools
@@ -25,10 +25,10 @@ $plan
 
 @dataclass
 class PlanRate(Scheduler):
-    """The plan's rate, whatever the optimizer's lr, which OLMo-core scales at a batch change."""
+    """The plan's LR. It ignores initial_lr, which OLMo-core scales at a batch change."""
 
     def get_lr(self, initial_lr, current, t_max):
-        return rate(current - 1)  # OLMo-core counts a step before it is done
+        return rate(current - 1)  # OLMo-core counts steps from 1
 
 
 changes = BatchSizeSchedulerCallback(
@@ -45,11 +45,11 @@ def _cannot(plan: Plan) -> Iterator[str]:
     for before, after in itertools.pairwise(sizes):
         if max(before, after) % min(before, after):
             change = f"from {before} to {after} tokens"
-            yield f"OLMo-core changes the batch by whole factors, not {change}"
+            yield f"OLMo-core changes the batch size by integer factors, not {change}"
 
 
 def _nearest(plan: Plan) -> Plan:
-    """Each batch the nearest, in ratio, that is a whole factor or part of the one before."""
+    """Return the plan with each batch size rounded to a multiple or divisor of the previous."""
     batches = [plan.segments[0].batch]
     for segment in plan.segments[1:]:
         before, factor = batches[-1], segment.batch / batches[-1]

@@ -1,4 +1,4 @@
-"""CSV: a row a step, for a trainer that reads what to do, or a plot of one's own."""
+"""Export to CSV with one row per step, for a trainer that reads it or for a custom plot."""
 
 import io
 
@@ -9,7 +9,7 @@ from bss.schedules.plan import Plan
 
 
 def _rows(plan: Plan) -> str:
-    """step, tokens before it, batch in sequences; rate, and what else the plan sets, if it does."""
+    """Return CSV rows: step, tokens before it, batch (sequences), and what the plan sets."""
     given = plan.coupling.given
     names = ["step", "tokens", "batch", *(["rate"] if plan.rate else []), *given]
     text = io.StringIO()
@@ -17,7 +17,7 @@ def _rows(plan: Plan) -> str:
     for segment in plan.segments:
         size = segment.batch * plan.seq_len
         settings = plan.coupling.settings(1.0, segment.batch, plan.seq_len)
-        besides = "".join(f",{getattr(settings, name)!r}" for name in given)
+        settled = "".join(f",{getattr(settings, name)!r}" for name in given)
         rates = np.zeros(segment.steps)
         if plan.rate:
             middles = segment.start_tokens + size * (np.arange(segment.steps) + 0.5)
@@ -25,7 +25,7 @@ def _rows(plan: Plan) -> str:
         for i, rate in enumerate(rates.tolist()):
             step, tokens = segment.start_step + i, segment.start_tokens + i * size
             shown = f",{rate!r}" if plan.rate else ""
-            text.write(f"{step},{tokens},{segment.batch}{shown}{besides}\n")
+            text.write(f"{step},{tokens},{segment.batch}{shown}{settled}\n")
     return text.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""torchtitan: Python, a trainer that follows the batch, and schedulers with the rate.
+"""Export to torchtitan: Python with a trainer that sets the batch size, and an LR scheduler.
 
 torchtitan 0.3.0, `trainer.py` (train_step), `components/optimizer/lr_scheduler.py`.
 """
@@ -18,7 +18,7 @@ $plan
 
 
 class PlanRate(LRSchedulersContainer):
-    """The plan's rate, by the optimizer's lr of 1."""
+    """The plan's LR, as a factor of the optimizer's lr of 1."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(LRSchedulersContainer.Config):
@@ -27,7 +27,7 @@ class PlanRate(LRSchedulersContainer):
 
 
 class FollowPlan(Trainer):
-    """Accumulates the plan's batch, by micro-batches over all data-parallel ranks."""
+    """Accumulate to the plan's batch size, in micro-batches over all data-parallel ranks."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(Trainer.Config):
@@ -39,7 +39,7 @@ class FollowPlan(Trainer):
 
     def train_step(self, data_iterator):
         self.gradient_accumulation_steps, rest = divmod(batch(self.step - 1), self.micro)
-        assert not rest, f"a batch of {batch(self.step - 1)} is no multiple of {self.micro}"
+        assert not rest, f"{batch(self.step - 1)} must be a multiple of {self.micro}"
         super().train_step(data_iterator)
 
 

@@ -1,1 +1,1 @@
-"""From loss curves to points, and what they say without a law."""
+"""Points (steps and tokens to a target loss) from loss curves, and analyses of points."""

@@ -1,4 +1,4 @@
-"""Constant batches side by side: which runs compare, and how far each is from the best."""
+"""Compare runs of one batch size each: which are comparable, and their excess losses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ END_SLACK = 0.03  # equal budgets end apart by remainders that fill no batch
 
 @dataclass(frozen=True)
 class BatchCurve:
-    """A run of one batch: the batch in sequences, its rows, and the monotone fit to its losses."""
+    """A run of one batch size (sequences), its rows, and a monotone fit to its losses."""
 
     batch: float
     rows: pd.DataFrame
@@ -25,9 +25,10 @@ class BatchCurve:
 
 
 def alike(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs of one batch that share model, sequence length and rate, of the most batches.
+    """Return the runs of one batch size each that share model, sequence length and LR.
 
-    Of several with as many, those of the lowest loss.
+    The group with the most batch sizes is returned. Ties are broken by the
+    lowest loss.
     """
     constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
     if constant.empty:
@@ -39,10 +40,10 @@ def alike(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:
-    """Every run of one batch with at least 3 losses in a column, ascending in batch.
+    """Return the curves of runs with one batch size and at least 3 losses, by batch size.
 
     Raises:
-        InputError: there is none.
+        InputError: If no run qualifies.
     """
     curves = []
     for _, run in runs.groupby("run", sort=False):
@@ -50,16 +51,18 @@ def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:
         if len(set(run["batch"])) == 1 and losses >= 3:
             curves.append(BatchCurve(float(run["batch"].iloc[0]), run, smooth_curve(run, column)))
     if not curves:
-        raise InputError("runs: no run has a constant batch and at least 3 losses; add one")
+        raise InputError("runs: no run has one batch size and at least 3 losses; add such a run")
     return sorted(curves, key=lambda curve: curve.batch)
 
 
 def excess(curves: Sequence[BatchCurve]) -> tuple[np.ndarray, dict[float, np.ndarray]]:
-    """Tokens, and each batch's loss above the best one there, averaged over its runs.
+    """Return the loss of each batch size above the best one, averaged over runs.
 
     Returns:
-        Tokens [T], evenly spaced in log from where all curves are known to the farthest end; and
-        by batch the excess [T] in nats, NaN past a curve's end, but for a trifle of the tokens.
+        Tokens [T], evenly spaced in log, from the first count at which every curve has a loss to
+        the end of the longest curve.
+        Excess losses [T] in nats by batch size. They are NaN after the end of a curve; ends that
+        differ by at most 3% of the tokens count as equal.
     """
     x, losses = losses_on_grid(curves)
     mean = {batch: pd.DataFrame(some).mean().to_numpy() for batch, some in losses.items()}
@@ -68,7 +71,7 @@ def excess(curves: Sequence[BatchCurve]) -> tuple[np.ndarray, dict[float, np.nda
 
 
 def losses_on_grid(curves: Sequence[BatchCurve]) -> tuple[np.ndarray, dict[float, np.ndarray]]:
-    """Return log tokens [T] as in `excess`, and the losses of each batch there, [run, T]."""
+    """Return log tokens [T] as in `excess`, and losses [run, T] at them by batch size."""
     start = max(curve.fit.log_tokens[0] for curve in curves)
     end = max(curve.fit.log_tokens[-1] for curve in curves)
     x = np.linspace(start, end, GRID_POINTS)

@@ -1,4 +1,4 @@
-"""Points without a law: where the minimum over batch sizes is.
+"""The measured minimum over batch sizes, without a scaling law.
 
 Runs of one seed share initialization and data order, so tokens to a target are compared within a
 seed; errors are 2 standard errors over seeds. A run that did not reach a target is censored at the
@@ -16,26 +16,28 @@ import pandas as pd
 
 from bss.errors import InputError
 
-Bound = Literal["", "at most", "at least", "unknown"]  # "" is a measurement, and no bound
+Bound = Literal["", "at most", "at least", "unknown"]  # "": a measured value, not a bound
 
 
 @dataclass(frozen=True)
 class Logs:
-    """Log tokens to one target, [seed, batch], batches ascending.
+    """Log tokens to one target, [seed, batch], with batch sizes in ascending order.
 
     Attributes:
-        tokens: to the target; consumed, where it was missed; NaN where there is no run.
-        met: whether the run reached the target.
+        tokens: Log tokens to the target, or log tokens consumed if the run did not reach it. NaN
+            if the run is missing.
+        met: Whether the run reached the target.
     """
 
     tokens: pd.DataFrame
     met: pd.DataFrame
 
     def telling(self) -> "Logs":
-        """The batches that tell of the best one in every seed.
+        """Return the batch sizes that are informative about the best one in every seed.
 
-        They reached the target, or consumed more without it than the best of those batches that
-        every seed reached. Without such a batch there are none.
+        A run is informative if it reached the target. It is also informative if it consumed more
+        tokens without reaching it than the best batch size that reached it in every seed. The
+        result is empty if no batch size reached the target in every seed.
         """
         whole = self.tokens.columns[self.met.all()]
         least = self.tokens[whole].min(axis=1)
@@ -45,23 +47,26 @@ class Logs:
 
     @property
     def best(self) -> float:
-        """The batch of the fewest tokens, geometric mean over seeds, of those that all reached."""
+        """The batch size with the fewest tokens (geometric mean over seeds).
+
+        Only batch sizes that reached the target in every seed are compared.
+        """
         whole = self.tokens.loc[:, self.met.all()]
         return whole.columns.tolist()[int(np.argmin(whole.sum()))]
 
 
 def bound(*, open_below: bool, open_above: bool) -> Bound:
-    """What a value is that may be lower, higher or both."""
+    """Return the kind of bound of a value that may be lower, higher or both."""
     if open_below:
         return "unknown" if open_above else "at most"
     return "at least" if open_above else ""
 
 
 def by_target(points: pd.DataFrame) -> dict[float, Logs]:
-    """The log tokens of a table of points, by target, highest first.
+    """Return the log tokens of a table of points, by target, highest first.
 
     Args:
-        points: columns target_loss, seed, batch, tokens_to_target and reached.
+        points: Columns target_loss, seed, batch, tokens_to_target and reached.
     """
     ordered = points.assign(reached=points["reached"].astype(float)).sort_values(
         "reached", kind="stable"
@@ -78,7 +83,7 @@ def by_target(points: pd.DataFrame) -> dict[float, Logs]:
 
 @dataclass(frozen=True)
 class Between:
-    """log2 of the best batch by seed [S]: a value, and the ends that it may be moved between."""
+    """log2 of the best batch size by seed [S], with the lower and upper end of each value."""
 
     value: np.ndarray
     low: np.ndarray
@@ -86,24 +91,25 @@ class Between:
 
     @property
     def bound(self) -> Bound:
-        """What the mean of the values is."""
+        """The kind of bound that the mean of the values is."""
         below, above = (bool(np.isinf(ends).any()) for ends in (self.low, self.high))
         return bound(open_below=below, open_above=above)
 
     @property
     def reach(self) -> float:
-        """How far the mean may be from that of the values, where both its ends are closed."""
+        """Largest possible shift of the mean. Infinite ends are not counted."""
         apart = np.maximum(self.high - self.value, self.value - self.low)
         return float(np.where(np.isfinite(apart), apart, 0.0).mean())
 
 
 def best_batches(logs: Logs) -> Between:
-    """Where each seed's curve is lowest, of `Logs.telling`.
+    """Estimate log2 of the best batch size for each seed, from the result of `Logs.telling`.
 
-    The minimum of a parabola in log batch through the best batch and its neighbours. Where a
-    neighbour missed the target, its higher place on the curve moves the minimum away from it, at
-    most to the middle of the other neighbour and the best batch: the value is then the place
-    nearest to the best batch. A best batch at an edge has no end on that side.
+    The estimate is the minimum of a parabola in log batch size through the best batch size and
+    its neighbours. If a neighbour missed the target, its true token count is higher, which moves
+    the minimum away from it. The minimum moves at most to the midpoint between the other
+    neighbour and the best batch size, so the value nearest to the best batch size is returned.
+    If the best batch size is the smallest or the largest, the interval is open on that side.
     """
     x = np.log2(logs.tokens.columns.to_numpy(float))
     rows = zip(logs.tokens.to_numpy(), logs.met.to_numpy(), strict=True)
@@ -111,7 +117,7 @@ def best_batches(logs: Logs) -> Between:
 
 
 def _lowest(x: np.ndarray, y: np.ndarray, met: np.ndarray) -> tuple[float, float, float]:
-    """The value and the ends of one seed."""
+    """Return the value with its lower and upper end for one seed."""
     i, last = int(np.argmin(y)), len(y) - 1
     if not 0 < i < last:
         return x[i], -np.inf if i == 0 else x[i], np.inf if i == last else x[i]
@@ -122,9 +128,10 @@ def _lowest(x: np.ndarray, y: np.ndarray, met: np.ndarray) -> tuple[float, float
 
 
 def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
-    """Where a parabola through the lowest of points [N], x in order, and its neighbours is lowest.
+    """Return the minimum of a parabola through the lowest of points [N] and its neighbours.
 
-    The lowest point itself where it is the first or the last, or the three are on a line.
+    If the lowest point is the first or the last, or the three points are on a line, its x is
+    returned. x must be in ascending order.
     """
     i = int(np.argmin(y))
     if not 0 < i < len(y) - 1:
@@ -135,7 +142,7 @@ def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over so many seeds, and 2 standard errors of it; None with fewer than two seeds."""
+    """A mean over seeds with 2 standard errors. The error is None for fewer than two seeds."""
 
     value: float
     error: float | None
@@ -144,20 +151,20 @@ class Mean:
 
 @dataclass(frozen=True)
 class TargetOptimum:
-    """The batch with the fewest tokens to one target.
+    """The batch size with the fewest tokens to one target.
 
     Attributes:
-        target_loss: in nats.
-        batch: the measured batch with the fewest tokens, geometric mean over seeds, of those that
-            reached the target in all.
-        interior: whether smaller and larger batches reached the target too, or consumed more than
-            the best without reaching it.
-        log2_batch: log2 of B_opt in sequences: the minimum of a parabola in log batch through
-            each seed's best batch and its neighbours; the error includes what neighbours that
-            missed the target leave open. A seed whose best batch is the smallest or the largest
-            has that batch. No error where that is so of every seed.
-        bound: what log2_batch is where some seed's best batch is the smallest ("at most") or the
-            largest ("at least") of those that tell of it.
+        target_loss: Target loss in nats.
+        batch: The measured batch size with the fewest tokens (geometric mean over seeds). Only
+            batch sizes that reached the target in every seed are compared.
+        interior: Whether smaller and larger batch sizes are informative too (`Logs.telling`).
+        log2_batch: log2 of B_opt in sequences. For each seed it is the minimum of a parabola in
+            log batch size through the best batch size and its neighbours. The error includes the
+            uncertainty from neighbours that missed the target. If a seed's best batch size is the
+            smallest or the largest, that batch size is used. If this holds for every seed, the
+            error is None.
+        bound: "at most" if the best batch size of some seed is the smallest informative one, "at
+            least" if it is the largest.
     """
 
     target_loss: float
@@ -168,7 +175,7 @@ class TargetOptimum:
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """B_opt less and plus 2 standard errors, in sequences; None on the side left open."""
+        """B_opt ∓ 2 standard errors, in sequences. None on a side without a limit."""
         log, bound, error = self.log2_batch.value, self.bound, self.log2_batch.error
         if error is None and not bound:
             return None, None
@@ -178,23 +185,24 @@ class TargetOptimum:
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """The mean over seeds with 2 standard errors."""
+    """Return the mean over seeds with 2 standard errors."""
     count = len(values)
     error = float(2 * np.std(values, ddof=1) / math.sqrt(count)) if count > 1 else None
     return Mean(float(np.mean(values)) if count else math.nan, error, count)
 
 
 def optima(points: pd.DataFrame) -> list[TargetOptimum]:
-    """The best batch at each target that some batch reached in every seed, highest loss first.
+    """Return the best batch size at each target, highest loss first.
 
-    Batches count as `bss.points.crossings.Logs.telling` has it: one that missed the target
-    counts where it consumed more than the best, and leaves its side open where it did not.
+    Targets are used if some batch size reached them in every seed. A batch size that missed the
+    target counts only if it consumed more tokens than the best one (`Logs.telling`). Otherwise
+    the interval has no limit on its side.
 
     Args:
-        points: One row per batch, target and seed, as `by_target` takes them.
+        points: A table with one row per batch size, target and seed.
 
     Raises:
-        InputError: no batch reached any target in every seed.
+        InputError: If no batch size reached any target in every seed.
     """
     rows = []
     for target, logs in _telling(points).items():
@@ -205,7 +213,7 @@ def optima(points: pd.DataFrame) -> list[TargetOptimum]:
 
 
 def _log2_batch(lowest: Between) -> Mean:
-    """The mean over seeds, its error wider by what is open between ends."""
+    """Return the mean over seeds. Its error includes the interval of each seed's value."""
     over_seeds = mean(lowest.value.tolist())
     if over_seeds.error is None or not np.isfinite(lowest.high - lowest.low).any():
         return replace(over_seeds, error=None)
@@ -213,7 +221,7 @@ def _log2_batch(lowest: Between) -> Mean:
 
 
 def _telling(points: pd.DataFrame) -> dict[float, Logs]:
-    """The batches that tell of the best one, at each target that some reached in every seed."""
+    """Return the informative batch sizes at each target that some reached in every seed."""
     seeds = points["seed"].nunique()
     tables = {target: logs.telling() for target, logs in by_target(points).items()}
     usable = {

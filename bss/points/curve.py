@@ -1,9 +1,9 @@
-"""From loss curves to points: the steps and tokens at which a run first meets a target loss.
+"""Points from loss curves: the steps and tokens at which a run first reaches a target loss.
 
-A curve is smoothed by a local linear fit in log tokens over a symmetric window, which lags behind
-the loss neither way as trailing averages do, and made monotone by isotonic regression; the
-crossing is interpolated in log tokens (derived here). Targets that a run does not meet are kept:
-they say that it takes more tokens than the run consumed.
+A curve is smoothed by a local linear fit in log tokens over a symmetric window. Unlike a trailing
+average, this has no lag. Isotonic regression then makes it monotone, and the crossing is
+interpolated in log tokens (derived here). Targets that a run does not reach are kept as censored:
+the run needs more tokens than it consumed.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def rate_numbers(run: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def peak_rate(run: pd.DataFrame) -> float:
-    """The highest rate of a run: its peak_lr, else the largest lr; NaN where neither is told."""
+    """Return the peak LR of a run: its peak_lr, else its largest lr, else NaN."""
     columns = [rate_numbers(run, column) for column in ("peak_lr", "lr") if column in run]
     known = next((rates[np.isfinite(rates)] for rates in columns if np.isfinite(rates).any()), None)
     return np.nan if known is None else float(known.max())
@@ -83,15 +83,15 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
 
 
 def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The runs whose losses are enough for a curve, and what is said of those left out.
+    """Return the runs with enough losses for a curve, and warnings about the other runs.
 
-    The losses are held-out where the table has any, so that a run without is left out.
+    If the table has held-out losses, only these count, so a run without them is left out.
 
     Args:
-        runs: a run table as `bss.tables.check_runs` returns it.
+        runs: A run table as `bss.tables.check_runs` returns it.
 
     Raises:
-        InputError: no run has enough.
+        InputError: If no run has enough losses.
     """
     column = loss_column(runs)
     finite = np.isfinite(runs[column].to_numpy(float))
@@ -119,23 +119,23 @@ def points(
     column: str | None = None,
     kind: str = "stable",
 ) -> pd.DataFrame:
-    """Steps and tokens to each target for each run.
+    """Return steps and tokens to each target for each run.
 
     Args:
-        runs: a run table as `bss.tables.check_runs` returns it.
-        targets: losses in nats.
-        smooth: width in tokens of the window over a noisy training loss.
-        column: losses to use: by default eval_loss where there is one, else loss.
-        kind: of the losses: "stable", "averaged" or "annealed".
+        runs: A run table as `bss.tables.check_runs` returns it.
+        targets: Losses in nats.
+        smooth: Width, in tokens, of the smoothing window for a noisy training loss.
+        column: Column of the losses. Default: eval_loss if the table has it, else loss.
+        kind: Kind of losses: "stable", "averaged" or "annealed".
 
     Returns:
-        The columns POINTS and run, and those of SETTINGS that the runs have. `batch` is E/S in
-        sequences, the run's where that is constant; `resolution` the spacing of evaluations
-        around the crossing, in log tokens. A target that was not reached has the run's last step
-        and tokens and `reached` False.
+        A table with the columns POINTS, `run`, and the columns in SETTINGS that the runs have.
+        `batch` is E/S in sequences, or the run's batch size if it is constant. `resolution` is
+        the spacing of evaluations around the crossing, in log tokens. A target that was not
+        reached has the run's last step and tokens, and `reached` is False.
 
     Raises:
-        InputError: no targets, one that is not positive, or one that no run reaches.
+        InputError: If there are no targets, one is not positive, or no run reaches one.
     """
     column = column or loss_column(runs)
     own = runs.groupby("run", sort=False)
@@ -168,16 +168,15 @@ def default_targets(
     """Evenly spaced targets, from below every batch's loss at twice the warm-up.
 
     Args:
-        runs, smooth, column: as in `points`.
-        count: how many.
-        warmup_tokens: of the learning-rate schedule.
-        share: the lowest target is one that this share of the batches reaches.
+        runs, smooth, column: As in `points`.
+        count: Number of targets.
+        warmup_tokens: Warm-up of the LR schedule, in tokens.
+        share: The lowest target is reached by this share of the batch sizes.
 
     Raises:
-        InputError: no such losses exist: the runs are too short for their warm-up; or a count
-            below 1.
+        InputError: If the runs are too short for their warm-up, or `count` is below 1.
     """
-    check(count >= 1, "targets", count, "how many, 1 or more")
+    check(count >= 1, "targets", count, "a count of 1 or more")
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
     highest, reached = math.inf, {}
@@ -254,9 +253,9 @@ def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarra
 
 
 def _warn(curves: dict, sparse_too: bool) -> None:
-    """Of too few evaluations.
+    """Warn about runs with too few evaluations.
 
-    Ten evaluations per e-fold of tokens make the crossing's error negligible.
+    With ten evaluations per e-fold of tokens the error of a crossing is negligible.
     """
     logs = {name: curve.log_tokens for name, (_, curve) in curves.items()}
     sparse = [name for name, x in logs.items() if len(x) < LEAST_EVALUATIONS * np.ptp(x)]

@@ -1,13 +1,13 @@
-"""Measure points of a run table: which runs count, steps and tokens to targets, design warnings.
+"""Measure points of a run table: select runs, measure targets, and warn about the design.
 
-Runs that differ by their seeds alone are repetitions of one condition; a law is fitted to the runs
+Runs that differ only in their seeds are repetitions of one condition. A law is fitted to the runs
 of one condition.
 
-E(S) compares batch sizes at one LR, constant after its warm-up (derived here; Zhou et al., arXiv
-2601.05034, fix it): if a table has other LRs, a fit applies to these only. The envelope keeps, for
-each batch, target and seed, the LR that reaches the target with the fewest tokens. It is a minimum
-over trials, so it is optimistic by more the more trials it is taken over: the table has their
-number, and whether the best LR has LRs on both sides.
+E(S) compares batch sizes at one LR, constant after warm-up (derived here; Zhou et al., arXiv
+2601.05034, fix it). If a table has other LRs, a fit applies to these LRs only. For each batch
+size, target and seed, the envelope keeps the LR that reaches the target with the fewest tokens.
+A minimum over trials is biased low, and the bias grows with the number of trials. The table
+therefore has this number, and whether the best LR lies between other LRs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,20 +42,20 @@ def measure_points(
     smooth: int | None = None,
     at_rate: float | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Steps and tokens to target losses, a row a run and target, and what must be said of them.
+    """Return steps and tokens to target losses, one row per run and target, and warnings.
 
-    Where a batch has several peak rates the points are the envelope over them.
+    If a batch size has several peak LRs, only its best LR is kept (`bss.points.rates.envelope`).
 
     Args:
-        runs: as `bss.tables.check_runs` returns it.
-        targets: losses in nats; by default `count` are chosen.
-        count: how many are chosen.
-        warmup: of the learning rate, in tokens; targets that are chosen lie behind it.
-        smooth: window over a noisy training loss, in tokens.
-        at_rate: measure runs of this peak rate alone.
+        runs: A run table as `bss.tables.check_runs` returns it.
+        targets: Losses in nats. Default: `count` targets are chosen.
+        count: Number of targets to choose.
+        warmup: LR warm-up in tokens. Targets that are chosen are reached after it.
+        smooth: Width, in tokens, of the smoothing window for a noisy training loss.
+        at_rate: Measure only the runs with this peak LR.
 
     Raises:
-        InputError: runs too short to measure, or a target that none reaches.
+        InputError: If the runs are too short to measure, or no run reaches a target.
     """
     runs, few = evaluated(runs)
     runs, left = independent_runs(runs)
@@ -100,12 +100,12 @@ def tuned_points(
 
 
 def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the points without targets that a run met before its first loss, and their number.
+    """Drop points whose target a run reached before its first loss, and report their number.
 
-    Of those only an upper bound on the tokens is known.
+    For such points only an upper bound on the tokens is known.
 
     Raises:
-        InputError: If no point is left of a target.
+        InputError: If a target has no points left.
     """
     known = runs.loc[runs[loss_column(runs)].notna() & (runs["tokens"] > 0)]
     first = every["run"].map(known.groupby("run")["tokens"].first())
@@ -126,8 +126,8 @@ def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataF
 def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return the runs of one batch size each that share no losses, and what was left out.
 
-    A run that was forked from another repeats its losses to the fork, and a run whose batch size
-    changes has no point of one batch size; if all change it, they stay.
+    A forked run repeats the losses of its parent up to the fork. A run whose batch size changes
+    has no points of one batch size. It is kept only if the batch size changes in every run.
 
     Args:
         runs: A run table as `bss.tables.check_runs` returns it.
@@ -148,9 +148,9 @@ def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _copies(runs: pd.DataFrame) -> list[str]:
-    """Return the runs whose losses begin as those of a run that is kept: the longest comes first.
+    """Return the runs whose first losses equal the first losses of a run that is kept.
 
-    Of equally long ones a run without a parent, then the first in the table.
+    Runs without a parent are kept first, then longer runs, then earlier rows of the table.
     """
     column, found, kept = loss_column(runs), [], {}
     tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
@@ -205,14 +205,15 @@ def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:
     """Refuse runs that differ in more than batch size, LR and seeds.
 
     Raises:
-        InputError: If there are such columns; it names them, their values and how to choose one.
+        InputError: If there are such columns. The message names them, their values and the option
+            that selects one value.
     """
     if names:
         values = [sorted({str(x) for x in runs[name]}) for name in names]
         shown = "; ".join(f"{n}: {', '.join(v)}" for n, v in zip(names, values, strict=True))
         raise InputError(
-            f"runs differ in {shown}; a fit needs runs of one value, "
-            f"leave the others out by --drop {names[0]}={values[0][-1]}"
+            f"runs: they differ in {shown}, but a fit needs one value; "
+            f"drop the others, e.g. --drop {names[0]}={values[0][-1]}"
         )
 
 
@@ -224,11 +225,11 @@ def _decays(runs: pd.DataFrame) -> bool:
 
 
 def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """The traps of a design, each with its consequence.
+    """Return warnings about the design of the runs, each with its consequence.
 
     Args:
-        runs: a run table as `bss.tables.check_runs` returns it.
-        points: its points at every rate, by `bss.points.curve.points`.
+        runs: A run table as `bss.tables.check_runs` returns it.
+        points: Its points at every LR, as `bss.points.curve.points` returns them.
     """
     names = runs.groupby("run")["batch"].transform("nunique") == 1
     constant = runs.loc[names]
@@ -239,7 +240,7 @@ def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def least_of(count: int) -> float:
-    """The expected least of so many draws of a standard normal, by quadrature (derived here).
+    """Return the expected minimum of `count` draws of a standard normal (derived here).
 
     Examples:
         >>> [round(least_of(count), 3) + 0.0 for count in (1, 2, 5)]
@@ -251,11 +252,11 @@ def least_of(count: int) -> float:
 
 
 def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
-    """What is said of batches that were all trained for as many steps.
+    """Return a warning if all batch sizes were trained for the same number of steps.
 
     Args:
-        batches: [n] of runs, or of their rows, each with one batch.
-        taken: [n] steps there.
+        batches: Batch sizes [n] of runs or of their rows.
+        taken: Steps [n] of these runs or rows.
     """
     steps: Any = pd.Series([*taken], dtype=float).groupby([*batches]).max()
     if len(steps) < 3 or steps.index.max() < 2 * steps.index.min():
@@ -264,14 +265,14 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
     if most > EQUAL * steps.min():
         return []
     return [
-        f"every batch was trained for as many steps ({most:.0f}), so the largest saw the most data "
-        "and wins any comparison of final losses; compare tokens to a target, or train for equal "
-        "tokens"
+        f"every batch size was trained for the same number of steps ({most:.0f}), so the largest "
+        "saw the most data and has the lowest final loss; compare tokens to a target, or train "
+        "for equal tokens"
     ]
 
 
 def _tuned(known: pd.DataFrame) -> list[str]:
-    """Of points with their rates."""
+    """Return a warning if the number of LRs tried differs between batch sizes."""
     counts: Any = known.groupby("batch", sort=False)["peak_lr"].nunique()
     if counts.nunique() < 2:
         return []
@@ -279,20 +280,21 @@ def _tuned(known: pd.DataFrame) -> list[str]:
     optimism = _optimism(known, least_of(fewest) - least_of(most))
     if (counts > 1).sum() == 1:
         return [
-            f"lr was tuned at batch {at:g} alone, over {most}: its best{optimism}, so B_opt is "
-            "pulled towards it; tune every batch alike, or take one lr (--at-rate)"
+            f"the LR was tuned only at batch size {at:g} ({most} LRs): its best LR{optimism}, "
+            "which biases B_opt towards it; tune every batch size, or use one LR (--at-rate)"
         ]
     return [
-        f"batches have {fewest} to {most} lr (the most at batch {at:g}): the best of {most}"
-        f"{optimism} than that of {fewest}, so B_opt is pulled towards it; try as many at each"
+        f"batch sizes have {fewest} to {most} LRs (the most at {at:g}): the best of {most}"
+        f"{optimism} than the best of {fewest}, which biases B_opt towards {at:g}; try the same "
+        "number at each"
     ]
 
 
 def _optimism(known: pd.DataFrame, deviations: float) -> str:
-    """By how much the best of more rates is lower by chance: deviations times a run's scatter.
+    """Describe how much fewer tokens the best of more LRs needs by chance alone.
 
-    The scatter of log tokens over runs of one rate; without such repeats, that over rates, which
-    holds what rates do as well.
+    The advantage is `deviations` times the noise SD of log tokens over runs of one LR. Without
+    repeats, the SD over LRs is used. It includes the effect of the LR, so it is an upper bound.
     """
     logs = known.assign(log=np.log(known["tokens_to_target"].to_numpy(float)))
     logs = logs.loc[logs["reached"]]
@@ -301,23 +303,24 @@ def _optimism(known: pd.DataFrame, deviations: float) -> str:
         freedom = sum(len(group) - 1 for group in groups)
         if freedom:
             squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-            scatter = float(np.sqrt(squares / freedom))
-            lower, between = 1 - np.exp(-deviations * scatter), "lr" if most else "runs of one lr"
+            noise = float(np.sqrt(squares / freedom))
+            lower, between = 1 - np.exp(-deviations * noise), "LRs" if most else "runs of one LR"
             return (
-                f" is {most}{lower:.1%} lower in tokens by chance ({scatter:.1%} between {between})"
+                f" needs {most}{lower:.1%} fewer tokens by chance "
+                f"(SD between {between}: {noise:.1%})"
             )
-    return " is lower in tokens by chance"
+    return " needs fewer tokens by chance"
 
 
 def one_rate(points: pd.DataFrame) -> float | None:
-    """The peak rate that all points share; None where they differ or some do not tell theirs."""
+    """Return the peak LR that all points share. None if LRs differ or some are missing."""
     rates = points["peak_lr"].to_numpy(float)
     known = len(rates) and np.isfinite(rates).all()
     return float(rates[0]) if known and np.ptp(rates) <= NEAR * rates.max() else None
 
 
 def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
-    """Each known rate as the highest of those within 1%: logs hold a peak at some steps only.
+    """Map each known LR to the highest LR within 1%, as logs may miss the step of the peak.
 
     Examples:
         >>> near_as_one([1e-3, 9.99e-4, 5e-4])
@@ -330,22 +333,22 @@ def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
 
 
 def runs_at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
-    """The runs of a run table at one peak rate, within 1%.
+    """Return the runs of a run table with one peak LR (within 1%).
 
     Raises:
-        InputError: there is none.
+        InputError: If no run has this peak LR.
     """
     peaks = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
     names = [name for name, peak in peaks.items() if abs(peak - rate) <= NEAR * rate]
     if not names:
         known = sorted(set(near_as_one(peaks.values()).values()))
-        there = ", ".join(map(rate_text, known)) or "none; give the runs a column peak_lr or lr"
-        raise InputError(f"--at-rate {rate:g}: no run has it; the peak rates are {there}")
+        there = ", ".join(map(rate_text, known)) or "unknown (add a column peak_lr or lr)"
+        raise InputError(f"--at-rate {rate:g}: no run has this peak LR; the peak LRs are {there}")
     return runs.loc[runs["run"].isin(names)]
 
 
 def rate_text(rate: float) -> str:
-    """A rate as people write it.
+    """Format an LR without padding of mantissa or exponent.
 
     Examples:
         >>> rate_text(0.004), rate_text(2.5e-4)
@@ -356,12 +359,12 @@ def rate_text(rate: float) -> str:
 
 
 def rate_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """What the rates of a table mean for a law of its points.
+    """Return warnings about LRs that limit what a fit to the points applies to.
 
     Args:
-        runs: a run table as `bss.tables.check_runs` returns it.
-        points: its points, by `bss.points.curve.points`; of an envelope, `best_rates` tells how
-            rates differ between batches.
+        runs: A run table as `bss.tables.check_runs` returns it.
+        points: Its points, as `bss.points.curve.points` or `best_rates` returns them. For an
+            envelope, `best_rates` has warned already about LRs that differ between batch sizes.
     """
     if "trials" in points:
         return _within_runs(runs, points)
@@ -377,13 +380,13 @@ def _between_batches(points: pd.DataFrame) -> list[str]:
     if any(np.ptp(ends) > NEAR * ends.max() for ends in (low.to_numpy(), high.to_numpy())):
         ends = [f"{rate_text(low[at])} at batch {at:g}" for at in (low.idxmin(), low.idxmax())]
         shown = " to ".join(ends) if low.idxmin() != low.idxmax() else ends[0]
-        return [f"lr differs between batches ({shown}): B_opt is at these rates"]
+        return [f"the LR differs between batch sizes ({shown}): B_opt applies to these LRs"]
     spread = f"{rate_text(low.iloc[0])} to {rate_text(high.iloc[0])}"
-    return [f"every batch has several lr ({spread}), fitted together: B_opt is at no one rate"]
+    return [f"every batch size has several LRs ({spread}): B_opt does not apply to a single LR"]
 
 
 def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """Runs whose rate changes after its warm-up, or between its targets, before the last one."""
+    """Return a warning about runs whose LR changes after warm-up and before the last target."""
     changing = []
     met = points.loc[points["reached"]].groupby("run")["tokens_to_target"].agg(["min", "max"])
     for name, run in runs.groupby("run", sort=False) if "lr" in runs else ():
@@ -401,33 +404,34 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     if not changing:
         return []
     return [
-        f"lr changes within {len(changing)} of {len(met)} runs before their last target (the "
-        f"first: {changing[0]}): B_opt is that of these schedules, not of a constant rate"
+        f"the LR changes within {len(changing)} of {len(met)} runs before their last target (the "
+        f"first: {changing[0]}): B_opt applies to these schedules, not to a constant LR"
     ]
 
 
 def envelope(points: pd.DataFrame) -> pd.DataFrame:
-    """The best rate of each (model, kind, target, batch, seed).
+    """Return the points at the best LR of each (model, kind, target, batch, seed).
 
-    Runs of one rate and seed that have names of their own are repeats: the rate is chosen by their
-    mean log tokens, and all of its runs are kept. So are all runs of a batch if seeds do not
-    connect its rates (`paired_seeds`): it then has one best rate, not one per seed.
+    Runs with equal LR and seed but different names are repeats. The LR is chosen by their mean
+    log tokens, and all runs at the chosen LR are kept. If the LRs of a batch size do not share
+    seeds (`paired_seeds`), one best LR is chosen for all its seeds.
+
+    An LR at which more runs reached the target is preferred. If no run reached it, the LR whose
+    runs consumed the most tokens is kept, with `reached` False.
 
     Args:
-        points: table of points with `peak_lr`, at several rates.
+        points: A table of points with `peak_lr`, at several LRs.
 
     Returns:
-        The rows of that rate, with two more columns: `trials`, the rates tried, and `bracketed`,
-        whether the best of them is neither the lowest nor the highest. A rate that reached the
-        target in more of its runs comes first. Where no rate reached it, the row of the rate that
-        consumed the most tokens, with `reached` False.
+        The rows at the best LR with two more columns. `trials` is the number of LRs tried.
+        `bracketed` is whether the best LR is neither the lowest nor the highest.
 
     Raises:
-        InputError: a point without a rate.
+        InputError: If a point has no LR.
     """
     rates = points["peak_lr"].to_numpy(float)
     if not (np.isfinite(rates) & (rates > 0)).all():
-        raise InputError("points: peak_lr is missing in some rows; the envelope needs every rate")
+        raise InputError("points: peak_lr is missing in some rows; add it to every row")
     rows, paired = [], np.zeros(len(points), int)
     seeds = points.groupby(_SEEDS, dropna=False).ngroup().to_numpy()
     for at in points.groupby(_KEYS, dropna=False).indices.values():
@@ -443,13 +447,13 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The envelope of a table in which some batch has several rates, and what is said of it.
+    """Return the envelope of a table in which some batch size has several LRs, and warnings.
 
-    Rates within 1% are one. Runs without a known rate are kept as they are. A table with one rate
-    at each batch comes back as it is.
+    LRs within 1% count as equal. Runs without a known LR are kept. A table with one LR at each
+    batch size is returned unchanged.
 
     Args:
-        points: as `bss.points.curve.points` returns them.
+        points: Points as `bss.points.curve.points` returns them.
     """
     one = near_as_one(points["peak_lr"])
     merged = points.assign(peak_lr=[one.get(rate, np.nan) for rate in points["peak_lr"]])
@@ -459,28 +463,30 @@ def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return points, []
     best = envelope(known)
     messages = [
-        "several lr at a batch: the best is taken at each batch and target (--at-rate for one)"
+        "several LRs per batch size: the best is used at each batch size and target; pass "
+        "--at-rate to use one LR"
     ]
     open_ended = best.loc[best["reached"] & ~best["bracketed"] & (best["trials"] > 1), "batch"]
     if len(open_ended):
         listed = ", ".join(f"{batch:g}" for batch in sorted(set(open_ended)))
         messages.append(
-            f"the best lr is the lowest or the highest tried at batch {listed}: try beyond"
+            f"the best LR is the lowest or the highest tried at batch size {listed}; try LRs "
+            "beyond it"
         )
     repeats = int(known.duplicated([*_KEYS, *_SEEDS, "peak_lr"]).groupby(known["run"]).any().sum())
     if repeats:
         messages.append(
-            f"{repeats} runs repeat the lr, batch and seed of others: each counts as a seed of its "
-            "own, and lr is chosen by their mean"
+            f"{repeats} runs repeat the LR, batch size and seed of other runs: each counts as a "
+            "separate seed, and the LR is chosen by their mean"
         )
     rest = merged.loc[merged["peak_lr"].isna()].assign(trials=1, bracketed=False)
     return (pd.concat([best, rest], ignore_index=True) if len(rest) else best), messages
 
 
 def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """What the best rate has the least of: runs that missed the target, then mean log tokens.
+    """Return the sort key of an LR (lower is better): share of missed targets, mean log tokens.
 
-    Where all missed it, the most tokens say the most.
+    If all runs missed the target, more tokens are better.
     """
     missed = float(np.mean([not run["reached"] for run in runs]))
     log = float(np.mean([np.log(run["tokens_to_target"]) for run in runs]))
@@ -488,14 +494,14 @@ def _standing(runs: Sequence[dict[str, Any]]) -> tuple[float, float]:
 
 
 def paired_seeds(group: np.ndarray, seed: np.ndarray) -> np.ndarray:
-    """Seed effects [n] that groups of runs are compared within; 0 for all if there are none.
+    """Return labels [n] of the seeds to compare groups of runs within; all 0 if unpaired.
 
     Runs of one seed share initialization and data order. Two groups are compared within seeds if
     seeds connect them; if some are not connected, seeds are repetitions (derived here).
 
     Args:
-        group: [n], what is compared, e.g. the batch size of each run.
-        seed: [n], a label per run.
+        group: The compared group of each run [n], e.g. its batch size.
+        seed: The seed label of each run [n].
 
     Returns:
         Integer labels [n].

@@ -15,17 +15,18 @@ _TEXT = ("data.corpus", "data.tokenizer", "data.content")
 
 
 def read_axes(written: Any, more: Sequence[str] = ()) -> list[Axis]:
-    """The axes of a sweep, checked but for what their fields take; the last is the fastest.
+    """Return the axes of a sweep. The last axis varies fastest.
 
-    A `seed` is that of the data order too, unless an axis says otherwise.
+    Values are not checked against their fields here. A `seed` also sets the seed of the data
+    order, unless another axis sets that one.
 
     Args:
-        written: {"schedule.batch": [4, 8], ...} for every combination, nested or by dotted names; a
-            list of overlays; a function from a run to runs; or "module:AXIS" for any of these.
-        more: axes of a command line, each "schedule.batch=4,8".
+        written: A dict such as {"schedule.batch": [4, 8]}, nested or with dotted names, for every
+            combination. Or a list of overlays, a function from a run to runs, or "module:AXIS".
+        more: Axes from the command line, each as "schedule.batch=4,8".
 
     Raises:
-        InputError: an axis without values, two on one field, or what is no axis.
+        InputError: If an axis is invalid or has no values, or two axes set the same field.
 
     Examples:
         >>> read_axes({"schedule": {"batch": [4, 8]}}, ["data.seed=1"])
@@ -43,7 +44,7 @@ def read_axes(written: Any, more: Sequence[str] = ()) -> list[Axis]:
 
 
 def parse_set(text: str) -> tuple[list[str], Any]:
-    """ "optimizer.lr=2e-3" as its path and its value."""
+    """Split "optimizer.lr=2e-3" into the path of the field and its value."""
     name, value = _halves(text, "--set", _SET)
     return name.split("."), _value(value)
 
@@ -63,7 +64,7 @@ def _halves(text: str, option: str, expected: str) -> tuple[str, str]:
 
 
 def _value(text: str) -> Any:
-    """JSON where it is that, else the text itself."""
+    """Return the parsed JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -1,7 +1,7 @@
-"""Runs that share what they have in common: each branches as late as it can.
+"""Share common parts of runs: each run is forked from another one as late as possible.
 
-Two runs are one until their batches or their rates part, so a schedule is trained from the last
-checkpoint that another run of the same seed and rate keeps before that point (derived here).
+Two runs are equal until their batch sizes or LRs differ. A schedule is therefore trained from the
+last checkpoint before that point of another run with the same seed and LR (derived here).
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,37 @@ from bss.training.run_config import Parent, RunConfig
 
 
 def branch(run: RunConfig, parent: RunConfig, at: int) -> RunConfig:
-    """The run as a branch of another, from its first step boundary at or after `at` tokens."""
+    """Return the run forked from `parent` at its first step end at or after `at` tokens."""
     return replace(run, parent=Parent(parent.id, parent.plan().next_boundary(at)))
 
 
 def late_switch(trunk: RunConfig, at: int, batch: int) -> RunConfig:
-    """A branch of a constant trunk that goes on with another batch."""
+    """Return a run forked from a constant base run, with another batch size from there."""
     switch = BatchSchedule.late_switch(trunk.schedule.batch.constant_batch, batch, at)
     return branch(overlay(trunk, {"schedule.batch": str(switch)}), trunk, at)
 
 
 def decay_start(tokens: int, decay: float) -> int:
-    """Where the last part of a run's tokens begins."""
+    """Return the token count at which the decay starts."""
     return tokens - round(decay * tokens)
 
 
 def decayed(run: RunConfig, decay: float) -> RunConfig:
-    """The run from the start, with the last part of its tokens decayed to zero."""
+    """Return the run from its start, with its LR decayed to zero over its last part."""
     run.schedule.check_decay()
     whole = run.schedule.tokens
     return overlay(run, {"schedule.decay": whole - decay_start(whole, decay), "parent": None})
 
 
 def decay_branch(run: RunConfig, decay: float) -> RunConfig:
-    """The run with the last part of its tokens decayed to zero, from its own checkpoint."""
+    """Return the run with its LR decayed to zero over its last part, forked from itself."""
     return branch(decayed(run, decay), run, decay_start(run.schedule.tokens, decay))
 
 
 def shared(
     runs: Sequence[RunConfig], known: Sequence[RunConfig], forks: Sequence[int]
 ) -> list[RunConfig]:
-    """The runs in order, each branching from a known run or from one before it."""
+    """Return the runs in order, each forked from a known or an earlier run if possible."""
     trained = list(known)
     for run in runs:
         trained.append(branched(run, trained, forks))
@@ -53,12 +53,14 @@ def shared(
 
 
 def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -> RunConfig:
-    """The run as a branch of the known run it shares most with; itself where it shares nothing.
+    """Return the run forked from the known run with the most tokens in common.
+
+    If no known run shares tokens with it, the run is returned unchanged.
 
     Args:
-        run: from the start, without a parent.
-        known: trained before it.
-        forks: where known runs keep checkpoints, in tokens.
+        run: A run without a parent.
+        known: Runs that are trained before it.
+        forks: Positions of the checkpoints of known runs, in tokens.
     """
     whole = run.schedule.tokens
     best = (0, False)
@@ -80,12 +82,12 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
 
 
 def agreement(first: BatchSchedule, second: BatchSchedule) -> float:
-    """The count up to which two schedules are one; infinite where they are equal."""
+    """Return the token count up to which two schedules are equal; infinity if always."""
     starts = sorted({*first.starts, *second.starts})
     return next((s for s in starts if first(s) != second(s)), inf)
 
 
 def _but_schedule(run: RunConfig) -> RunConfig:
-    """What two runs must share besides batches and rates: what follows these counts too."""
+    """Return the run without batch sizes, LRs and the settings that depend on them."""
     schedule = run.schedule.without(("batch", "rate", *SETTINGS))
     return replace(run, schedule=schedule, parent=None)

@@ -1,7 +1,7 @@
-"""Compared runs: constant batch sizes, schedules and late switches, tuned alike.
+"""Compared runs: single batch sizes, schedules and late switches, with equal LR tuning.
 
-A schedule is trained at the learning rates of the batch size in the grid that is nearest its mean
-batch size, so that none has more trials than another.
+A schedule is trained at the LRs of the grid's batch size nearest to its mean batch size. All
+compared runs therefore have the same number of trials.
 """
 
 import math
@@ -17,12 +17,12 @@ from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
 
 Rates = Mapping[int, tuple[float, ...]]
-"""The learning rates that each batch of a grid is tried at."""
+"""The LRs to try at each batch size of a grid."""
 
 
 @dataclass(frozen=True)
 class BatchRates:
-    """One constant batch, in sequences, and the learning rates it is tried at."""
+    """A batch size in sequences and the LRs to try at it."""
 
     batch: int
     rates: tuple[float, ...]
@@ -33,10 +33,10 @@ class Contender:
     """A run in a comparison.
 
     Attributes:
-        name: what runs of other seeds and rates share.
+        name: Name that is shared by all its seeds and LRs.
         role: "constant", "average", "schedule" or "late".
-        ending: of its learning rate: "constant", "decay" or "cosine".
-        run: what is trained.
+        ending: LR phase at the end of the run: "constant", "decay" or "cosine".
+        run: The run to train.
     """
 
     name: str
@@ -46,40 +46,40 @@ class Contender:
 
 
 def rates_near(rates: Rates, batch: float) -> tuple[float, ...]:
-    """The rates of the batch in the grid that is nearest in ratio."""
+    """Return the LRs of the grid's batch size that is nearest in ratio."""
     return rates[min(rates, key=lambda known: abs(math.log(known / batch)))]
 
 
 def constants(
     base: RunConfig, batch: int, rates: Sequence[float], seeds: Sequence[int]
 ) -> Iterator[RunConfig]:
-    """One constant-rate run of a batch for each rate and seed."""
+    """Return one constant-LR run of a batch size for each LR and seed."""
     for changes in seeded({"seed": seeds, "optimizer.lr": rates}):
         yield overlay(base, {**changes, "schedule.batch": str(batch)})
 
 
 def constant_contenders(base: RunConfig, rates: Rates, seeds: Sequence[int]) -> Iterator[Contender]:
-    """Return every constant batch size of the grid, at its learning rates, for each seed."""
+    """Yield a run for each batch size of the grid, at each of its LRs and seeds."""
     for batch in sorted(rates):
         for run in constants(base, batch, rates[batch], seeds):
             yield Contender(f"constant {batch}", "constant", "constant", run)
 
 
 def decaying(contender: Contender, decay: float) -> Contender:
-    """The contender with the last part of its tokens decayed to zero, from its own checkpoint."""
+    """Return the run with its LR decayed to zero over its last part, forked from itself."""
     return replace(contender, ending="decay", run=decay_branch(contender.run, decay))
 
 
 def contender_table(
     contenders: Sequence[Contender], statuses: Mapping[str, RunStatus]
 ) -> pd.DataFrame:
-    """Final losses at equal tokens; the test split is one no choice was made on.
+    """Return final losses at equal tokens. No choice was made on the test split.
 
-    A run at constant rate counts a second time with its first weight average.
+    A run at constant LR has a second row for its first weight average.
 
     Args:
-        contenders: whose runs finished.
-        statuses: of their runs, by id.
+        contenders: Compared runs, all finished.
+        statuses: Statuses of the runs by id.
     """
     rows = []
     for contender in contenders:

@@ -1,8 +1,8 @@
-"""Engines: what trains the runs of a sweep.
+"""Engines, which train the runs of a sweep.
 
-A queue engine turns a queue of runs into jobs for workers. A branch waits for its parent, runs that
-have finished before are not trained again, a diverged run is recorded and the sweep goes on, and a
-run whose worker is lost is tried again. An interrupt saves every run.
+A queue engine turns a queue of runs into jobs for workers. A forked run waits for its parent, and
+finished runs are not trained again. If a run diverges, this is recorded and the sweep continues.
+If a worker is lost, its run is tried again. An interrupt saves every run.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ _POLL_SECONDS = 2
 
 
 class Engine(ABC):
-    """What trains the runs of a sweep."""
+    """Interface of an engine, which trains the runs of a sweep."""
 
     def __init__(self, config: EngineConfig):
         """Prepare the engine; raise InputError if it cannot be used."""

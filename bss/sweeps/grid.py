@@ -1,7 +1,7 @@
-"""A sweep is a list of overlays on one run: dotted field names and the values they take.
+"""Sweeps as lists of overlays on one run: dotted field names with their values.
 
-An axis is such a list (of `product`, of `zipped`, or your own), or a function of your own from a
-run to the runs it stands for; `expand` takes several.
+An axis is a list of overlays, e.g. from `product` or `zipped`. It can also be a function that
+returns the runs which replace a run. `expand` combines several axes.
 """
 
 import difflib
@@ -19,7 +19,7 @@ Axis = Sequence[Overlay] | Callable[[RunConfig], Iterable[RunConfig]]
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
-    """Every combination of the axes' values, the last axis fastest.
+    """Return every combination of the axes' values. The last axis varies fastest.
 
     Examples:
         >>> product({"seed": [0, 1], "schedule.batch": ["4"]})
@@ -29,15 +29,15 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
 
 
 def seeded(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
-    """As `product`, of axes with a `seed`, which is the seed of the data order too."""
+    """Return the result of `product`, where `seed` also sets the seed of the data order."""
     return [{**changes, "data.seed": changes["seed"]} for changes in product(axes)]
 
 
 def zipped(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
-    """The axes' values side by side.
+    """Return overlays that take the i-th value of every axis.
 
     Raises:
-        InputError: where the axes differ in length.
+        InputError: If the axes differ in length.
     """
     lengths = {name: len(values) for name, values in axes.items()}
     if len(set(lengths.values())) > 1:
@@ -46,9 +46,9 @@ def zipped(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
 
 
 def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
-    """A run with some fields replaced; unknown fields are refused by name.
+    """Return a run with some fields replaced. Unknown fields raise an InputError.
 
-    A `model` is written as in a config, and keeps the run's vocabulary where it says none.
+    A `model` is written as in a config. It keeps the run's vocabulary size if it has none.
 
     Examples:
         >>> from bss.models.sizes import named
@@ -70,7 +70,7 @@ def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
 
 
 def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
-    """The runs of a sweep, the last axis fastest; equal runs once, a trunk at its farthest stop.
+    """Return the distinct runs of a sweep, base runs at their last stop, last axis fastest.
 
     Examples:
         >>> from bss.models.sizes import named
@@ -90,7 +90,7 @@ def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
 
 
 def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:
-    """The runs in order, equal ones once: two contenders may be one run."""
+    """Return the runs in order, without duplicates."""
     return list({run.id: run for run in runs}.values())
 
 
@@ -105,8 +105,8 @@ def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
 
 
 def _hint(name: str, part: str, values: Mapping[str, Any]) -> str:
-    """The field that was meant: of the same last part, or nearly the same."""
+    """Return a hint with the similar field names."""
     known, leaf = [known for known, _ in dotted(values)], name.rpartition(".")[2]
     same = [one for one in known if one.rpartition(".")[2] == leaf]
     near = same or difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"{part!r} is no group"
+    return f"did you mean {near[0]!r}?" if near else f"{part!r} is not a group"

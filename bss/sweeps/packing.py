@@ -1,4 +1,4 @@
-"""How many runs share a program, and how many processes train a run."""
+"""The number of runs that share a program, and of processes that train a run."""
 
 from bisect import bisect_right
 from functools import cache

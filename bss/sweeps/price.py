@@ -1,4 +1,4 @@
-"""What runs cost before they start: tokens trained and evaluated, FLOPs, hours of a device."""
+"""Costs of runs before they start: tokens trained and evaluated, FLOPs, device hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from bss.units import format_tokens
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of some runs, equal ones once.
+    """The cost of some distinct runs.
 
     Attributes:
-        runs: how many.
-        trained: tokens they train on, each from its own start.
-        evaluated: held-out tokens they evaluate, once for the weights and each average.
-        flops: of the matrix products of both.
+        runs: Number of runs.
+        trained: Training tokens. A forked run counts from its fork point.
+        evaluated: Held-out tokens evaluated, counted for the weights and for each average.
+        flops: FLOPs of all matrix products.
     """
 
     runs: int
@@ -32,7 +32,7 @@ class Price:
 
 
 def price(runs: Sequence[RunConfig]) -> Price:
-    """What a list of runs costs; no data are read."""
+    """Return the cost of a list of runs, without reading data."""
     runs = distinct(runs)
     trained, evaluated, flops = 0, 0, 0.0
     for run in runs:
@@ -49,5 +49,5 @@ def _held_out(run: RunConfig) -> int:
 
 
 def hours(cost: Price, peak_flops: float, mfu: float) -> float:
-    """Expected hours of a device that reaches a part `mfu` of its peak."""
+    """Return the expected hours of a device at an MFU (share of its peak FLOPs)."""
     return cost.flops / (peak_flops * mfu) / 3600

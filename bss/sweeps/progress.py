@@ -14,7 +14,7 @@ _PLAIN_SECONDS = 15
 
 
 class Progress:
-    """Tokens trained over all runs of a sweep. On a terminal a bar, elsewhere a line at times."""
+    """Tokens trained over all runs of a sweep. Shown as a bar on a terminal, else as lines."""
 
     def __init__(self, title: str, *, quiet: bool = False):
         self._title = title
@@ -49,17 +49,17 @@ class Progress:
         self._bar.stop()
 
     def add(self, run: str, tokens: int) -> None:
-        """One more run of so many tokens."""
+        """Add a run with its number of tokens."""
         self._done[run], self._tokens[run] = 0, tokens
 
     def update(self, run: str, tokens: int) -> None:
-        """A run has consumed so many of its tokens."""
+        """Set the number of tokens that a run has consumed."""
         with self._lock:
             self._done[run] = tokens
             self._show()
 
     def finish(self, run: str, status: str) -> None:
-        """A run has ended with a status."""
+        """Record that a run has ended with a status."""
         with self._lock:
             self._ended[run] = status
             self._done[run] = self._tokens[run]

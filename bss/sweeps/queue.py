@@ -1,7 +1,7 @@
 """The queue of a sweep: which runs are trained next, and the statuses of those that have ended.
 
-A run waits for its parent. The longest runs go first, by the FLOPs of a run and of the branches
-that wait for it, so that no worker is left with a long run while the others are idle.
+A run waits for its parent. The longest runs go first, measured by the FLOPs of a run and of the
+forked runs that wait for it. This avoids a long run at the end while other workers are idle.
 """
 
 import math

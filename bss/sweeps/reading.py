@@ -18,21 +18,21 @@ _EXPECTED = "write FILE.py, FILE.py:SIZE or FILE.json"
 
 
 def read_config(text: str, field: str = "--config") -> dict[str, Any]:
-    """A config as nested dicts.
+    """Return a config as nested dicts.
 
     Args:
-        text: FILE.json; or FILE.py, whose `get_config()` or `CONFIG` is a ConfigDict, a dict or a
-            `Setup`. FILE.py:SIZE hands SIZE to its `get_config`.
-        field: what named it, for error messages.
+        text: FILE.json, or FILE.py with a `get_config()` or `CONFIG` that is a ConfigDict, a dict
+            or a `Setup`. FILE.py:SIZE passes SIZE to its `get_config`.
+        field: Name of the option for error messages.
 
     Raises:
-        InputError: there is no such file, it fails, or it holds no config.
+        InputError: If the file does not exist, fails, or has no config.
     """
     file, _, size = text.partition(":")
     if file.endswith(".json"):
         return read_json(file, "write a config", field)
     if not file.endswith(".py") or not Path(file).is_file():
-        raise InputError(f"{field} {text}: there is no such config; {_EXPECTED}")
+        raise InputError(f"{field} {text}: config not found; {_EXPECTED}")
     try:
         config = _held(_executed(file), size)
     except Exception as error:  # a user's file may fail in any way

@@ -24,22 +24,22 @@ from bss.values import to_dict
 
 
 class Results:
-    """What a study writes, and the clock of the call that fills it.
+    """The results directory of a study, with the start time of the call that fills it.
 
     Attributes:
-        directory: of the results.
+        directory: Path of the results directory.
     """
 
     def __init__(self, study: Any, title: str = "", *, option: str = "--config.results"):
-        """Begins a study.
+        """Start a study.
 
         Args:
-            study: a dataclass with a results directory, and a title where none is given.
-            title: of what is found.
-            option: that names the directory.
+            study: A dataclass with a results directory, and with a title if `title` is not given.
+            title: Title of the results.
+            option: Option that sets the directory, for error messages.
 
         Raises:
-            InputError: the directory holds the results of another study; names a field.
+            InputError: If the directory has results of another study. Names a differing field.
         """
         self.directory = Path(study.results)
         self._study, self._title = study, title or study.title
@@ -47,12 +47,12 @@ class Results:
         _check_same(self.directory, to_dict(study), option)
 
     def write(self, files: dict[str, Any], trainer: Trainer | None = None, **facts: Any) -> None:
-        """Writes the record and the files; each by its suffix.
+        """Write the record and the files, in the format of their suffix.
 
         Args:
-            files: values for JSON, data frames (CSV or Parquet) and figures (PNG) by name.
-            trainer: of the runs behind them.
-            facts: what the record says beside title and provenance.
+            files: Values (JSON), data frames (CSV or Parquet) and figures (PNG) by file name.
+            trainer: Trainer of the runs that the results are computed from.
+            facts: Further fields of the record, in addition to title and provenance.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         record = {"title": self._title, **facts, **self._provenance(trainer)}
@@ -71,11 +71,11 @@ class Results:
         log_primary(f"done in {minutes:.1f} min; tables in {self.directory}")
 
     def _provenance(self, trainer: Trainer | None) -> dict[str, Any]:
-        """Command, commit, device, date, price.
+        """Return command, commit, device, date and price.
 
-        `seconds` are those of this call, to which finished runs cost nothing; `training_seconds`
-        those of all steps of all runs, without evaluation, compilation and saving, each on its
-        worker.
+        `seconds` is the duration of this call, in which finished runs take no time.
+        `training_seconds` is the sum over all steps of all runs, without evaluation, compilation
+        and saving.
         """
         runs = [*trainer.finished.values()] if trainer else []
         spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
@@ -99,13 +99,13 @@ class Results:
 
 
 def program() -> str:
-    """What is being run: a module as `python -m` names it, or a script."""
+    """Return the name of the module (as in `python -m`) or script that is being run."""
     spec = sys.modules["__main__"].__spec__
     return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
 
 
 def _check_same(directory: Path, config: Any, option: str) -> None:
-    """Refuses to overwrite the results of another study."""
+    """Raise an InputError if the directory has the results of another study."""
     try:
         held = read_json(directory / "experiment.json", "name a results directory")["config"]
     except (InputError, KeyError):
@@ -120,9 +120,9 @@ def _check_same(directory: Path, config: Any, option: str) -> None:
 
 
 def _differ(held: Any, ours: Any, name: str) -> bool:
-    """Whether values of a config do; a field added since says nothing, nor does the engine.
+    """Return whether two configs differ. New fields and the engine are not compared.
 
-    A model is compared as a whole: another's fields are others.
+    A model is compared as a whole, as model families have different fields.
     """
     if name == "model" or not isinstance(held, dict) or not isinstance(ours, dict):
         return held != ours

@@ -1,4 +1,4 @@
-"""What the runs of a sweep are made of, as a config's `setup` writes it."""
+"""The settings of the runs of a sweep, as in a config's `setup`."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,7 +14,7 @@ from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 
 @dataclass(frozen=True)
 class TextConfig:
-    """The corpus, its tokenizer and where both are kept; "synthetic" needs neither.
+    """The corpus, its tokenizer and their directory. "synthetic" needs no files.
 
     Attributes:
         corpus: by name, "files:PATH/**/*.txt", "shards:DIRECTORY" or package.module:ATTRIBUTE; see
@@ -34,7 +34,7 @@ class TextConfig:
 
 @dataclass(frozen=True)
 class EngineConfig(SharedExecution):
-    """How a sweep is executed.
+    """Settings of the execution of a sweep.
 
     `devices` is the number of devices of one process of a run; 0 means `fsdp`, or the process's
     share if `workers` is given.
@@ -42,12 +42,12 @@ class EngineConfig(SharedExecution):
     Attributes:
         workers: number of worker processes; 0: one in every slot, that is for every `devices`
             accelerators, or for every core if there are none.
-        pin: pin each worker to a core if there is no accelerator.
+        pin: Whether to pin each worker to a core on machines without accelerators.
         retries: how often a run is tried again whose worker, or its machine, was lost.
         address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
             this machine, or a new one.
-        fleet: number of runs of one shape that are trained in one program, by one process; 0: 64 on
-            accelerators if the model has less than 1M parameters, else 1.
+        fleet: number of runs of one shape to train in one program and process. 0 means 64 on
+            accelerators for models below 1M parameters, else 1.
         processes: number of processes that train a run together, each on its own node of a Slurm
             job: a number, or by non-embedding parameters, "0:1 500M:2".
         slurm: options of `sbatch` for the jobs of engine "slurm", e.g. "--partition=gpu --gpus=1
@@ -67,22 +67,22 @@ class EngineConfig(SharedExecution):
         parse_processes(self.processes)
 
     def execution(self, data: str = "") -> Execution:
-        """Where and how its runs are trained, on the token shards of a directory."""
+        """Return the execution settings for runs on the token shards of a directory."""
         shared = {f.name: getattr(self, f.name) for f in fields(SharedExecution)}
         return Execution(**shared, data=data, compilation_cache=str(Path(self.runs) / "compiled"))
 
 
 @dataclass(frozen=True)
 class RunSetup:
-    """What a run is made of.
+    """The settings of a run.
 
     Attributes:
-        model: a named size, a group of fields, or a family's value; see `bss.models.sizes`.
-        text: what it reads.
-        optimizer: at the first batch of the schedule.
-        schedule: tokens, batch and learning rate.
-        evaluation: of held-out tokens along the run.
-        averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
+        model: A named size, a group of fields, or a family's value; see `bss.models.sizes`.
+        text: Training data.
+        optimizer: Optimizer settings at the first batch size of the schedule.
+        schedule: Tokens, batch size and LR.
+        evaluation: Evaluations on held-out tokens during the run.
+        averages: Half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
     """
 
     model: ModelSpec = "nano"
@@ -100,15 +100,15 @@ class RunSetup:
 
 @dataclass(frozen=True)
 class Setup(RunSetup):
-    """The run that a sweep overlays, and what trains."""
+    """The run that a sweep overlays, and the settings of its execution."""
 
     engine: EngineConfig = field(default_factory=EngineConfig)
 
 
 def planned_run(setup: RunSetup, vocab_size: int | None = None, content: str = "") -> RunConfig:
-    """The run that a sweep overlays; without its data, enough to price it.
+    """Return the run that a sweep overlays, without its data, for an estimate of its cost.
 
-    A model that says no vocabulary has `vocab_size` tokens.
+    If the model has no vocabulary size, `vocab_size` is used.
     """
     text = setup.text
     return RunConfig(

@@ -15,10 +15,10 @@ from bss.training.worker import Job
 
 
 class SlotEngine(QueueEngine):
-    """Trains runs by workers in slots, which are kept from job to job.
+    """An engine with one persistent worker per slot.
 
-    A worker has `train`, which returns the result of a job or raises WorkerLost; `stop`, which
-    requests that it saves and ends; and `close`, which waits until it has ended.
+    A worker has three methods. `train` returns the result of a job or raises WorkerLost, `stop`
+    requests that the worker saves and ends, and `close` waits until it has ended.
 
     Attributes:
         workers: the workers that were started, by slot.
@@ -53,7 +53,7 @@ class SlotEngine(QueueEngine):
         return [self._pool.submit(self._train, *one) for one in zip(slots, jobs, strict=True)]
 
     def stop(self) -> None:
-        """Stop all workers for good; they have saved when this returns."""
+        """Stop all workers permanently, after they have saved."""
         with self._lock:
             self._stopping = True
             for worker in self.workers.values():

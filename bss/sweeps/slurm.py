@@ -1,8 +1,8 @@
 """The Slurm engine: a job per run, submitted and queued again by submitit.
 
-Before its time is up a job saves and is queued again, if it has advanced since it started; a job on
-a lost node is queued again by Slurm; a job that fails is submitted again. An interrupt leaves the
-jobs in the queue, and the same command continues with them.
+Before its time limit a job saves. It is queued again if it has advanced since it started. Slurm
+requeues jobs of a lost node, and a failed job is submitted again. An interrupt leaves the jobs in
+the queue, and the same command continues with them.
 """
 
 import io
@@ -59,7 +59,7 @@ class SlurmEngine(QueueEngine):
         self.accelerators = any("gpu" in f"{name} {x}" for name, x in self._options.items())
         self._jobs: list[tuple[Future[str], submitit.Job[str]]] = []
         if import_submitit().SlurmExecutor.affinity() < 0:
-            raise InputError("engine slurm: there is no srun; start the sweep on a login node")
+            raise InputError("engine slurm: srun not found; start the sweep on a login node")
 
     def free(self) -> None:
         """Return None: the cluster has a queue."""

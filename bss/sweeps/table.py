@@ -1,4 +1,4 @@
-"""The index over run directories: what is there, curves as a tidy run table, how runs ended."""
+"""Read run directories: list runs, loss curves as a tidy run table, and outcomes."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,18 +22,18 @@ from bss.training.run_directory import (
 from bss.values import dotted, to_dict
 
 OUTCOME = ("run", "status", "tokens", "commit", "registration")
-"""What `outcomes` says of every run besides its losses."""
+"""Columns of `outcomes` other than losses."""
 ORIGIN = ("commit", "started", "registration")
 NOT_RECORDED = "not recorded"
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
-    """One record per run directory: id, status, tokens of stop, batch, lr, seeds, loss.
+    """Return one record per run directory: id, status, tokens of stop, batch, lr, seeds, loss.
 
-    A run that says it is running, with no process that writes it, was killed: "interrupted".
+    A run with status "running" but without a live process is reported as "interrupted".
 
     Raises:
-        InputError: If `runs` is no directory, or holds no run.
+        InputError: If `runs` is not a directory or has no runs.
     """
     if not runs.is_dir():
         raise InputError(f"runs directory {runs} does not exist; name the one a sweep wrote")
@@ -67,7 +67,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
 
 
 def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
-    """A run's rows with those of its parents before the fork."""
+    """Return the rows of a run, with the rows of its parents before each fork."""
     rows = read_curve(run_path(runs, run))
     if run.parent is None:
         return rows
@@ -76,13 +76,13 @@ def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
 
 
 def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
-    """The tidy run table of some runs: their identity beside every row of their curves.
+    """Return the tidy run table: each row of each curve, with the identity of its run.
 
-    A branch's curve begins with its parent's, so its tokens and steps count from zero. Fields that
-    differ among the runs follow as columns, by their dotted names; see `differing`.
+    The curve of a forked run starts with the curve of its parent, so tokens and steps count from
+    zero. Fields that differ among the runs are added as columns with dotted names (`differing`).
 
     Raises:
-        InputError: where there are no runs.
+        InputError: If `runs` is empty.
     """
     if not chosen:
         raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
@@ -97,18 +97,18 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
 def trained_table(
     runs: Path, *, need_finished: bool = True, only_finished: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The run table of every run of a directory that was trained, and how many did not finish.
+    """Return the run table of the trained runs of a directory, and the number of unfinished runs.
 
-    Those are in it as far as they went, but for `only_finished`.
+    Unfinished runs are included up to their last row, unless `only_finished` is True.
 
     Raises:
-        InputError: no run was trained, or none finished where one must have.
+        InputError: If no run was trained, or `only_finished` is True and no run finished.
     """
     paths = [file.parent for file in sorted(runs.glob("*/config.json"))]
     chosen = distinct(read_config(path) for path in paths if read_curve(path))
     if not chosen:
         raise InputError(
-            f"{runs}: there is no run table, no experiment.json and no run that was trained; "
+            f"{runs}: found no run table, no experiment.json and no trained run; "
             "name a table of `bss import`, a results directory or a directory of runs"
         )
     states = Counter(str(record["status"]) for record in list_runs(runs))
@@ -123,15 +123,16 @@ def trained_table(
 
 
 def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:
-    """Where finished runs ended, a row a run.
+    """Return final results of finished runs, one row per run.
 
     Args:
-        runs: that finished.
-        statuses: of each, by id.
+        runs: Finished runs.
+        statuses: Status of each run by id.
 
     Returns:
-        Identity as in a run table, batch (the schedule, as text), stop and the fields that differ;
-        then tokens, steps, eval_loss and test_loss with their weight averages, seconds.
+        The columns of identity as in a run table, batch (the schedule as text), stop and the
+        fields that differ. Then tokens, steps, eval_loss and test_loss with their weight averages,
+        and seconds.
     """
     varied, rows = differing(runs), []
     for run in runs:
@@ -144,10 +145,10 @@ def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.D
 
 
 def differing(runs: Iterable[RunConfig]) -> dict[str, dict[str, Any]]:
-    """The fields in which some runs differ, by dotted name, and the parent, for each run's id.
+    """Return the fields in which runs differ, by dotted name, and the parent, for each run id.
 
-    Fields that are columns of every run table are left out. A list is told as text, and what a run
-    does not have as None.
+    Fields that are columns of every run table are left out. Lists are converted to text. A field
+    that a run does not have is None.
     """
     flat = {run.id: _leaves(run) for run in runs}
     names = dict.fromkeys(name for fields in flat.values() for name in fields)
@@ -179,22 +180,23 @@ def _identity(run: RunConfig) -> dict[str, Any]:
 
 
 def _leaves(run: RunConfig) -> dict[str, Any]:
-    """The fields that a run has, by their dotted names, a list as text."""
+    """Return the fields of a run by dotted name, with lists as text."""
     fields = {n: x for n, x in dotted(to_dict(run)) if not (x is None or isinstance(x, Mapping))}
     lists = {n: " ".join(map(str, x)) for n, x in fields.items() if isinstance(x, list | tuple)}
     return fields | lists
 
 
 def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
-    """What became of runs; one that has no directory is "missing".
+    """Return the outcomes of runs. A run without a directory has status "missing".
 
     Args:
-        runs: directory of run directories.
-        ids: of the runs.
+        runs: Directory of run directories.
+        ids: Ids of the runs.
 
     Returns:
-        OUTCOME, and the final losses by name. `commit` has those of every start of the run and of
-        its parents, `registration` those of every start of the run, each once, with spaces between.
+        A table with the columns OUTCOME and the final losses by name. `commit` lists the commits
+        of every start of the run and of its parents. `registration` lists the registrations of
+        every start of the run. Lists have no duplicates and are separated by spaces.
     """
     rows = []
     for run in ids:
@@ -210,9 +212,9 @@ def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
 
 
 def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
-    """Of runs by id: `commit` and `registration` as of `outcomes`, and `started`, the first start.
+    """Return `commit`, `registration` (see `outcomes`) and `started` (first start) by run id.
 
-    What a run's record does not tell is NOT_RECORDED.
+    Values that are missing in a run's record are NOT_RECORDED.
     """
     rows = [{"run": run, **_origin(runs, runs / run)} for run in dict.fromkeys(ids)]
     return pd.DataFrame(rows, columns=["run", *ORIGIN]).replace("", NOT_RECORDED)
@@ -229,7 +231,7 @@ def _origin(runs: Path, path: Path) -> dict[str, str]:
 
 
 def _lineage(runs: Path, path: Path) -> Iterator[Path]:
-    """The directories of a run and of its parents."""
+    """Return the directories of a run and of its parents."""
     yield path
     while parent := read_config(path).parent:
         path = runs / parent.run

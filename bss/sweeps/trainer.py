@@ -1,4 +1,4 @@
-"""What trains the runs of a study, says what they cost, and keeps what became of them."""
+"""Train the runs of a study, print their cost, and record their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +18,11 @@ from bss.training.run_directory import RunStatus
 
 
 class HasRun(Protocol):
-    """What stands for a run in a comparison: a contender, a trial."""
+    """An object with a run, e.g. a compared run or a trial."""
 
     @property
     def run(self) -> RunConfig:
-        """What is trained."""
+        """The run to train."""
         ...
 
 
@@ -33,10 +33,10 @@ class Trainer:
     """An engine, and the runs that it has trained for a study.
 
     Attributes:
-        execution: where and how runs are trained.
-        engine: what trains them.
-        statuses: of every run that was asked for, by id.
-        finished: the runs that came to their stop, by id.
+        execution: Directory and settings for training runs.
+        engine: Engine that trains them.
+        statuses: Statuses of all requested runs by id.
+        finished: Runs that reached their last token, by id.
     """
 
     def __init__(self, engine: Engine, execution: Execution, forks: Sequence[int] = ()):
@@ -60,15 +60,15 @@ class Trainer:
     def train(
         self, runs: Sequence[RunConfig], title: str, forks: Sequence[int] | None = None
     ) -> list[RunConfig]:
-        """Trains runs, equal ones once; returns those that finished, and names the others.
+        """Train distinct runs and return the finished ones. Print the ids of all others.
 
         Args:
-            runs: of which those that this experiment has trained before are not priced again.
-            title: of the price and the progress.
-            forks: where they keep checkpoints, in place of the execution's.
+            runs: Runs to train. Runs that this experiment has trained are not priced again.
+            title: Title of the price and the progress bar.
+            forks: Token positions of checkpoints. Default: `execution.forks`.
 
         Raises:
-            InputError: before any is trained, one that its text cannot serve.
+            InputError: If the data do not suffice for a run. Raised before any run is trained.
         """
         if not runs:
             return []
@@ -92,7 +92,7 @@ class Trainer:
         return [run for run in runs if statuses[run.id].finished]
 
     def _warn(self, runs: Sequence[RunConfig]) -> None:
-        """Says of each rule of beta2, once, that it keeps second moments for too few steps."""
+        """Warn once per beta2 rule that averages second moments over too few steps."""
         plans = (run.plan() for run in runs if run.optimizer.second_moment)
         short = short_second_moments(plans)
         for rule, message in short.items():
@@ -103,6 +103,6 @@ class Trainer:
     def contend(
         self, contenders: Sequence[C], title: str, forks: Sequence[int] | None = None
     ) -> list[C]:
-        """Trains contenders as `train` does; returns those whose run finished."""
+        """Train the runs of `contenders`; return the finished ones."""
         self.train([contender.run for contender in contenders], title, forks)
         return [c for c in contenders if self.statuses[c.run.id].finished]

@@ -137,7 +137,7 @@ def test_the_best_batch_is_named_by_the_rate_of_all_runs(runs, tmp_path, capsys)
     assert "differs" not in capsys.readouterr().out
     theirs.assign(lr=1e-3 * theirs["batch"] ** 0.5).to_csv(path, index=False)
     fit = output(capsys, *arguments)
-    assert "B_opt is at these rates" in fit["warnings"][-1]
+    assert "B_opt applies to these LRs" in fit["warnings"][-1]
     assert fit["fits"][0]["B_opt"]["value"] > 0
 
 

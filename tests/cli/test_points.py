@@ -43,7 +43,7 @@ def test_the_best_rate_of_each_batch_is_taken_and_shown(tmp_path, capsys):
         (2, 2e-3, 3, True), (4, 2e-3, 3, True), (8, 4e-3, 3, False), (16, 4e-3, 3, False),
     ]  # fmt: skip
     assert "--at-rate for one" in told["warnings"][0]
-    assert "at batch 8, 16: try beyond" in told["warnings"][1] and len(told["warnings"]) == 2
+    assert "at batch size 8, 16;" in told["warnings"][1] and len(told["warnings"]) == 2
     assert main(["points", path, "--targets", "1.9"]) == 0
     shown = capsys.readouterr().out
     assert "bracketed" in shown and "0.004" in shown
@@ -56,7 +56,7 @@ def test_fit_es_takes_the_same_points(tmp_path, capsys):
     path = saved(tmp_path / "runs.csv", {**dict.fromkeys(BATCHES, (2e-3,)), 4: RATES})
     arguments = ("fit", "es", path, "--targets", "1.9,1.8", *QUICK)
     told = printed(capsys, *arguments)["warnings"]
-    assert any(text.startswith("lr was tuned at batch 4 alone, over 3") for text in told)
+    assert any("batch size 4 (3 LRs)" in text for text in told)
     one = printed(capsys, *arguments, "--at-rate", "2e-3")["warnings"]
     assert not [text for text in one if "lr" in text]
 
@@ -67,9 +67,9 @@ def test_a_rate_that_is_not_told_keeps_its_runs(tmp_path, capsys):
     assert [(p["run"], p["trials"]) for p in found] == [("2/1", 2), ("4/0", 1), ("2/2", 1)]
     unknown = saved(tmp_path / "runs.csv", {2: (None, None), 4: (None,)})
     assert len(printed(capsys, "points", unknown, "--targets", "1.9")["points"]) == 2  # a copy
-    assert "the peak rates are none" in refused(capsys, "points", unknown, "--at-rate", "1e-3")
+    assert "the peak LRs are unknown" in refused(capsys, "points", unknown, "--at-rate", "1e-3")
     path = saved(tmp_path / "runs.csv", {2: RATES})
-    assert "the peak rates are 1e-3, 2e-3, 4e-3" in refused(
+    assert "the peak LRs are 1e-3, 2e-3, 4e-3" in refused(
         capsys, "points", path, "--at-rate", "3e-3"
     )
 
@@ -118,7 +118,7 @@ def test_a_directory_without_a_finished_run_is_one_line(trained, tmp_path, capsy
     (tmp_path / "empty").mkdir()
     for command in ("points", "fit es", "fit curve", "fit critical", "fit table"):
         told = refused(capsys, *command.split(), str(tmp_path / "empty"))
-        assert "no run that was trained; name a table" in told
+        assert "no trained run; name a table" in told
 
 
 def test_a_directory_with_a_run_table_is_that_table(tmp_path, capsys):

@@ -194,7 +194,7 @@ def test_bad_sweeps(config, tmp_path, capsys, changes, options, told):
         ("c.py", "import nowhere_at_all", "ModuleNotFoundError: No module named"),
         ("c.py:nano", "CONFIG = {}", "no get_config that takes a size"),
         ("c.txt", "", "write FILE.py, FILE.py:SIZE or FILE.json"),
-        ("c.py", None, "there is no such config"),
+        ("c.py", None, "config not found"),
     ],
 )
 def test_files_that_are_no_config(tmp_path, monkeypatch, capsys, name, text, told):

@@ -103,8 +103,8 @@ EXPONENTIAL = plan(rate=rates.wsd(1.0, 128, 0, 128, "exponential", 0.1))
             "change beta2 with the batch: it stays 0.5, not 0.5, 0.25",
         ),
         ("torchtitan", plan(coupling=Coupling(beta2_half_life=1024)), "it stays 0.5"),
-        ("olmo-core", plan("0:8 2M:12"), "whole factors, not from 1024 to 1536"),
-        ("levanter", plan(), "no 1-sqrt decay: it is linear"),
+        ("olmo-core", plan("0:8 2M:12"), "integer factors, not from 1024 to 1536"),
+        ("levanter", plan(), "no 1-sqrt decay: it becomes linear"),
         ("levanter", plan(rate=rates.cosine(1.0, TOKENS)), "across a batch change"),
         ("maxtext", plan("0:8 2M:16 3M:32", None), "after equal samples, not as 0:8 2M:16 3M:32"),
         ("maxtext", plan("0:16 2M:8", None), "after equal samples, not as 0:16 2M:8"),
@@ -113,7 +113,7 @@ EXPONENTIAL = plan(rate=rates.wsd(1.0, 128, 0, 128, "exponential", 0.1))
 def test_what_a_trainer_cannot_do_is_refused_unless_the_nearest_is_wanted(trainer, made, says):
     with pytest.raises(InputError, match=re.escape(says)) as refused:
         export(made, trainer)
-    assert str(refused.value).endswith("--approximate takes the nearest")
+    assert str(refused.value).endswith("pass --approximate to export the nearest")
     assert says in export(made, trainer, approximate=True).replace(".\n", "\n")
 
 
@@ -200,14 +200,12 @@ def test_bad_arguments_are_refused(trainer, start, says):
 def test_a_users_own_trainer_is_named_by_its_module():
     coupling = Coupling(lr="sqrt", reference_batch=8)
     own = "tests.exports.own:STEPS"
-    with pytest.raises(InputError, match="MyTrainer cannot change the rate's factor"):
+    with pytest.raises(InputError, match="MyTrainer cannot change the LR factor"):
         export(plan(coupling=coupling), own)
     lines = export(plan(coupling=coupling), own, approximate=True).splitlines()
     assert lines[0].startswith("# 0:8 2M:16 6M:32 over 9998336 tokens")
     assert lines[1:-1] == [f"steps: {plan().steps}"]
-    assert lines[-1].startswith(
-        "# MyTrainer cannot change the rate's factor with the batch: it stays"
-    )
+    assert lines[-1].startswith("# MyTrainer cannot change the LR factor with the batch: it stays")
 
 
 WHOLE = Path(__file__).with_name("whole")

@@ -45,24 +45,20 @@ def test_warm_up_and_what_follows_the_last_target_are_no_change():
 )
 def test_a_rate_that_falls_before_a_target_is_said(shape):
     ((warning,), rate) = said(table([4e-3] * 3, shape))
-    assert warning.startswith("lr changes within 3 of 3 runs") and "run b2, " in warning
+    assert "within 3 of 3 runs" in warning and "run b2, " in warning
     assert rate == pytest.approx(4e-3, rel=1e-2)
 
 
 def test_rates_that_differ_between_batches_are_said():
     ((warning,), rate) = said(table([1e-3, 2e-3, 4e-3]))
-    assert warning == (
-        "lr differs between batches (1e-3 at batch 2 to 4e-3 at batch 8): B_opt is at these rates"
-    )
-    assert rate is None
+    assert "(1e-3 at batch 2 to 4e-3 at batch 8)" in warning and rate is None
 
 
 def test_several_rates_at_every_batch_are_said():
     low, high = table([1e-3] * 3), table([4e-3] * 3)
     both = pd.concat([low, high.assign(run=high["run"] + "h")], ignore_index=True)
-    assert said(both)[0] == [
-        "every batch has several lr (1e-3 to 4e-3), fitted together: B_opt is at no one rate"
-    ]
+    (warning,) = said(both)[0]
+    assert "(1e-3 to 4e-3)" in warning
 
 
 def test_a_peak_is_the_highest_known_of_the_first_column_that_tells_one():
@@ -87,9 +83,9 @@ def test_runs_of_one_rate_are_taken_and_another_is_refused():
     runs = table([1e-3, 2e-3, 1.009e-3])
     assert set(runs_at_rate(runs, 1e-3)["run"]) == {"b2", "b8"}
     assert set(runs_at_rate(runs, 2.02e-3)["run"]) == {"b4"}
-    with pytest.raises(InputError, match=r"--at-rate 0.003: no run has it; .* are 1.009e-3, 2e-3$"):
+    with pytest.raises(InputError, match=r"--at-rate 0.003: .* are 1.009e-3, 2e-3$"):
         runs_at_rate(runs, 3e-3)
-    with pytest.raises(InputError, match="none; give the runs a column peak_lr or lr"):
+    with pytest.raises(InputError, match="add a column peak_lr or lr"):
         runs_at_rate(runs.drop(columns="lr"), 3e-3)
 
 
@@ -113,4 +109,4 @@ def test_an_envelope_tells_of_rates_between_batches_itself():
 def test_a_batch_with_more_rates_differs_from_the_others():
     one, other = table([1e-3, 1e-3]), table([4e-3]).assign(run="more")
     ((warning,), rate) = said(pd.concat([one, other], ignore_index=True))
-    assert warning.startswith("lr differs between batches (1e-3 at batch 2)") and rate is None
+    assert "(1e-3 at batch 2)" in warning and rate is None

@@ -101,7 +101,7 @@ def test_a_rate_of_what_is_no_setting_is_refused(make):
 @pytest.mark.parametrize("trainer", ["megatron", "levanter", "maxtext"])
 def test_a_trainer_without_settings_for_a_rate_is_refused(capsys, trainer):
     told = refused(capsys, *PLAN, "--rate=inverse_sqrt", "--warmup=10%", f"--export={trainer}")
-    assert f"export: {trainer} has no settings for this learning rate; export it as code" in told
+    assert f"export: {trainer} has no settings for this LR schedule; export it as code" in told
 
 
 def test_runs_of_other_lengths_share_a_trunk_where_the_rate_knows_no_stop(tiny_run):
@@ -122,5 +122,5 @@ def test_runs_of_other_lengths_share_a_trunk_where_the_rate_knows_no_stop(tiny_r
 
 def test_a_function_without_code_is_not_exported():
     plan = resolve(BatchSchedule.constant(8), 10_000, 128, rate=lambda count: 1.0)
-    with pytest.raises(InputError, match="function of its own, without code"):
+    with pytest.raises(InputError, match="custom function without code"):
         export(plan, "huggingface")

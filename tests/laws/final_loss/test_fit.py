@@ -254,9 +254,9 @@ def test_batches_at_equal_steps_are_told(count):
     batch = 2.0 ** np.arange(14, 14 + count)
     table = pd.DataFrame({"params": 1e8, "batch_tokens": batch, "tokens": 5000 * batch})
     table = check_losses(table.assign(loss=2 + batch**-0.1, lr=1e-3))
-    told = "every batch was trained for as many steps (5000), so the largest saw the most data"
+    told = "the same number of steps (5000)"
     if count == 3:
-        with pytest.raises(InputError, match="add runs; every batch was trained for as many steps"):
+        with pytest.raises(InputError, match="add runs; .* same number of steps"):
             fit_table(table)
     else:
         assert told in " ".join(fit_table(table, options=Options(2)).warnings)
