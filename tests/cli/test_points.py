@@ -42,7 +42,7 @@ def test_the_best_rate_of_each_batch_is_taken_and_shown(tmp_path, capsys):
     assert sorted(set(found)) == [
         (2, 2e-3, 3, True), (4, 2e-3, 3, True), (8, 4e-3, 3, False), (16, 4e-3, 3, False),
     ]  # fmt: skip
-    assert "--at-rate for one" in told["warnings"][0]
+    assert "--at-rate" in told["warnings"][0]
     assert "at batch size 8, 16;" in told["warnings"][1] and len(told["warnings"]) == 2
     assert main(["points", path, "--targets", "1.9"]) == 0
     shown = capsys.readouterr().out

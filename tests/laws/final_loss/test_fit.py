@@ -256,7 +256,7 @@ def test_batches_at_equal_steps_are_told(count):
     table = check_losses(table.assign(loss=2 + batch**-0.1, lr=1e-3))
     told = "the same number of steps (5000)"
     if count == 3:
-        with pytest.raises(InputError, match="add runs; .* same number of steps"):
+        with pytest.raises(InputError, match=r"add runs; .* same number of steps"):
             fit_table(table)
     else:
         assert told in " ".join(fit_table(table, options=Options(2)).warnings)
