@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from bss.errors import InputError, check
+from bss.errors import InputError
 from bss.tables import POINTS, SETTINGS, loss_column
 
 EFOLDS = 0.25
@@ -177,7 +177,8 @@ def default_targets(
         InputError: no such losses exist: the runs are too short for their warm-up; or a count
             below 1.
     """
-    check(count >= 1, "targets", count, "how many, 1 or more")
+    if count < 1:
+        raise InputError(f"targets: {count} given; write how many, 1 or more")
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
     highest, reached = math.inf, {}

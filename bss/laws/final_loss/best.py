@@ -186,7 +186,9 @@ def power_law(
     x = {name: column for name, column in columns.items() if not unidentified({name: column})}
     while len(x) > 1 and unidentified(x):
         x.pop(next(iter(x)))
-    return fit_power(values, x, errors=errors, level=level) if x else None
+    if not x or len(minima) < len(x) + 2:  # no degree of freedom is left
+        return None
+    return fit_power(values, x, errors=errors, level=level)
 
 
 def exponents(
