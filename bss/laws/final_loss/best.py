@@ -93,7 +93,8 @@ def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFi
             minima.append(((params, tokens), batch.value, float(draws[1:].std())))
             batch = replace(batch, ranges=tolerances(law, params, tokens, batch.value))
         optima.append(CellOptimum(params, tokens, batch, alone))
-    return optima, power_law(("params", "tokens"), minima, level)
+    enough = minima if len(minima) >= FEWEST else ()
+    return optima, power_law(("params", "tokens"), enough, level)
 
 
 def _is_sure(batch: BestBatch) -> bool:
@@ -186,9 +187,7 @@ def power_law(
     x = {name: column for name, column in columns.items() if not unidentified({name: column})}
     while len(x) > 1 and unidentified(x):
         x.pop(next(iter(x)))
-    if not x or len(minima) < len(x) + 2:  # no degree of freedom is left
-        return None
-    return fit_power(values, x, errors=errors, level=level)
+    return fit_power(values, x, errors=errors, level=level) if x else None
 
 
 def exponents(
