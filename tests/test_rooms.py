@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_289,
+    "bss/laws": 5_312,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_252,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_520, "benchmarks": 2_700, "tests": 22_050}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_240
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_270
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -10,13 +10,14 @@ can be constrained (derived here).
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from bss import values, version
+from bss import DISTRIBUTION, values
 from bss.cells import number
-from bss.errors import InputError, check
+from bss.errors import InputError
 from bss.laws.resampling import HeldOut, rms
 
 if TYPE_CHECKING:
@@ -378,7 +379,7 @@ class Fit:
     resamples: int = 0
     method: str = ""
     warnings: tuple[str, ...] = ()
-    version: str = field(default_factory=version)
+    version: str = field(default_factory=lambda: metadata.version(DISTRIBUTION))
     constraints: Constraints = FREE
     held_out: tuple[HeldOut, ...] = ()
 
@@ -487,8 +488,10 @@ class Options:
     draws: int = 0
 
     def __post_init__(self) -> None:
-        check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
-        check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
+        if not self.resamples >= 1:
+            raise InputError(f"resamples: {self.resamples} given; write 1 or more, such as 500")
+        if not 0 < self.level < 1:
+            raise InputError(f"level: {self.level} given; write a coverage between 0 and 1")
 
 
 def rounded(values: Iterable[float], digits: int = 7) -> list[float]:

@@ -12,6 +12,7 @@ import numpy as np
 from bss.laws.base import BestBatch, Options, bounded, tails
 
 FEWEST = 3  # batches of a minimum
+FEWEST_DOF = 4  # degrees of freedom of a scatter that tells outliers
 MISFIT = 0.3  # of the rise above the least, by which a parabola may be off
 ASYMMETRY = 0.2  # of the curvature, by which it may change over a factor of e (standard deviation)
 SURE = 3.6  # standard errors by which some batch on each side must need more
@@ -142,22 +143,26 @@ def from_others(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how far each value [n] is from the bowl through the others, and times the expected.
 
-    Both are 0 if the others have too few batches. The arguments are those of `measured_minimum`.
+    If its batch has other runs it is compared with their mean. Both are 0 if there are too few
+    others. The arguments are those of `measured_minimum`.
     """
     x, off, times = np.log(batch), np.zeros(len(batch)), np.zeros(len(batch))
     for i in range(len(batch)):
         rest = np.arange(len(batch)) != i
         sizes, at = np.unique(x[rest], return_inverse=True)
-        if len(sizes) <= FEWEST:
-            continue
-        own = relative[rest]
-        means, scatter, _ = batch_means(at, value[rest], own, seed[rest], typical)
-        bend, inverse, centre = _bowl(sizes, means, scatter**2 / np.bincount(at, own**-2.0))
-        row = np.vander([x[i] - centre], 4)[0]
-        rise = MISFIT * (row @ bend - means.min())
-        off[i] = value[i] - row @ bend
-        expected = (scatter * relative[i]) ** 2 + row @ inverse @ row + rise**2
-        times[i] = abs(off[i]) / np.sqrt(expected)
+        own, same = relative[rest], sizes == x[i]
+        means, scatter, freedom = batch_means(at, value[rest], own, seed[rest], typical)
+        guess, error = np.nan, 0.0
+        if freedom > FEWEST_DOF and same.any():
+            guess = means[same][0]
+        elif not freedom and not same.any() and len(sizes) > FEWEST:
+            bend, inverse, centre = _bowl(sizes, means, scatter**2 / np.bincount(at, own**-2.0))
+            row = np.vander([x[i] - centre], 4)[0]
+            guess = row @ bend
+            error = np.hypot(np.sqrt(row @ inverse @ row), MISFIT * (guess - means.min()))
+        if np.isfinite(guess):
+            off[i] = value[i] - guess
+            times[i] = abs(off[i]) / np.hypot(scatter * relative[i], error)
     return off, times
 
 

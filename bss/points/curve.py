@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from bss.errors import InputError, check
+from bss.errors import InputError
 from bss.tables import POINTS, SETTINGS, loss_column
 
 EFOLDS = 0.25

@@ -224,7 +224,8 @@ class EsFit(Fit):
 
         Columns: B_opt with low and high, and B_min, in sequences; tokens_at_B_opt and
         steps_at_B_opt; other batch quantities of the law (sequences); method and status of B_opt;
-        S_min (steps) and E_min (tokens), asymptotes of the law.
+        signal_to_noise: rise in log tokens from the best batch to the nearer end, over the
+        residual SD; S_min (steps) and E_min (tokens), asymptotes of the law.
         """
         import pandas as pd
 
@@ -237,6 +238,7 @@ class EsFit(Fit):
             row |= {"tokens_at_B_opt": tokens, "steps_at_B_opt": at.S_opt}
             others = {name: one.value for name, one in at.batches.items() if name != "B_opt"}
             row |= {"B_min": None, **others, "method": best.method, "status": best.status}
+            row |= {"signal_to_noise": self._signal(at.target_loss)}
             rows.append(row | {"S_min": at.S_min, "E_min": at.E_min})
         return pd.DataFrame(rows)
 
@@ -257,6 +259,22 @@ class EsFit(Fit):
             for row in self.comparison.table
         ]
         return {"Cross-validation": pd.DataFrame(rows)}
+
+    def _signal(self, target_loss: float) -> float:
+        """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
+        if not self.rows:
+            return math.nan
+        target, batch = (np.asarray(self.rows[name], float) for name in ("target_loss", "batch"))
+        logs = np.log(np.asarray(self.rows["measured"], float))
+        with np.errstate(divide="ignore"):
+            residual = logs - np.log(np.asarray(self.rows["fitted"], float))
+        at = np.isclose(target, target_loss)
+        if not at.any():
+            return math.nan
+        sizes = np.unique(batch[at])
+        means = np.array([logs[at & (batch == size)].mean() for size in sizes])
+        noise = np.sqrt(np.nanmean(residual[at] ** 2)) if np.isfinite(residual[at]).any() else 0.0
+        return float((min(means[0], means[-1]) - means.min()) / noise) if noise else math.nan
 
     def tokens(self, batch: Any, target_loss: Any) -> np.ndarray:
         """Return tokens [n] to losses in nats at batches in sequences; infinite if never reached.

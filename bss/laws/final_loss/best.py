@@ -93,7 +93,8 @@ def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFi
             minima.append(((params, tokens), batch.value, float(draws[1:].std())))
             batch = replace(batch, ranges=tolerances(law, params, tokens, batch.value))
         optima.append(CellOptimum(params, tokens, batch, alone))
-    return optima, power_law(("params", "tokens"), minima, level)
+    enough = minima if len(minima) >= FEWEST else ()
+    return optima, power_law(("params", "tokens"), enough, level)
 
 
 def _is_sure(batch: BestBatch) -> bool:

@@ -120,7 +120,7 @@ class TableFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "table"
-    SCHEMA = 4
+    SCHEMA = 5
     RESIDUAL_UNIT = "nats"
 
     @property

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bss.errors import InputError
 from bss.laws import fit_es
 from bss.laws.base import Options
+from bss.laws.es.law import Surface
 
 QUICK = Options(resamples=1)
 
@@ -41,3 +45,16 @@ def test_what_cannot_be_predicted_is_refused(planted, surface_fit):
         few.losses(16, 10**7)[0]
     with pytest.raises(InputError, match="tokens: 0 given"):
         surface_fit.losses(16, 0)[0]
+
+
+class TracedSurface(Surface):
+    """The surface with its loss as a JAX array."""
+
+    def loss(self, p, steps, batch):
+        return jnp.asarray(super().loss(p, steps, batch))
+
+
+def test_losses_of_a_traced_law_are_in_float64(surface_fit):
+    traced = replace(surface_fit, law=TracedSurface("traced"))
+    assert traced.losses(16, 10**7).dtype == np.float64
+    assert traced.losses(16, 10**7) == pytest.approx(surface_fit.losses(16, 10**7), rel=1e-12)
