@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 346,
-    "bss/cli": 2_074,
+    "bss/cli": 2_076,
     "bss/data": 1_153,
     "bss/exports": 519,
     "bss/importers": 2_161,
