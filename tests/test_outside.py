@@ -90,7 +90,7 @@ def _small_tables(directory: Path) -> None:
     losses.head(60).to_csv(directory / "losses.csv", index=False)
     curves = pd.read_parquet(ROOT / "results/late_switch/runs.parquet")
     changes = curves.groupby("run")["batch"].nunique()
-    names = [*changes[changes == 1].index[:10], *changes[changes == 2].index[:10]]
+    names = [*changes[changes == 1].index[:6], *changes[changes == 2].index[:6]]
     curves[curves["run"].isin(names)].to_csv(directory / "curves.csv", index=False)
 
 

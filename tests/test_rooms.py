@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 376,
-    "bss/cli": 2_213,
+    "bss/cli": 2_215,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
@@ -19,7 +19,7 @@ ROOMS = {
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_252,
-    "bss/points": 626,
+    "bss/points": 627,
     "bss/policies": 621,
     "bss/report": 477,
     "bss/rules": 358,

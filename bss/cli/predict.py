@@ -35,6 +35,7 @@ USED = {
 }
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
+TUNED = "losses are those of tuned learning rates"
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
                "measured", "error", "outside")  # fmt: skip
 
@@ -213,7 +214,8 @@ def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> 
     table, warnings = _table_of_runs(fit, question)
     found = fit.predict(table).rename(columns={"loss": "predicted"})
     frame = table.assign(measured=table[loss_column(table)]).join(found)
-    frame = frame.groupby("run", sort=False).tail(1)
+    if fit.KIND == "curve":  # a row per loss
+        frame = frame.groupby("run", sort=False).tail(1)
     for run, outside in frame.loc[frame["outside"] != "", ["run", "outside"]].to_numpy():
         if not extrapolate:
             raise InputError(f"run {run}: {outside}; ask within it, or pass --extrapolate")
@@ -232,16 +234,16 @@ def _table_of_runs(
     fit: "TableFit | CurveFit", question: Question
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the runs of --runs, as a fit of this kind takes them, with warnings."""
-    from bss.laws import check_losses
+    from bss.laws import CurveFit, check_losses
 
     length = question.seq_len or (None if fit.seq_len is None else int(fit.seq_len))
     how, path = Reading.parse(question.columns, length), question.runs or Path()
-    if fit.KIND == "curve":
+    if isinstance(fit, CurveFit):
         return read_run_table(path, how, need_loss=False)
     read, origin = read_table(path, how)
     table = check_losses(read if "loss" in read else read.assign(loss=np.nan), origin)
     table = table if "run" in table else table.assign(run=np.arange(1, len(table) + 1).astype(str))
-    return table, [] if "lr" in table else ["losses are those of tuned learning rates"]
+    return table, [] if fit.with_lr and "lr" in table else [TUNED]
 
 
 def check_range(

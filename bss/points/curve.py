@@ -176,7 +176,8 @@ def default_targets(
     Raises:
         InputError: If the runs are too short for their warm-up, or `count` is below 1.
     """
-    check(count >= 1, "targets", count, "a count of 1 or more")
+    if count < 1:
+        raise InputError(f"targets: {count} given; pass 1 or more")
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
     highest, reached = math.inf, {}
