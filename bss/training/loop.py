@@ -38,7 +38,7 @@ from bss.training.recorder import (
 )
 from bss.training.run_config import DataConfig, RunConfig, fork_points
 from bss.training.run_directory import RunStatus, read_status, run_path
-from bss.training.sharding import gradients_per_bucket, make_mesh
+from bss.training.sharding import DATA, make_mesh
 from bss.training.step import Metrics, State, state_shapes
 from bss.values import dotted, to_dict
 
@@ -202,7 +202,7 @@ def train_and_evaluate(
     active = {m: recorder for m, (recorder, _) in enumerate(group)}
     lead, runs = active[0], len(group)
     plan, events, rows = lead.plan, lead.rows | lead.forks, lead.rows
-    gradients = gradients_per_bucket(mesh, lead.execution.whole_gradient)
+    gradients = mesh.shape[DATA]
     peak_flops()  # measured on CPUs, so not between two steps
     # The first execution of a program with cuDNN's kernels captures, instead of executing,
     # everything that is started on the devices: nothing else may be.

@@ -179,7 +179,6 @@ def make_step(
     mesh: Mesh | None = None,
     attention: str = "reference",
     *,
-    whole_gradient: bool = False,
     layers: Layers = DEFAULT_LAYERS,
 ) -> Step:
     """Return the step of a run.
@@ -191,7 +190,6 @@ def make_step(
         run: the run.
         mesh: the devices, which share each micro-batch.
         attention: name of the attention kernel.
-        whole_gradient: see `Execution`.
         layers: see `Execution`.
     """
 
@@ -221,9 +219,7 @@ def make_step(
         return jax.lax.fori_loop(0, count, add, zero)
 
     if mesh is not None and sharding.shards_weights(mesh):
-        sum_all = sharding.sum_over_shards(
-            accumulate_gradients, run.model, loss_fn, mesh, whole_gradient=whole_gradient
-        )
+        sum_all = sharding.sum_over_shards(accumulate_gradients, run.model, loss_fn, mesh)
     else:
         own = partial(accumulate_gradients, loss_fn())
         specs = sharding.REPLICATED, mesh and sharding.sequence_split(mesh), sharding.REPLICATED
