@@ -24,10 +24,10 @@ ROOMS = {
     "bss/report": 505,
     "bss/rules": 358,
     "bss/schedules": 928,
-    "bss/sweeps": 1_454,
+    "bss/sweeps": 1_448,
     "bss/tables": 477,
     "bss/theory": 857,
-    "bss/training": 3_072,
+    "bss/training": 2_897,
 }
 FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 21_900}
 

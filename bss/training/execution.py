@@ -178,8 +178,6 @@ def describe(
         layers: the chosen computation of layers.
     """
     device = jax.local_devices()[0]
-    registered = {"registration": execution.registration} if execution.registration else {}
-    stacked = {} if layers == DEFAULT_LAYERS else {"layers": to_dict(layers)}
     return {
         "device": device.device_kind,
         "platform": device.platform,
@@ -195,8 +193,8 @@ def describe(
         "machine": platform.machine(),
         "commit": commit(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        **registered,
-        **stacked,
+        "registration": execution.registration,
+        "layers": to_dict(layers),
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }

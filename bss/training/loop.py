@@ -25,9 +25,8 @@ from bss.training.batches import Source, StepBatch, open_source, prefetch
 from bss.training.checkpoint import missing_forks, saved
 from bss.training.distributed import HostAction, Interrupted, on_all_hosts
 from bss.training.execution import Execution
-from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
-from bss.training.programs import check_split, compilation_counter, compile_group
+from bss.training.programs import compilation_counter, compile_group
 from bss.training.recorder import (
     NoActiveRuns,
     RunRecorder,
@@ -160,7 +159,6 @@ def _open_sources(
 ) -> dict[DataConfig, Source]:
     """Open the data of runs that have the steps of one plan."""
     plan, sources = execution.plan(runs[0]), dict[DataConfig, Source]()
-    check_split(execution.bucket_sizes(runs[0]).max_microbatches(plan), mesh)
     for run in {run.data: run for run in runs}.values():
         sources[run.data] = source = open_source(run, Path(execution.data), mesh)
         source.check(plan.tokens // run.data.seq_len)
@@ -203,7 +201,6 @@ def train_and_evaluate(
     lead, runs = active[0], len(group)
     plan, events, rows = lead.plan, lead.rows | lead.forks, lead.rows
     gradients = mesh.shape[DATA]
-    peak_flops()  # measured on CPUs, so not between two steps
     # The first execution of a program with cuDNN's kernels captures, instead of executing,
     # everything that is started on the devices: nothing else may be.
     busy, executed = Lock(), set[int]()
