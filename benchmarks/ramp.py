@@ -47,7 +47,6 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
     def compiled(*arguments: Any, **options: Any) -> Any:
         group = compile_group(*arguments, **options)
         group.programs.wait()  # a stage of seconds is shorter than a compilation
-        loop.peak_flops()  # measured once
         ends.append((0, 0, time.perf_counter()))
         return group
 

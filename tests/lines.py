@@ -1,25 +1,22 @@
 """Code lines by package, without docstrings and comments: `python tests/lines.py [FOLDER ...]`."""
 
 import ast
-import io
 import sys
-import tokenize
 from collections import Counter
 from pathlib import Path
-
-BLANK = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
 def code_lines(source: str) -> int:
     """Return the number of code lines; strings that stand alone are documentation."""
-    documented, code = set(), set()
+    lines = enumerate(map(str.strip, source.splitlines()), 1)
+    code = {number for number, line in lines if line and line[0] != "#"}
+    documented = set()
     for node in ast.walk(ast.parse(source)):
-        value = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            documented |= {*range(value.lineno, (value.end_lineno or value.lineno) + 1)}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in BLANK and token.type != tokenize.ENDMARKER:
-            code |= {*range(token.start[0], token.end[0] + 1)}
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                documented |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+        elif isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno != node.lineno:
+            code |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
     return len(code - documented)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 376,
-    "bss/cli": 2_215,
+    "bss/cli": 2_214,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
@@ -24,16 +24,16 @@ ROOMS = {
     "bss/report": 477,
     "bss/rules": 358,
     "bss/schedules": 950,
-    "bss/sweeps": 1_454,
+    "bss/sweeps": 1_448,
     "bss/tables": 494,
     "bss/theory": 857,
-    "bss/training": 3_072,
+    "bss/training": 2_897,
 }
 FOLDERS = {"experiments": 4_520, "benchmarks": 2_700, "tests": 22_050}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_270
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_090
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -124,8 +124,7 @@ def _rows(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:
     mesh, seq_len, model = mesh_of(devices, execution.fsdp), config.data.seq_len, config.model
     state, options = state_shapes(config, mesh), compiler_options(execution, mesh)
     attention, layers = execution.attention_of(config, mesh), execution.layers_of(config, mesh)
-    whole = execution.whole_gradient
-    step = make_step(config, mesh, attention, whole_gradient=whole, layers=layers)
+    step = make_step(config, mesh, attention, layers=layers)
     programs = step_programs(step, state, dict.fromkeys(buckets, 1), config, mesh, options)
 
     def row(name: str, bucket: int, compiled: Callable[[], Any], beside: int, flops: float) -> Row:

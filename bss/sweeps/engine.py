@@ -8,9 +8,7 @@ If a worker is lost, its run is tried again. An interrupt saves every run.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
@@ -20,8 +18,8 @@ from bss.sweeps.queue import Queue, Statuses
 from bss.sweeps.setup import EngineConfig
 from bss.training.execution import Execution
 from bss.training.run_config import RunConfig
-from bss.training.run_directory import RunStatus, read_status, run_path
-from bss.training.worker import PROGRESS, Job
+from bss.training.run_directory import RunStatus, read_curve, read_status, run_path
+from bss.training.worker import Job
 from bss.values import to_dict
 
 _POLL_SECONDS = 2
@@ -143,8 +141,7 @@ def _job(group: Sequence[RunConfig], execution: Execution, vmapped: bool) -> Job
 def _show(
     progress: Progress, training: Mapping["Future[str]", list[RunConfig]], execution: Execution
 ) -> None:
-    """Update the progress of runs from their directories."""
+    """Update the progress of runs from their curves."""
     for run in (run for group in training.values() for run in group):
-        with suppress(OSError, ValueError):
-            tokens = int((Path(run_path(execution.runs, run)) / PROGRESS).read_text())
-            progress.update(run.id, tokens - run.start)
+        if curve := read_curve(run_path(execution.runs, run)):
+            progress.update(run.id, curve[-1]["tokens"] - run.start)

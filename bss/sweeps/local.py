@@ -42,14 +42,18 @@ class LocalEngine(SlotEngine):
 
 
 class WorkerProcess:
-    """A worker process on this machine; see `bss.training.worker`."""
+    """A worker process on this machine; see `bss.training.worker`.
+
+    Attributes:
+        process: the process.
+    """
 
     def __init__(self, slot: Slot, log: Path):
         """Start it; what it and its libraries print goes to the log."""
         log.parent.mkdir(parents=True, exist_ok=True)
         pin = [] if slot.core is None else [f"--core={slot.core}"]
         with open(log, "a") as stderr:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*COMMAND, *pin],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -59,30 +63,25 @@ class WorkerProcess:
                 start_new_session=True,  # an interrupt reaches the engine, which passes it on
             )
 
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
-
     def train(self, job: Job) -> str:
         """Return the result of a job; raise WorkerLost if the process ends before."""
-        assert self._process.stdin
-        assert self._process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(job) + "\n")
-            self._process.stdin.flush()
-            if line := self._process.stdout.readline():
+            self.process.stdin.write(json.dumps(job) + "\n")
+            self.process.stdin.flush()
+            if line := self.process.stdout.readline():
                 return json.loads(line)
         self.close()
-        raise WorkerLost(_exit(self._process.returncode))
+        raise WorkerLost(_exit(self.process.returncode))
 
     def stop(self) -> None:
         """Request that it saves and ends."""
-        self._process.terminate()
+        self.process.terminate()
 
     def close(self) -> None:
         """Let it save and end, and wait for it."""
-        self._process.communicate()
+        self.process.communicate()
 
 
 def _exit(status: int) -> str:

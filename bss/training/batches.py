@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -29,12 +29,9 @@ from bss.schedules.buckets import BucketSizes
 from bss.schedules.plan import Plan
 from bss.training.distributed import is_multihost
 from bss.training.execution import Execution
-from bss.training.run_config import DataConfig, HeldOutSet, RunConfig
+from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import by_position, own_columns
 from bss.training.step import step_settings
-
-if TYPE_CHECKING:
-    from bss.data.stream import Stream
 
 T = TypeVar("T")
 
@@ -53,12 +50,12 @@ _AHEAD = 3
 class TextSource:
     """Sequences of memory-mapped token shards, shuffled on the host."""
 
-    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh):
+    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh | None):
         from bss.data.stream import Stream  # imports grain, which only text needs
 
         self._shards, self._data = shards, data
         self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
-        self._mesh = mesh
+        self._mesh: Any = mesh
 
     def check(self, sequences: int) -> None:
         """Check that there are enough sequences; warn about repeated ones.
@@ -67,7 +64,9 @@ class TextSource:
             InputError: If the run needs more sequences than there are, without `data.repeat`.
         """
         self._stream.check(sequences)
-        warn_of_passes(self._stream, sequences)
+        if (passes := sequences / self._stream.num_sequences) > 1:
+            what = f"data.repeat: {passes:.2f} passes over the corpus"
+            warnings.warn(what, RuntimeWarning, stacklevel=2)
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """Return `count` sequences from `position`, on the devices.
@@ -99,9 +98,9 @@ class SyntheticSource:
     The data seed shifts the positions by multiples of 2^48; the language is the same.
     """
 
-    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh):
+    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh | None):
         self._language, self._offset = language, data.seed * _SEED_STRIDE
-        self._mesh = mesh
+        self._mesh: Any = mesh
         self._block = functools.lru_cache(maxsize=4)(self._generate)
 
     def _generate(
@@ -157,8 +156,8 @@ Source = TextSource | SyntheticSource
 """The training and held-out sequences of a run."""
 
 
-def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
-    """Open the source of a run.
+def open_source(run: RunConfig, shards: Path, mesh: Mesh | None = None) -> Source:
+    """Open the source of a run; without a mesh, only to check that there are enough sequences.
 
     Raises:
         InputError: If shards are missing, damaged or changed, or the vocabulary is another.
@@ -173,29 +172,19 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh) -> Source:
     return TextSource(opened, data, mesh)
 
 
-def shards_of(one: HeldOutSet, run: RunConfig, own: Shards) -> Shards:
-    """Return the shards of a held-out set: the run's own, or others in the same folder.
+def other_shards(content: str, own: Shards) -> Shards:
+    """Return the shards of some content in the same folder as a run's own.
 
     Raises:
         InputError: If they have another tokenizer.
     """
-    if one.content in ("", run.data.content):
-        return own
-    other = sibling(own.directory, one.content)
+    other = sibling(own.directory, content)
     if other.manifest.tokenizer.hash != own.manifest.tokenizer.hash:
         raise InputError(
             f"evaluation.sets: {other.directory} has another tokenizer than {own.directory}; "
             "prepare it with that: its name, or the tokenizer.json there"
         )
     return other
-
-
-def warn_of_passes(stream: "Stream", sequences: int) -> None:
-    """Warn if sequences are repeated."""
-    if (passes := sequences / stream.num_sequences) > 1:
-        warnings.warn(
-            f"data.repeat: {passes:.2f} passes over the corpus", RuntimeWarning, stacklevel=3
-        )
 
 
 def check_vocabulary(model: ModelFamily, tokens: int) -> None:
@@ -288,14 +277,13 @@ def step_batches(
         each = [
             step_settings(plan.at(k), end, half_lives) for k, end in zip(steps, ends, strict=True)
         ]
-        arguments = sequences, np.int32(batch // bucket), *_stacked(each, most)
+        settings = stacked(each, most) if most > 1 else (each[0],)
+        arguments = sequences, np.int32(batch // bucket), *settings
         yield StepBatch(ends, batch, batch // bucket, bucket, arguments)
 
 
-def _stacked(each: list[Any], most: int) -> tuple[Any, ...]:
-    """Return a step's settings; or those of several, repeated to [most, ...], and their number."""
-    if most == 1:
-        return (each[0],)
+def stacked(each: list[Any], most: int) -> tuple[Any, np.int32]:
+    """Return the settings of steps, the last one repeated to [most, ...], and their number."""
     filled = each + [each[-1]] * (most - len(each))
     return jax.tree.map(lambda *x: np.stack(x), *filled), np.int32(len(each))
 

@@ -66,33 +66,21 @@ class Checkpoints:
         """Return the token counts of all checkpoints, newest first."""
         return sorted({t for manager in self._both for t in manager.all_steps()}, reverse=True)
 
-    def restore(self, tokens: int, abstract_state: Any) -> Restored:
+    def restore(self, tokens: int, abstract_state: Any) -> Restored | None:
         """Read a checkpoint onto the shardings of `abstract_state`.
 
-        Raises:
-            Damaged: If it is.
+        A damaged one is moved to the folder of damaged ones, with a warning; None is returned.
         """
-        return _restore(self._path(tokens), abstract_state)
-
-    def restore_or_quarantine(self, tokens: int, abstract_state: Any) -> Restored | None:
-        """Read a checkpoint; if it is damaged, move it aside with a warning and return None."""
-        try:
-            return self.restore(tokens, abstract_state)
-        except Damaged as damaged:
-            self.quarantine(tokens, str(damaged))
-            return None
-
-    def quarantine(self, tokens: int, reason: str) -> None:
-        """Move a checkpoint to the folder of damaged ones, with a warning."""
         path = self._path(tokens)
-        warnings.warn(
-            f"checkpoint {path} {reason}; it is moved to `damaged`, and the one before it is used",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        try:
+            return _restore(path, abstract_state)
+        except Damaged as damaged:
+            instead = "it is moved to `damaged`, and the one before it is used"
+            warnings.warn(f"checkpoint {path} {damaged}; {instead}", RuntimeWarning, stacklevel=2)
         on_all_hosts(lambda: move_aside(path) if is_primary() else None)
         for manager in self._both:
             manager.reload()
+        return None
 
     def drop_newer(self, tokens: int) -> None:
         """Delete later checkpoints, which the run will save again, but no fork points."""
@@ -150,12 +138,12 @@ def restore_fork(directory: Path, tokens: int, abstract_state: Any) -> Restored:
     Raises:
         InputError: If that run has no such fork point, or it is damaged.
     """
-    if not (directory / "forks").is_dir():
-        raise InputError(f"parent run {directory} has no fork points; train it with forks first")
-    kept = sorted(int(p.name) for p in (directory / "forks").iterdir() if p.name.isdigit())
+    kept = sorted(int(p.name) for p in (directory / "forks").glob("*") if p.name.isdigit())
     if tokens not in kept:
         steps = ", ".join(map(str, kept)) or "none"
-        raise InputError(f"parent.tokens is {tokens}; {directory} kept fork points at {steps}")
+        raise InputError(
+            f"parent.tokens is {tokens}; {directory} has fork points at {steps}; train it with more"
+        )
     path = directory / "forks" / str(tokens)
     try:
         return _restore(path, abstract_state)
@@ -220,12 +208,7 @@ def _restore(path: Path, abstract_state: Any) -> Restored:
 
 
 def _problem(path: Path) -> str:
-    """Return why a checkpoint is damaged; "" if its files are those that were saved.
-
-    A checkpoint without checksums is not checked.
-    """
-    if not (path / CHECKSUMS).exists():
-        return ""
+    """Return why a checkpoint is damaged; "" if its files are those that were saved."""
     try:
         expected = json.loads((path / CHECKSUMS).read_text())
         found = _checksums(path)

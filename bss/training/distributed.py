@@ -250,14 +250,10 @@ def _difference(facts: Mapping[str, Any]) -> str:
 
 
 def _shortened(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return facts as texts; a long one is cut and ends with its hash."""
-    short = {}
-    for name, value in facts.items():
-        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-        if len(text) > _SHOWN:
-            text = f"{text[: _SHOWN - 16]}... {hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        short[name] = text
-    return short
+    """Return facts as texts; a long one is replaced by its hash."""
+    texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in facts.items()}
+    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    return {name: text if len(text) <= _SHOWN else hashes[name] for name, text in texts.items()}
 
 
 def with_host_action(step: Step) -> Callable[..., tuple[State, Metrics]]:

@@ -26,13 +26,7 @@ from bss.held_out import EVAL, TEST, HeldOutColumn
 from bss.models.base import DEFAULT_COMPUTE, LOGITS_AT_ONCE, Compute, ModelFamily, Params
 from bss.registry import Registry
 from bss.training import sharding
-from bss.training.batches import (
-    SYNTHETIC,
-    Source,
-    check_vocabulary,
-    shards_of,
-    warn_of_passes,
-)
+from bss.training.batches import SYNTHETIC, Source, open_source, other_shards
 from bss.training.optimizers import Optimizer
 from bss.training.run_config import HeldOutSet, RunConfig
 from bss.training.step import State, select_average, with_matmul_precision
@@ -85,16 +79,11 @@ class EvalModel:
 Metric = Callable[[EvalModel, Params, jax.Array], jax.Array]
 
 
-def loss(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
-    """Return the cross-entropy in nats; it is measured on every held-out set."""
-    return model.losses(params, sequences_BxT1).sum(-1)
-
-
 def bits_per_byte(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
     """Return the cross-entropy in bits per byte of text, to compare tokenizers."""
     if model.bytes_per_token is None:
         raise InputError("tokens of this data are no text; leave bits_per_byte out")
-    return per_byte(loss(model, params, sequences_BxT1), model.bytes_per_token)
+    return per_byte(model.losses(params, sequences_BxT1).sum(-1), model.bytes_per_token)
 
 
 def per_byte(nats: T, bytes_per_token: float) -> T:
@@ -117,12 +106,7 @@ def loss_by_position(model: EvalModel, params: Params, sequences_BxT1: jax.Array
 
 METRICS: Registry[Metric] = Registry(
     "evaluation.metrics",
-    {
-        "loss": loss,
-        "bits_per_byte": bits_per_byte,
-        "accuracy": accuracy,
-        "loss_by_position": loss_by_position,
-    },
+    {metric.__name__: metric for metric in (bits_per_byte, accuracy, loss_by_position)},
     of=Callable,
 )
 
@@ -337,18 +321,11 @@ class HeldOut(NamedTuple):
         Raises:
             InputError: If there are too few sequences or no such shards, or a metric fails.
         """
-        config = run.evaluation
-        seq_len = config.seq_len or run.data.seq_len
-        own = metrics_by_column(config.metrics)
-        sets = [HeldOutSet(EVAL, tokens=config.tokens), *config.sets]
-        if config.test_tokens:
-            sets.append(HeldOutSet(TEST, split="test", tokens=config.test_tokens))
-        _check_columns([one.name for one in sets], [*own])
-        opened = {one.name: _read(one, run, source, shards, seq_len) for one in sets}
+        own, opened = metrics_by_column(run.evaluation.metrics), open_sets(run, source, shards)
         for one in opened.values():
             model = EvalModel(run.model, bytes_per_token=one.bytes_per_token)
             for name, metric in own.items():
-                check_metric(name, metric, model, seq_len)
+                check_metric(name, metric, model, one.width - 1)
         return cls(run, opened, own)
 
 
@@ -456,6 +433,21 @@ class Sequences(NamedTuple):
     bytes_per_token: float | None
 
 
+def open_sets(run: RunConfig, source: Source, shards: Path) -> dict[str, Sequences]:
+    """Return the held-out sets of a run by name; those of other content are beside `shards`.
+
+    Raises:
+        InputError: If there are too few sequences or no such shards, or columns of one name.
+    """
+    config = run.evaluation
+    sets = [HeldOutSet(EVAL, tokens=config.tokens), *config.sets]
+    if config.test_tokens:
+        sets.append(HeldOutSet(TEST, split="test", tokens=config.test_tokens))
+    _check_columns([one.name for one in sets], [*metrics_by_column(config.metrics)])
+    seq_len = config.seq_len or run.data.seq_len
+    return {one.name: _read(one, run, source, shards, seq_len) for one in sets}
+
+
 def _read(one: HeldOutSet, run: RunConfig, source: Source, shards: Path, seq_len: int) -> Sequences:
     """Open a set and read its first sequence, which checks that there are enough."""
     if one.content in ("", run.data.content):
@@ -464,7 +456,7 @@ def _read(one: HeldOutSet, run: RunConfig, source: Source, shards: Path, seq_len
     else:
         from bss.data.stream import held_out  # imports grain, which only text needs
 
-        other = shards_of(one, run, open_shards(shards))
+        other = other_shards(one.content, open_shards(shards))
         rows = partial(held_out, other, one.split, seq_len, one.tokens)
         per_token = other.bytes_per_token(one.split)
     rows([0])
@@ -498,26 +490,8 @@ def check_runs(runs: Sequence[RunConfig], shards: str = "") -> None:
     """
     for metrics in {run.evaluation.metrics for run in runs}:
         metrics_by_column(metrics)
-    runs = [run for run in runs if run.data.content != SYNTHETIC]
-    if not runs or not shards:
-        return
-    from bss.data.stream import Stream, held_out  # imports grain, which only text needs
-
-    opened = open_shards(Path(shards))
-    tokens = opened.tokens("train")
-    for run in runs:
-        check_vocabulary(run.model, opened.vocab_size)
-    ordered = sorted(runs, key=lambda run: -run.schedule.tokens)
-    for run in ordered:
-        seq_len, evaluation = run.data.seq_len, run.evaluation
-        stream = Stream(tokens, seq_len, seed=0, repeat=run.data.repeat)
-        sequences = run.schedule.tokens // seq_len
-        stream.check(sequences)
-        if run is ordered[0]:
-            warn_of_passes(stream, sequences)
-        length = evaluation.seq_len or seq_len
-        for split, size in (("validation", evaluation.tokens), ("test", evaluation.test_tokens)):
-            if size:
-                held_out(opened, split, length, size, rows=())
-        for one in evaluation.sets:
-            held_out(shards_of(one, run, opened), one.split, length, one.tokens, rows=())
+    for run in sorted(runs, key=lambda run: -run.schedule.tokens) if shards else ():
+        if run.data.content != SYNTHETIC:
+            source = open_source(run, Path(shards))
+            source.check(run.schedule.tokens // run.data.seq_len)
+            open_sets(run, source, Path(shards))

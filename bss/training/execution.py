@@ -36,8 +36,6 @@ class SharedExecution:
         devices: devices of each process that share a micro-batch; 0 means all.
         fsdp: number of devices that shard the weights, the optimizer's state and the averages, a
             divisor of `devices`; 1: replicated.
-        whole_gradient: with `fsdp`, every device accumulates a full-shape float32 gradient, and
-            gradients are reduced once per step; else layer by layer in every micro-batch.
         checkpoint_seconds: seconds between checkpoints; longer if a save delays the steps by more
             than 5% of it. 0 saves after every step.
         step_limit: maximum of seconds that a step or an evaluation takes; then the process exits,
@@ -62,7 +60,6 @@ class SharedExecution:
     buckets: tuple[int, ...] = ()
     devices: int = 0
     fsdp: int = 1
-    whole_gradient: bool = False
     checkpoint_seconds: float = 60.0
     step_limit: float = 1800.0
     steps: int = 0
@@ -181,15 +178,12 @@ def describe(
         layers: the chosen computation of layers.
     """
     device = jax.local_devices()[0]
-    registered = {"registration": execution.registration} if execution.registration else {}
-    stacked = {} if layers == DEFAULT_LAYERS else {"layers": to_dict(layers)}
     return {
         "device": device.device_kind,
         "platform": device.platform,
         "devices": mesh.size,
         "processes": jax.process_count(),
         "fsdp": execution.fsdp,
-        "whole_gradient": execution.whole_gradient,
         "fleet": vmapped_runs,
         "buckets": list(execution.buckets),
         "evaluation_bucket": execution.evaluation_bucket,
@@ -199,8 +193,8 @@ def describe(
         "machine": platform.machine(),
         "commit": commit(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        **registered,
-        **stacked,
+        "registration": execution.registration,
+        "layers": to_dict(layers),
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }

@@ -10,13 +10,11 @@ device.
 """
 
 import contextlib
-import functools
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,14 +40,12 @@ class Slot:
         core: index of the core to pin the worker to, among the cores it may use; None: no pinning.
         environment: variables that show its process only its own devices.
         node: the machine, if there are several.
-        joining: command-line options by which its process joins others that train the same run.
     """
 
     name: str
     core: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     node: str = ""
-    joining: tuple[str, ...] = ()
 
 
 def local_slots(
@@ -231,20 +227,9 @@ def target_named(name: str) -> Target | None:
     return next((target for target in TARGETS if target.name == name), None)
 
 
-@functools.cache
 def peak_flops() -> float | None:
-    """Return the peak FLOP/s of one device; None for an accelerator that is not in `TARGETS`.
-
-    For a CPU it is measured: the best of eight float32 matrix products of 1024 x 1024.
-    """
+    """Return the peak FLOP/s of one device; None for a CPU or one that is not in `TARGETS`."""
     import jax
-    import jax.numpy as jnp
 
-    device = jax.local_devices()[0]
-    if device.platform != "cpu":
-        target = target_of(device.device_kind)
-        return target and target.peak_flops
-    x = jnp.ones((1024, 1024), jnp.float32)
-    product = jax.jit(jnp.matmul).lower(x, x).compile()
-    seconds = timeit.repeat(lambda: product(x, x).block_until_ready(), repeat=8, number=1)
-    return 2 * 1024**3 / min(seconds)
+    target = target_of(jax.local_devices()[0].device_kind)
+    return target and target.peak_flops

@@ -25,9 +25,8 @@ from bss.training.batches import Source, StepBatch, open_source, prefetch
 from bss.training.checkpoint import missing_forks, saved
 from bss.training.distributed import HostAction, Interrupted, on_all_hosts
 from bss.training.execution import Execution
-from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
-from bss.training.programs import check_split, compilation_counter, compile_group
+from bss.training.programs import compilation_counter, compile_group
 from bss.training.recorder import (
     NoActiveRuns,
     RunRecorder,
@@ -38,7 +37,7 @@ from bss.training.recorder import (
 )
 from bss.training.run_config import DataConfig, RunConfig, fork_points
 from bss.training.run_directory import RunStatus, read_status, run_path
-from bss.training.sharding import gradients_per_bucket, make_mesh
+from bss.training.sharding import DATA, make_mesh
 from bss.training.step import Metrics, State, state_shapes
 from bss.values import dotted, to_dict
 
@@ -160,7 +159,6 @@ def _open_sources(
 ) -> dict[DataConfig, Source]:
     """Open the data of runs that have the steps of one plan."""
     plan, sources = execution.plan(runs[0]), dict[DataConfig, Source]()
-    check_split(execution.bucket_sizes(runs[0]).max_microbatches(plan), mesh)
     for run in {run.data: run for run in runs}.values():
         sources[run.data] = source = open_source(run, Path(execution.data), mesh)
         source.check(plan.tokens // run.data.seq_len)
@@ -202,8 +200,7 @@ def train_and_evaluate(
     active = {m: recorder for m, (recorder, _) in enumerate(group)}
     lead, runs = active[0], len(group)
     plan, events, rows = lead.plan, lead.rows | lead.forks, lead.rows
-    gradients = gradients_per_bucket(mesh, lead.execution.whole_gradient)
-    peak_flops()  # measured on CPUs, so not between two steps
+    gradients = mesh.shape[DATA]
     # The first execution of a program with cuDNN's kernels captures, instead of executing,
     # everything that is started on the devices: nothing else may be.
     busy, executed = Lock(), set[int]()

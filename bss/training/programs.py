@@ -201,9 +201,9 @@ def compile_group(
     else:
         ((_, state),) = group
         shapes, select = sharding.abstract(state), lambda state, _: state
-        buckets, whole = execution.bucket_sizes(run), execution.whole_gradient
+        buckets = execution.bucket_sizes(run)
         batches = step_batches(plan, chunks, most, source, buckets, run.averages)
-        step = make_step(run, mesh, attention, whole_gradient=whole, layers=layers)
+        step = make_step(run, mesh, attention, layers=layers)
         microbatches = buckets.max_microbatches(plan)
         programs = step_programs(step, shapes, microbatches, run, mesh, options, most)
     bucket = execution.evaluation_bucket

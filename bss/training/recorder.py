@@ -28,12 +28,10 @@ from bss.training.run_directory import Rows, RunDirectory, RunStatus
 from bss.training.sharding import shardings_of
 from bss.training.step import (
     Metrics,
-    NoiseAverages,
     State,
     init_state,
     noise_estimates,
-    noise_scale,
-    update_noise,
+    noise_rate,
 )
 
 STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
@@ -75,9 +73,9 @@ class TrainPosition:
     noise_square: float = 0.0
 
     @property
-    def noise(self) -> NoiseAverages:
-        """The averages of the gradient noise scale."""
-        return NoiseAverages(self.noise_trace, self.noise_square)
+    def noise_scale(self) -> float | None:
+        """B_simple in sequences; None if |G|² is not above zero."""
+        return self.noise_trace / self.noise_square if self.noise_square > 0 else None
 
     @property
     def loss(self) -> float | None:
@@ -139,8 +137,7 @@ class RunRecorder:
         `vmapped_with` identifies the runs of its program: after a kill they continue together.
         """
         record = describe(mesh, self.execution, attention, vmapped_runs, layers)
-        record |= {"mates": vmapped_with} if vmapped_with else {}
-        before = self.directory.add_execution(record) or {}
+        before = self.directory.add_execution(record | {"mates": vmapped_with}) or {}
         computed = [name for name in record if name not in NOT_COMPUTED]
         changed = [name for name in computed if record[name] != before.get(name, record[name])]
         if changed:
@@ -151,12 +148,11 @@ class RunRecorder:
                 stacklevel=2,
             )
 
-    def resume(self, position: TrainPosition, record: dict[str, Any] | None) -> None:
-        """Continue from a position; `record`: the checkpoint's; None for a new run."""
-        self.position = position
+    def resume(self, position: TrainPosition, curve: Rows) -> None:
+        """Continue from a position, with the curve of its checkpoint; [] for a new run."""
+        self.position, self.curve = position, curve
         self.checkpoints.drop_newer(position.tokens)
-        curve = [] if record is None else record.get("curve")
-        self.curve = [*self.directory.truncate_curve(position.tokens, curve)]
+        self.directory.truncate_curve(position.tokens, curve)
         self._loggers.begin(self.run, self.directory.path, position.tokens)
 
     def add_step(self, end_tokens: int, loss: float, grad_norm: float, update_norm: float) -> None:
@@ -182,9 +178,10 @@ class RunRecorder:
             grad_norm: norm of their mean.
         """
         position, half_life = self.position, self.run.noise_scale.half_life
-        moments = noise_estimates(squares / count, grad_norm**2, batch // count, count)
-        noise = update_noise(position.noise, *moments, batch * self.plan.seq_len, half_life)
-        position.noise_trace, position.noise_square = noise
+        trace, square = noise_estimates(squares / count, grad_norm**2, batch // count, count)
+        rate = noise_rate(batch * self.plan.seq_len, half_life)
+        position.noise_trace += rate * (trace - position.noise_trace)
+        position.noise_square += rate * (square - position.noise_square)
 
     def add_row(
         self, held_out: Mapping[str, float | None], grad_norm: float, *, noise: bool
@@ -212,7 +209,7 @@ class RunRecorder:
             "grad_norm": grad_norm,
         }
         if self.run.noise_scale.half_life:
-            row["noise_scale"] = noise_scale(position.noise) if noise else None
+            row["noise_scale"] = position.noise_scale if noise else None
         row["seconds"] = position.seconds
         self.curve.append(row)
         self.directory.add_row(row)
@@ -384,12 +381,12 @@ def resume(recorders: Sequence[RunRecorder], shapes: State) -> list[tuple[RunRec
 
 def _resume_group(group: Sequence[RunRecorder], shapes: State) -> list[tuple[RunRecorder, State]]:
     while tokens := max(set.intersection(*map(_resumable, group)), default=None):
-        found = [one.checkpoints.restore_or_quarantine(tokens, shapes) for one in group]
+        found = [one.checkpoints.restore(tokens, shapes) for one in group]
         if intact := [one for one in found if one is not None] if all(found) else []:
             names = [f.name for f in fields(TrainPosition)]
             for recorder, (_, record) in zip(group, intact, strict=True):
-                position = {name: record[name] for name in names if name in record}
-                recorder.resume(TrainPosition(**position), record)
+                position = TrainPosition(**{name: record[name] for name in names})
+                recorder.resume(position, record["curve"])
             return [(one, state) for one, (state, _) in zip(group, intact, strict=True)]
     return [(recorder, _start(recorder, shapes)) for recorder in group]
 
@@ -404,7 +401,7 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
     run = recorder.run
     if run.parent is None:
         fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
-        recorder.resume(TrainPosition(0), None)
+        recorder.resume(TrainPosition(0), [])
         return fresh()
     path = Path(recorder.execution.runs) / run.parent.run
     if path.is_dir():
@@ -419,6 +416,6 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
                     "a branch goes on with its parent's state, so give it the same"
                 )
     state, record = restore_fork(path, run.parent.tokens, shapes)
-    noise = {name: record.get(name, 0.0) for name in ("noise_trace", "noise_square")}
-    recorder.resume(TrainPosition(run.parent.tokens, record["step"], **noise), None)
+    noise = {name: record[name] for name in ("noise_trace", "noise_square")}
+    recorder.resume(TrainPosition(run.parent.tokens, record["step"], **noise), [])
     return state

@@ -31,22 +31,8 @@ from bss.values import from_dict, to_dict
 
 Rows = list[dict[str, Any]]
 
-SCHEMA = 2
 CURVE = "curve.jsonl"
 _HASH_DIGITS = 16
-_STATUS_FIELDS = {
-    "to do": (),
-    "running": ("tokens",),
-    "interrupted": ("tokens",),
-    "failed": ("tokens", "message"),
-    "damaged": ("tokens", "message"),
-    "skipped": ("message",),
-    "diverged": ("tokens", "last_checkpoint"),
-    "finished": (
-        *("tokens", "step", "losses", "seconds", "remainder_tokens"),
-        *("programs", "recompilations", "throughput"),
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -104,16 +90,6 @@ class RunStatus:
     def finished(self) -> bool:
         """True if the run has reached its token budget."""
         return self.status == "finished"
-
-    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields that a run of this status has."""
-        known = {name: plain[name] for name in _STATUS_FIELDS[self.status]}
-        return {"schema": SCHEMA, "status": self.status, **known}
-
-    @staticmethod
-    def decoded(entry: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an entry."""
-        return {name: value for name, value in entry.items() if name != "schema"}
 
 
 def throughput(
@@ -180,17 +156,16 @@ class RunDirectory:
             )
         write_json(file, with_checksum({"id": run.id, **to_dict(run)}))
 
-    def truncate_curve(self, tokens: int, curve: Rows | None) -> Rows:
-        """Truncate the curve to a checkpoint's tokens, and return it.
+    def truncate_curve(self, tokens: int, rows: Rows) -> None:
+        """Truncate the curve to a checkpoint's.
 
         Args:
             tokens: where the run continues.
-            curve: the rows of the checkpoint; None to keep the rows of the file.
+            rows: the rows of the checkpoint.
         """
-        found = read_curve(self.path)
-        rows = [row for row in found if row["tokens"] <= tokens] if curve is None else curve
         if not self.writable:
-            return rows
+            return
+        found = read_curve(self.path)
         self.write_status(RunStatus("running", tokens))
         if lost := sum(row not in found for row in rows):
             file = self.path / CURVE
@@ -201,7 +176,6 @@ class RunDirectory:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_text(self.path / CURVE, text)
         self._curve_hash = hashlib.sha256(text.encode())
-        return rows
 
     def add_row(self, row: Mapping[str, Any]) -> None:
         """Append a curve row; it is on disk when this returns."""

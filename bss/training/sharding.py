@@ -5,11 +5,10 @@ With FSDP (as in ZeRO, Rajbhandari et al., 1910.02054, and Zhao et al., 2304.112
 axis, "fsdp". Devices shard matrices, and all state per matrix, along this axis. A matrix is
 gathered before its use, in the dtype of activations, and dropped afterwards; vectors are
 replicated. Every device accumulates the float32 gradients of its sequences; nothing else moves
-between devices inside a loop. They are summed once per step or, with FSDP unless `whole_gradient`
-is set, reduce-scattered layer by layer in every micro-batch.
+between devices inside a loop. They are summed once per step or, with FSDP, reduce-scattered layer
+by layer in every micro-batch.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -172,15 +171,12 @@ class Shard:
     """One device's part of a parameter, as it is passed to a model's loss.
 
     Attributes:
-        part: float32.
-        grad_accumulator: full-shape zeros; their cotangent is this device's unreduced gradient.
-            None if the cotangent of `part` is the reduce-scattered gradient.
+        part: float32; its cotangent is the reduce-scattered gradient.
         axis: the sharded axis, counted from the end: layers may be sliced off before.
         dtype: the dtype in which the parameter is gathered.
     """
 
     part: jax.Array
-    grad_accumulator: jax.Array | None
     axis: int = field(metadata={"static": True})
     dtype: str = field(metadata={"static": True})
 
@@ -188,16 +184,12 @@ class Shard:
 def all_gather(params: Params) -> Params:
     """Gather every `Shard` in a tree."""
 
-    def whole(x: Any) -> jax.Array:
-        if not isinstance(x, Shard):
-            return x
-        if x.grad_accumulator is None:
-            return _gather_reducing(x.part, x.axis, x.dtype)
-        return _gather_accumulating(x.part, x.grad_accumulator, x.axis, x.dtype)
-
-    return _map_shards(whole, params)
+    return _map_shards(
+        lambda x: _gather(x.part, x.axis, x.dtype) if isinstance(x, Shard) else x, params
+    )
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def _gather(part: jax.Array, axis: int, dtype: str) -> jax.Array:
     rounded = part.astype(dtype)
     whole = jax.lax.all_gather(rounded, FSDP, axis=axis % part.ndim, tiled=True)
@@ -210,23 +202,9 @@ def _scatter(whole: jax.Array, axis: int) -> jax.Array:
     return jax.lax.psum_scatter(whole, FSDP, scatter_dimension=at, tiled=True)
 
 
-_gather_reducing = jax.custom_vjp(_gather, nondiff_argnums=(1, 2))
-_gather_reducing.defvjp(
+_gather.defvjp(
     lambda part, axis, dtype: (_gather(part, axis, dtype), None),
     lambda axis, dtype, _, gradient: (_scatter(gradient, axis),),
-)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _gather_accumulating(
-    part: jax.Array, grad_accumulator: jax.Array, axis: int, dtype: str
-) -> jax.Array:
-    return _gather(part, axis, dtype)
-
-
-_gather_accumulating.defvjp(
-    lambda part, grad_accumulator, axis, dtype: (_gather(part, axis, dtype), None),
-    lambda axis, dtype, _, gradient: (None, gradient),
 )
 
 
@@ -242,8 +220,6 @@ def sum_over_shards(
     model: ModelFamily,
     loss_fn: Callable[[AllGather], LossSums],
     mesh: Mesh,
-    *,
-    whole_gradient: bool,
 ) -> Callable[[Params, jax.Array, jax.Array], Any]:
     """Return a function to the sums of a step over all devices, gradients sharded as weights.
 
@@ -253,25 +229,14 @@ def sum_over_shards(
         model: the model whose parameters are sharded.
         loss_fn: returns its loss, given the function that gathers parameters.
         mesh: the devices.
-        whole_gradient: each device accumulates a full-shape gradient, which is reduce-scattered
-            once per step; else layer by layer in every micro-batch.
     """
     loss = loss_fn(all_gather)
 
     def share(params: Params, sequences_NxbxT1: jax.Array, count: jax.Array) -> Any:
         shards = _shards(model, params)
-        if whole_gradient:
-
-            def of_accumulators(accumulators: Params, sequences_bxT1: jax.Array) -> Any:
-                both = _map_shards(_with_accumulator, shards, accumulators)
-                return loss(both, sequences_bxT1)
-
-            zeros = _map_shards(_accumulator, shards)
-            sums = accumulate_gradients(of_accumulators, zeros, sequences_NxbxT1, count)
-        else:
-            sums = accumulate_gradients(loss, shards, sequences_NxbxT1, count, _squared_norm)
+        sums = accumulate_gradients(loss, shards, sequences_NxbxT1, count, _squared_norm)
         rest = jax.lax.psum(sums._replace(gradients=None), mesh.axis_names)
-        return _map_shards(_reduced, shards, sums.gradients), rest
+        return _map_shards(_reduced, sums.gradients), rest
 
     def summed(params: Params, sequences_NxbxT1: jax.Array, count: jax.Array) -> Any:
         split = specs(model, params, mesh)
@@ -290,37 +255,20 @@ def sum_over_shards(
 
 def _shards(model: ModelFamily, params: Params) -> Params:
     def shard(axis: int, part: jax.Array) -> Any:
-        return Shard(part, None, axis, model.compute_dtype) if axis else part
+        return Shard(part, axis, model.compute_dtype) if axis else part
 
     return jax.tree.map(shard, model.split_axes(params), params)
 
 
-def _map_shards(function: Callable[..., Any], *trees: Params) -> Params:
-    return jax.tree.map(function, *trees, is_leaf=lambda x: isinstance(x, Shard))
+def _map_shards(function: Callable[..., Any], tree: Params) -> Params:
+    return jax.tree.map(function, tree, is_leaf=lambda x: isinstance(x, Shard))
 
 
-def _accumulator(shard: Any) -> jax.Array:
-    """Return full-shape zeros, whose values are never read; a vector is returned unchanged."""
-    if not isinstance(shard, Shard):
-        return shard
-    sizes = list(shard.part.shape)
-    sizes[shard.axis] *= jax.lax.axis_size(FSDP)
-    return jnp.zeros(sizes, shard.part.dtype)
-
-
-def _with_accumulator(shard: Any, accumulator: jax.Array) -> Any:
-    if not isinstance(shard, Shard):
-        return accumulator
-    return dataclasses.replace(shard, grad_accumulator=accumulator)
-
-
-def _reduced(shard: Any, gradient: Any) -> jax.Array:
-    """Sum a gradient over all devices; a `Shard` is already summed over the FSDP axis."""
-    if not isinstance(shard, Shard):
+def _reduced(gradient: Any) -> jax.Array:
+    """Sum a gradient over all devices; that of a `Shard` is already summed over the FSDP axis."""
+    if not isinstance(gradient, Shard):
         return jax.lax.psum(gradient, (DATA, FSDP))
-    summed = isinstance(gradient, Shard)
-    part = gradient.part if summed else _scatter(gradient, shard.axis)
-    return jax.lax.psum(part, DATA) if jax.lax.axis_size(DATA) > 1 else part
+    return jax.lax.psum(gradient.part, DATA) if jax.lax.axis_size(DATA) > 1 else gradient.part
 
 
 def _squared_norm(gradients: Params) -> jax.Array:
@@ -333,11 +281,6 @@ def _squared_norm(gradients: Params) -> jax.Array:
         return jnp.sum(jax.lax.psum(gradient, FSDP) ** 2) / ways
 
     return sum(jax.tree.leaves(_map_shards(squared, gradients)), jnp.zeros(())) / ways**2
-
-
-def gradients_per_bucket(mesh: Mesh, whole_gradient: bool) -> int:
-    """Return how many separate gradients of a micro-batch the devices compute."""
-    return mesh.size if whole_gradient else mesh.shape[DATA]
 
 
 def specs(model: ModelFamily, params: Params, mesh: Mesh) -> Any:

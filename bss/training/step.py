@@ -179,7 +179,6 @@ def make_step(
     mesh: Mesh | None = None,
     attention: str = "reference",
     *,
-    whole_gradient: bool = False,
     layers: Layers = DEFAULT_LAYERS,
 ) -> Step:
     """Return the step of a run.
@@ -191,7 +190,6 @@ def make_step(
         run: the run.
         mesh: the devices, which share each micro-batch.
         attention: name of the attention kernel.
-        whole_gradient: see `Execution`.
         layers: see `Execution`.
     """
 
@@ -221,9 +219,7 @@ def make_step(
         return jax.lax.fori_loop(0, count, add, zero)
 
     if mesh is not None and sharding.shards_weights(mesh):
-        sum_all = sharding.sum_over_shards(
-            accumulate_gradients, run.model, loss_fn, mesh, whole_gradient=whole_gradient
-        )
+        sum_all = sharding.sum_over_shards(accumulate_gradients, run.model, loss_fn, mesh)
     else:
         own = partial(accumulate_gradients, loss_fn())
         specs = sharding.REPLICATED, mesh and sharding.sequence_split(mesh), sharding.REPLICATED
@@ -319,16 +315,6 @@ def select_average(averages: WeightAverages, index: jax.Array) -> Params:
     return jax.tree.map(lambda s: s[index] / averages.weights[index], averages.sums)
 
 
-class NoiseAverages(NamedTuple):
-    """Averages over tokens of the estimates of `noise_estimates`.
-
-    They start at zero with equal weights, so their bias cancels in the ratio.
-    """
-
-    trace: float = 0.0
-    square: float = 0.0
-
-
 def noise_estimates(
     bucket_square: float, batch_square: float, bucket: int, buckets: int
 ) -> tuple[float, float]:
@@ -337,6 +323,7 @@ def noise_estimates(
     Σ is the covariance of one sequence's gradient and G the mean gradient, both unclipped. The
     gradient noise scale is B_simple = tr Σ / |G|² (McCandlish et al., 1812.06162, appendix A.1).
     Either estimate may be negative in one step, so both are averaged over tokens and then divided.
+    The averages start at zero with equal weights, so their bias cancels in the ratio.
     On several devices without FSDP, each device's share of a micro-batch counts as one.
 
     Args:
@@ -353,17 +340,6 @@ def noise_estimates(
     return bucket * excess, batch_square - excess / buckets
 
 
-def update_noise(
-    averages: NoiseAverages, trace: float, square: float, tokens: int, half_life: int
-) -> NoiseAverages:
-    """Return the averages after a step's tr Σ and |G|², given its tokens and a half-life."""
-    rate = -math.expm1(-math.log(2) * tokens / half_life)
-    return NoiseAverages(
-        averages.trace + rate * (trace - averages.trace),
-        averages.square + rate * (square - averages.square),
-    )
-
-
-def noise_scale(averages: NoiseAverages) -> float | None:
-    """Return B_simple in sequences; None if |G|² is not above zero."""
-    return averages.trace / averages.square if averages.square > 0 else None
+def noise_rate(tokens: int, half_life: int) -> float:
+    """Return the weight of a step of `tokens` tokens in averages of a half-life in tokens."""
+    return -math.expm1(-math.log(2) * tokens / half_life)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from bss.training.batches import MAX_STEPS, Source, StepBatch
+from bss.training.batches import MAX_STEPS, Source, StepBatch, stacked
 from bss.training.execution import Execution
 from bss.training.optimizers import StepSettings
 from bss.training.run_config import DataConfig, RunConfig
@@ -93,22 +93,14 @@ class VmappedBatches:
         position, count = start // plan.seq_len, (ends[-1] - start) // plan.seq_len
         read = [s.batch(position, count, MAX_STEPS * shape[2], shape[3]) for s in self._sources]
         sequences = jnp.stack(read).reshape(shape)
-        arguments = sequences, self._settings(first, ends), np.int32(len(ends))
+        each = [self._settings(k, end) for k, end in zip(steps, ends, strict=True)]
+        arguments = sequences, *stacked(each, MAX_STEPS)
         return StepBatch(tuple(ends), batch, shape[2], batch, arguments)
 
-    def _settings(self, first: int, ends: Sequence[int]) -> StepSettings:
-        """Return the settings of each step and distinct plan, the last step's repeated."""
-        each = [
-            step_settings(plan.at(first + k), end, self.run.averages)
-            for k, end in enumerate(ends)
-            for plan in self._plans
-        ]
-        filled = np.minimum(np.arange(MAX_STEPS), len(ends) - 1)
-        shape = len(ends), len(self._plans)
-        return jax.tree.map(
-            lambda *x: np.stack(x).reshape(*shape, *x[0].shape)[filled],
-            *each,
-        )
+    def _settings(self, step: int, end: int) -> StepSettings:
+        """Return the settings of a step, with a leading axis of distinct plans."""
+        each = [step_settings(plan.at(step), end, self.run.averages) for plan in self._plans]
+        return jax.tree.map(lambda *x: np.stack(x), *each)
 
 
 def vmapped_step(

@@ -2,7 +2,7 @@
 
 A job is {"runs": {ID: {...}, ...}, "execution": {...}, "vmapped": true}: its runs are trained one
 after another, or, with "vmapped", in one program. Its result is "" or an error message; statuses
-are in the run directories. While a run is trained, its file `progress` has the tokens so far.
+and curves are in the run directories.
 
 `python -m bss.training.worker` reads jobs as JSON lines from stdin and writes results as JSON lines
 to stdout. It saves and exits at SIGTERM, or when stdin closes, so that it ends with its sweep.
@@ -17,20 +17,15 @@ import queue
 import signal
 import sys
 import threading
-import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError
-from bss.files import write_text
 from bss.training.hardware import memory_environment
 
 Job = dict[str, Any]
 
-PROGRESS = "progress"
 EXIT_INTERRUPTED = 143
-_PROGRESS_SECONDS = 2
 _LOCK_SECONDS = 0.5
 
 
@@ -57,14 +52,13 @@ def train_job(job: Job, stop: threading.Event) -> str:
     except InputError as error:
         return str(error)
     use_compilation_cache(execution)
-    report = _Progress(execution.runs)
     while not stop.is_set():
         try:
             if job["vmapped"]:
-                train_vmapped(runs, execution, report=report, stop=stop)
+                train_vmapped(runs, execution, stop=stop)
             else:
                 for run in runs:
-                    train(run, execution, report=report, stop=stop)
+                    train(run, execution, stop=stop)
             return ""
         except (InputError, OSError) as error:
             locked = any(is_being_written(run_path(execution.runs, run)) for run in runs)
@@ -72,20 +66,6 @@ def train_job(job: Job, stop: threading.Event) -> str:
                 return str(error)
         stop.wait(_LOCK_SECONDS)
     raise Interrupted("stopped while another process writes a run")
-
-
-class _Progress:
-    """Writes the tokens of runs to their directories, every few seconds."""
-
-    def __init__(self, runs: str):
-        self._runs, self._written = Path(runs), dict[str, float]()
-
-    def __call__(self, row: dict[str, Any]) -> None:
-        now = time.monotonic()
-        if now - self._written.get(row["run"], 0.0) > _PROGRESS_SECONDS:
-            self._written[row["run"]] = now
-            with contextlib.suppress(OSError):
-                write_text(self._runs / row["run"] / PROGRESS, str(row["tokens"]))
 
 
 def pin(core: int | None) -> None:
@@ -131,31 +111,23 @@ def main() -> int:
     os.dup2(2, 1)  # what libraries print goes to the log
     warnings.simplefilter("always", RuntimeWarning)
 
-    stop = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    jobs: queue.Queue[str | None] = queue.Queue()
+    stop, jobs = threading.Event(), queue.SimpleQueue[str | None]()
+
+    def end(*_: Any) -> None:
+        stop.set()
+        jobs.put(None)
 
     def read() -> None:
         for line in sys.stdin:
             jobs.put(line)
-        stop.set()
-        jobs.put(None)
+        end()
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end)
     threading.Thread(target=read, daemon=True).start()
-    return _serve(jobs, answers, stop)
-
-
-def _serve(jobs: "queue.Queue[str | None]", answers: Any, stop: threading.Event) -> int:
     from bss.training.distributed import Interrupted
 
-    while not stop.is_set():
-        try:
-            line = jobs.get(timeout=0.2)
-        except queue.Empty:
-            continue
-        if line is None:
-            break
+    for line in iter(jobs.get, None):
         try:
             result = train_job(json.loads(line), stop)
         except Interrupted:

@@ -75,7 +75,7 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
     def send():
         while read_status(Path(execution.runs) / run.id).status != "running":
             time.sleep(0.01)
-        os.kill(engine.workers[engine.slots()[0]].pid, number)
+        os.kill(engine.workers[engine.slots()[0]].process.pid, number)
 
     thread = threading.Thread(target=send)
     thread.start()

@@ -38,7 +38,7 @@ def model(dtype: str) -> TransformerConfig:
 
 
 def trained(dtype: str, layouts: tuple[str, ...]) -> dict:
-    """By layout, "DEVICES", "DATAxFSDP" or that with "whole" gradients: what `laid_out` tells."""
+    """By layout, "DEVICES" or "DATAxFSDP": what `laid_out` tells."""
     run = RunConfig(model(dtype), DataConfig(seq_len=SEQ_LEN), noise_scale=NoiseScaleConfig(1000))
     fresh = jax.tree.map(np.asarray, init_state(run))
     return {layout: laid_out(run, fresh, layout) for layout in layouts}
@@ -46,12 +46,11 @@ def trained(dtype: str, layouts: tuple[str, ...]) -> dict:
 
 def laid_out(run: RunConfig, fresh: State, layout: str) -> dict:
     """Losses, gradient norms and squares of the steps from a fresh state; the collectives."""
-    sizes, _, whole = layout.partition(" ")
-    data, _, fsdp = sizes.partition("x")
+    data, _, fsdp = layout.partition("x")
     mesh = make_mesh(int(data) * int(fsdp or 1), int(fsdp or 1))
     shapes = state_shapes(run, mesh)
     state = jax.device_put(fresh, shardings_of(shapes))
-    step = make_step(run, mesh, whole_gradient=bool(whole))
+    step = make_step(run, mesh)
     program = step_programs(step, shapes, {BUCKET: BUCKETS}, run, mesh)[BUCKET]
     draw, metrics = np.random.default_rng(0), []
     with compilation_counter() as compilations:
@@ -113,8 +112,7 @@ def resumed(*layouts: tuple[int, int]) -> list[dict]:
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 8)
-    split = ("2x4", "1x8", "2x4 whole", "1x8 whole")
-    asked = {"float32": ("1", "2", "4", "8", *split), "bfloat16": ("1", "8", "2x4", "1x8 whole")}
+    asked = {"float32": ("1", "2", "4", "8", "2x4", "1x8"), "bfloat16": ("1", "8", "2x4")}
     told: dict[str, Any] = {dtype: trained(dtype, layouts) for dtype, layouts in asked.items()}
     told["straight"], told["resumed"] = resumed((1, 1)), resumed((1, 1), (8, 1), (8, 4), (1, 1))
     print(json.dumps(told))

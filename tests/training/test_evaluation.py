@@ -12,6 +12,7 @@ from bss.data.prepare import prepare
 from bss.data.stream import held_out
 from bss.errors import InputError
 from bss.models import network
+from bss.sweeps.grid import overlay
 from bss.training.batches import open_source
 from bss.training.evaluation import Evaluation, Evaluator, HeldOut
 from bss.training.loop import train
@@ -181,7 +182,8 @@ def test_a_set_has_a_name_of_its_own(name):
 
 def test_a_metric_that_is_not_finite_is_told_once_and_left_out(tiny_run, tiny_execution):
     metrics = ("tests.training.own_metrics:infinite",)
-    run = replace(tiny_run, evaluation=replace(tiny_run.evaluation, metrics=metrics))
+    short = {"schedule.tokens": 1024, "schedule.batch": "2", "evaluation.metrics": metrics}
+    run = overlay(tiny_run, short)
     with pytest.warns(RuntimeWarning, match="eval_infinite, eval_infinite_se not finite") as said:
         status = train(run, tiny_execution)
     assert len([one for one in said if "not finite" in str(one.message)]) == 1

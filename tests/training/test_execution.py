@@ -56,7 +56,7 @@ def test_what_is_asked_for_is_done_and_split_weights_are_taken_in_a_loop(executi
 def test_a_cpu_takes_layers_one_by_one_unless_asked_and_records_what_it_did():
     here = make_mesh()
     assert Execution().layers_of(RUN, here) == DEFAULT_LAYERS
-    assert "layers" not in describe(here, Execution())
+    assert describe(here, Execution())["layers"]["unroll"] == 1
     asked = Execution(unroll=3, keep="nothing").layers_of(RUN, here)
     recorded = describe(here, Execution(), layers=asked)["layers"]
     assert recorded == {"unroll": 3, "keep": "nothing", "room": None}

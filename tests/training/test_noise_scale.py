@@ -13,17 +13,16 @@ from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.loop import Interrupted, train
 from bss.training.optimizers import StepSettings
+from bss.training.recorder import TrainPosition
 from bss.training.run_config import Parent
 from bss.training.run_directory import read_curve
 from bss.training.step import (
-    NoiseAverages,
     Sums,
     accumulate,
     init_state,
     make_step,
     noise_estimates,
-    noise_scale,
-    update_noise,
+    noise_rate,
 )
 
 DIMENSIONS, TRACE, SQUARE = 400, 9.0, 0.25  # B_simple = 36 sequences
@@ -49,30 +48,34 @@ def test_estimates_are_unbiased_at_every_split():
         assert abs(square - SQUARE) < 4 * error[1] < 0.4 * SQUARE
 
 
+def averaged(position: TrainPosition, trace: float, square: float, tokens: int, half_life: int):
+    """A position after a step of these estimates."""
+    rate = noise_rate(tokens, half_life)
+    return dataclasses.replace(
+        position,
+        noise_trace=position.noise_trace + rate * (trace - position.noise_trace),
+        noise_square=position.noise_square + rate * (square - position.noise_square),
+    )
+
+
 def test_planted_noise_scale_comes_out_through_batch_changes():
-    draw, averages = np.random.default_rng(1), NoiseAverages()
-    assert noise_scale(averages) is None
+    draw, position = np.random.default_rng(1), TrainPosition(0)
+    assert position.noise_scale is None
     for bucket, buckets in ((2, 2), (4, 4), (8, 8)):
         for _ in range(1500):
             moments = noise_estimates(*planted_step(draw, bucket, buckets), bucket, buckets)
-            averages = update_noise(averages, *moments, 16 * bucket * buckets, 20_000)
-        assert noise_scale(averages) == pytest.approx(TRACE / SQUARE, rel=0.15)
+            position = averaged(position, *moments, 16 * bucket * buckets, 20_000)
+        assert position.noise_scale == pytest.approx(TRACE / SQUARE, rel=0.15)
 
 
 def test_the_averages_weigh_tokens_and_not_steps():
-    one = update_noise(NoiseAverages(3.0, 2.0), 5.0, 7.0, 64, 100)
-    two = update_noise(update_noise(NoiseAverages(3.0, 2.0), 5.0, 7.0, 32, 100), 5.0, 7.0, 32, 100)
-    assert one == pytest.approx(two)
-    whole = update_noise(NoiseAverages(3.0, 2.0), 5.0, 7.0, 100, 100)
-    assert whole == pytest.approx((4.0, 4.5))
-
-
-def test_after_one_step_it_is_that_step_s_ratio():
-    assert noise_scale(update_noise(NoiseAverages(), 6.0, 2.0, 10, 10_000)) == pytest.approx(3)
+    once, twice = noise_rate(64, 100), 1 - (1 - noise_rate(32, 100)) ** 2
+    assert once == pytest.approx(twice)
+    assert noise_rate(100, 100) == pytest.approx(0.5)
 
 
 def test_a_mean_gradient_lost_in_noise_has_no_noise_scale():
-    assert noise_scale(NoiseAverages(1.0, -0.1)) is None
+    assert TrainPosition(0, noise_trace=1.0, noise_square=-0.1).noise_scale is None
 
 
 def test_buckets_are_squared_unclipped_and_per_target():

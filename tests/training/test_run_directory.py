@@ -18,7 +18,6 @@ from bss.training.run_directory import (
     read_status,
     run_path,
 )
-from bss.values import to_dict
 
 LOSSES = {"loss": 1.4, "eval_loss": 1.5, "eval_loss_avg_4%": 1.3, "test_loss": None}
 FINISHED = RunStatus("finished", 8, 2, LOSSES, throughput=(Speed(2, 8, 1e3, 0.25),))
@@ -50,8 +49,7 @@ def test_a_torn_last_line_is_dropped(tmp_path):
         with open(tmp_path / "curve.jsonl", "a") as file:
             file.write('{"tokens": 40, "lo')
         assert [row["tokens"] for row in read_curve(tmp_path)] == [10, 20, 30]
-        curve = directory.truncate_curve(20, None)
-        assert curve == read_curve(tmp_path)
+        directory.truncate_curve(20, read_curve(tmp_path)[:2])
         assert [row["tokens"] for row in read_curve(tmp_path)] == [10, 20]
         assert read_status(tmp_path) == RunStatus("running", 20)
         directory.add_row({"tokens": 25, "loss": 2.0})
@@ -70,14 +68,8 @@ def test_status_and_executions(tmp_path):
         directory.write_status(FINISHED)
     assert read_status(tmp_path) == FINISHED
     held = json.loads((tmp_path / "status.json").read_text())
-    assert (held["schema"], held["losses"]["test_loss"]) == (2, None)
-    assert (held["losses"]["eval_loss"], held["throughput"][0]["mfu"]) == (1.5, 0.25)
-    assert set(to_dict(RunStatus("diverged", 8))) == {
-        "schema",
-        "status",
-        "tokens",
-        "last_checkpoint",
-    }
+    assert held["losses"] == LOSSES
+    assert held["throughput"][0]["mfu"] == 0.25
     assert not list(tmp_path.glob(".*.json*"))
 
 

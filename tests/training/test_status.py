@@ -19,27 +19,16 @@ FINISHED = RunStatus(
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    "status",
     [
-        (RunStatus(), {}),
-        (RunStatus("running", 64), {"tokens": 64}),
-        (RunStatus("interrupted", 64), {"tokens": 64}),
-        (RunStatus("failed", 64, message="no room"), {"tokens": 64, "message": "no room"}),
-        (RunStatus("skipped", message="no parent"), {"message": "no parent"}),
-        (RunStatus("diverged", 64, last_checkpoint=32), {"tokens": 64, "last_checkpoint": 32}),
-        (
-            FINISHED,
-            {"tokens": 8192, "step": 128, "seconds": 3.0}
-            | {"losses": {"loss": 2.0, "eval_loss": 2.5}}
-            | {"remainder_tokens": 16, "programs": 2, "recompilations": 0}
-            | {"throughput": ({"batch": 2, "tokens": 64, "tokens_per_second": 8.0, "mfu": None},)},
-        ),
+        RunStatus(),
+        RunStatus("failed", 64, message="no room"),
+        RunStatus("diverged", 64, last_checkpoint=32),
+        FINISHED,
     ],
 )
-def test_a_status_tells_what_it_has_and_reads_back(status, told):
-    entry = to_dict(status)
-    assert from_dict(RunStatus, dict(entry), strict=False) == status
-    assert {key: entry[key] for key in entry if key != "schema"} == {"status": status.status} | told
+def test_a_status_reads_back(status):
+    assert from_dict(RunStatus, to_dict(status)) == status
     assert status.finished == (status is FINISHED)
 
 

@@ -34,14 +34,14 @@ def job(tiny_run, tiny_execution):
 def test_the_result_of_a_job_is_an_error_message_or_empty(job, monkeypatch):
     trained = []
 
-    def train(run, execution, *, report, stop):
+    def train(run, execution, *, stop):
         if run.seed == 1:
             raise InputError("no such data")
         if run.seed == 2:
             raise OSError("disk is full")
         trained.append(run.seed)
 
-    def train_vmapped(runs, execution, *, report, stop):
+    def train_vmapped(runs, execution, *, stop):
         trained.append([run.seed for run in runs])
 
     monkeypatch.setattr(loop, "train", train)
@@ -65,19 +65,6 @@ def test_a_run_that_another_process_trains_is_waited_for(job, tiny_execution):
             worker.train_job(waiting, stop)
         assert stop.is_set()
     assert not (Path(tiny_execution.runs) / name / "status.json").exists()
-
-
-def test_progress_is_in_the_run_directory(job, tiny_execution, monkeypatch):
-    def train(run, execution, *, report, stop):
-        (Path(execution.runs) / run.id).mkdir(parents=True)
-        report({"run": run.id, "tokens": 64})
-        report({"run": run.id, "tokens": 65})  # too soon to be written
-
-    monkeypatch.setattr(loop, "train", train)
-    one = job(0)
-    worker.train_job(one, threading.Event())
-    (name,) = one["runs"]
-    assert (Path(tiny_execution.runs) / name / worker.PROGRESS).read_text() == "64"
 
 
 def start(tmp_path, program):
