@@ -10,18 +10,18 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 741,
-    "bss/advice": 428,
-    "bss/cli": 2_340,
+    "bss/advice": 372,
+    "bss/cli": 2_271,
     "bss/data": 1_153,
     "bss/exports": 519,
     "bss/importers": 2_166,
-    "bss/laws": 5_438,
+    "bss/laws": 5_512,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_259,
-    "bss/points": 666,
+    "bss/points": 630,
     "bss/policies": 621,
-    "bss/report": 520,
+    "bss/report": 464,
     "bss/rules": 358,
     "bss/schedules": 950,
     "bss/sweeps": 1_454,
@@ -29,11 +29,11 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 3_072,
 }
-FOLDERS = {"experiments": 4_800, "benchmarks": 2_700, "tests": 22_250}
+FOLDERS = {"experiments": 4_520, "benchmarks": 2_700, "tests": 22_100}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_970
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 28_513
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
