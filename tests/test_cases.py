@@ -11,6 +11,7 @@ import pytest
 
 from bss.cli import main
 
+pytestmark = pytest.mark.filterwarnings("ignore:points. .* fewer than 10 evaluations")
 CASES = Path(__file__).parent / "cases"
 
 
