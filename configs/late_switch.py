@@ -83,7 +83,7 @@ def cosine(arms: Sequence[dict]) -> list[dict]:
     return [arm | {"decayed": False, "changes": {"schedule.rate": "cosine"}} for arm in arms]
 
 
-AFTER = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5)
+AFTER = (0.02, 0.04, 0.08, 0.15, 0.3)
 BUDGETS = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000)
 FEW = [*compared(SMALL, (30, 70), ())]
 
@@ -99,7 +99,7 @@ BASE = {
     "setup": SETUP,
     "setup.model": "pico",
     "setup.optimizer": {"lr": 8e-3, "beta2": 0.95},
-    "setup.schedule": {"tokens": 1_500_000, "warmup": 50_000},
+    "setup.schedule": {"tokens": 1_000_000, "warmup": 50_000},
     "setup.evaluation": {
         "per_efold": 8,
         "first": 60_000,
@@ -151,9 +151,8 @@ PARTS = {
         "seeds": (40, 41, 42),
         "setup.model": "nano",
         "setup.optimizer.lr": 4e-3,
-        "setup.schedule.tokens": 1_000_000,
     },
-    "b2": {"title": "Catch-up", "arms": continued(1_500_000)},
+    "b2": {"title": "Catch-up", "arms": continued(1_000_000)},
     "b3": {
         "title": "The best switch point",
         "arms": points(BUDGETS, AFTER),
