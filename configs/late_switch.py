@@ -120,7 +120,7 @@ PARTS = {
     "smoke": {
         "arms": [
             constant(2, decayed=True),
-            constant(8, tokens=60_000),
+            constant(8, tokens=130_000),
             switch(4, 70, small=2, decayed=True, joins="constant 8"),
         ],
         "seeds": (0,),

@@ -93,9 +93,10 @@ class Study(PricedStudy):
 
     def _check(self, arm: Arm) -> None:
         tokens, starts = self.tokens_of(arm), self.schedule(arm).starts
-        if starts[-1] >= tokens:
+        last = max(starts)
+        if last >= tokens:
             raise InputError(
-                f"arm {arm.name}: switches at {starts[-1]:,} tokens and ends at {tokens:,}; "
+                f"arm {arm.name}: switches at {last:,} tokens and ends at {tokens:,}; "
                 "choose an earlier switch"
             )
         warmup = self.setup.schedule.warmup
@@ -105,7 +106,7 @@ class Study(PricedStudy):
                 "choose a larger budget or a later switch"
             )
         if arm.joins:
-            self._check_steps(arm, starts[-1])
+            self._check_steps(arm, last)
 
     def _check_steps(self, arm: Arm, switch: int) -> None:
         others = {other.name: other for other in self.arms}

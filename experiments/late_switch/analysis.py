@@ -1,0 +1,385 @@
+"""Tables and answers from the curves and final losses that `run.py` wrote; nothing is trained.
+
+    python -m experiments.late_switch.analysis      # tables of every part, findings.csv
+
+Differences are paired by seed. Losses are in nats per token, batch sizes in sequences. A part
+without finals.csv was not trained, and its questions are "not tested".
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.laws import CurveFit, fit_curve
+from bss.laws.base import Options
+from bss.laws.functional.forecast import schedule_losses
+from bss.laws.functional.problem import CLOCKS
+from bss.points.curve import smooth_curve
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.rates import Rate
+from bss.stats import Comparison, half_interval, paired
+from bss.tables import write_table
+from experiments.findings import Measured, findings, read_questions, within
+
+RESULTS = Path("results/late_switch")
+QUESTIONS = Path(__file__).parent / "questions.toml"
+PAPER = {"paper": "2602.14208", "command": "python -m experiments.late_switch.analysis"}
+EQUIVALENCE = ("joins", "joins_other")
+
+TRUNK, LARGE, LATE, EARLY = "constant 4", "constant 16", "x 4 at 70%", "x 4 at 30%"
+GROWN, STAGES = "x 8 at 70%", "stages 4, 8, 12, 16"
+LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
+LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
+TAIL = 0.2  # of the common steps, over which a gap is averaged
+NEAREST = 5  # points of the parabola through the best switch
+FITTED = (TRUNK, "constant 8", LARGE, "x 4")  # names that begin so are fitted, others predicted
+SINCE = (0.1, 0.25, 0.5)  # of the tokens: the law ignores losses before
+WARMUP = 50_000
+
+
+def read(part: str, name: str) -> pd.DataFrame:
+    """Return a table of a part."""
+    path = RESULTS / part / name
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+
+
+def write(part: str, name: str, table: pd.DataFrame) -> None:
+    """Write a table of a part, rounded so that it is the same on every machine."""
+    write_table(table.round(7), RESULTS / part / name)
+
+
+# Final losses
+
+
+def best_constant(compared: Comparison, phase: str) -> str:
+    """Return the name of the constant batch with the lowest mean held-out loss in an LR phase."""
+    return next(one.name for one in compared.phase(phase) if one.best)
+
+
+def differences(finals: pd.DataFrame) -> pd.DataFrame:
+    """Return the final loss of each run minus other runs', per LR phase.
+
+    Returns:
+        Columns phase, name, batch, steps, loss, best (name of the best constant batch), and the
+        differences to_best, to_trunk (the smallest constant batch) and to_early (a switch by 4 at
+        30%) with their 95% half intervals `*_half`.
+    """
+    compared, tables = Comparison(finals), []
+    for phase, some in finals.groupby("ending", sort=False):
+        losses = compared.losses(str(phase))
+        best = best_constant(compared, str(phase))
+        first = some.drop_duplicates("name").set_index("name").loc[losses.index]
+        table = pd.DataFrame({"phase": phase, "loss": losses.mean(axis=1), "best": best})
+        table = table.join(first[["batch", "steps"]])
+        for key, name in (("best", best), ("trunk", TRUNK), ("early", EARLY)):
+            if name in losses.index:
+                apart = losses.sub(losses.loc[name], axis=1)
+                table[f"to_{key}"] = apart.mean(axis=1)
+                table[f"to_{key}_half"] = half_interval(apart.to_numpy().T)
+        tables.append(table.reset_index(names="name"))
+    return pd.concat(tables, ignore_index=True)
+
+
+def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndarray:
+    """Return final losses of a name minus those of another, or of the best constant, [seed]."""
+    compared = Comparison(read(part, "finals.csv"))
+    losses = compared.losses(phase)
+    return (losses.loc[name] - losses.loc[other or best_constant(compared, phase)]).to_numpy(float)
+
+
+def conditions(part: str) -> str:
+    """Return what a part was trained on, from its config."""
+    model = {"b1l": "99k parameters, LR 4e-3", "b1m": "8 experts, 2 active, 12k active, LR 8e-3"}
+    tokens = read(part, "finals.csv")["tokens"].max()
+    return f"{model.get(part, '12k parameters, LR 8e-3')}; {tokens / 1e6:.2g}M tokens"
+
+
+def finals() -> dict[str, Measured]:
+    """Return the numbers of the questions on final losses at 12k parameters."""
+    told, table = conditions("b1"), "b1/finals.csv"
+    numbers = {
+        "late_early": against("b1", "constant", LATE, EARLY),
+        "late_early_other": against("b1", "decay", LATE, EARLY),
+        "late_constant": against("b1", "constant"),
+        "averaged_other": against("b1", "averaged"),
+        "decayed_other": against("b1", "decay"),
+        "late_each": np.fmax(
+            against("b1", "constant", LATE, TRUNK), against("b1", "constant", LATE, LARGE)
+        ),
+        "several": against("b1", "constant", STAGES, LATE),
+    }
+    losses = Comparison(read("b1", "finals.csv"))
+    grown, trunk = losses.losses("constant").loc[GROWN], losses.losses("decay").loc[TRUNK]
+    instead = (grown - trunk).to_numpy(float)
+    found = {key: Measured(values, told, table) for key, values in numbers.items()}
+    return found | {
+        "growing": Measured(instead, told, table, replaced(instead, 0.005)),
+        "law_predicts": law_predicts(),
+    }
+
+
+def replaced(values: np.ndarray, margin: float) -> str:
+    """Return whether a growing batch replaces the decay: lower, or within the margin."""
+    effect = paired(values)
+    known = effect.low is not None and effect.high is not None
+    if within(values, margin) or (known and effect.high < 0):
+        return "supported"
+    return "contradicted" if known and effect.low > 0 else "inconclusive"
+
+
+def cosines() -> dict[str, Measured]:
+    """Return the numbers of the question on runs under a cosine."""
+    values = against("b1c", "cosine")
+    return {"cosine_other": Measured(values, conditions("b1c"), "b1c/finals.csv")}
+
+
+def others(part: str, key: str) -> Callable[[], dict[str, Measured]]:
+    """Return what measures a late switch at another size or family."""
+
+    def measured() -> dict[str, Measured]:
+        told, table = conditions(part), f"{part}/finals.csv"
+        return {
+            key: Measured(against(part, "constant"), told, table),
+            f"{key}_early": Measured(against(part, "constant", LATE, EARLY), told, table),
+        }
+
+    return measured
+
+
+# Catch-up
+
+
+def at_steps(curve: pd.DataFrame, steps: np.ndarray) -> np.ndarray:
+    """Return held-out losses at steps, linear in log steps; NaN after the last."""
+    x, y = np.log(curve["step"].to_numpy(float)), curve["eval_loss"].to_numpy(float)
+    return np.interp(np.log(steps), x, y, right=np.nan)
+
+
+def catch_up(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return each switched run's loss minus two other runs' at equal steps, per seed.
+
+    Returns:
+        Columns factor, seed, step, tokens, after (steps since the switch), share (of the common
+        steps), to_large (a constant large batch) and to_early (a switch at 10%). The first row of a
+        seed is the step of the switch, before it.
+    """
+    tables = []
+    for factor, (name, large, early) in LATER.items():
+        for seed, some in runs.groupby("seed"):
+            by_name = {str(key): own.sort_values("step") for key, own in some.groupby("name")}
+            switched, trunk = by_name[name], by_name[TRUNK]
+            schedule = BatchSchedule.parse(str(switched["schedule.batch"].iloc[0]))
+            seq_len = int(switched["seq_len"].iloc[0])
+            at = -(-schedule.starts[1] // (schedule.batches[0] * seq_len))
+            after = switched.loc[switched["step"] > at]
+            steps = np.array([at, *after["step"]], float)
+            losses = np.array([*at_steps(trunk, steps[:1]), *after["eval_loss"]])
+            table = pd.DataFrame({"factor": factor, "seed": seed, "step": steps})
+            table["tokens"] = [at * schedule.batches[0] * seq_len, *after["tokens"]]
+            table["after"], table["share"] = steps - at, steps / steps[-1]
+            table["to_large"] = losses - at_steps(by_name[large], steps)
+            table["to_early"] = losses - at_steps(by_name[early], steps)
+            tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return log tokens of a switched run minus those of its large batch at equal loss, per seed.
+
+    Returns:
+        Columns factor, seed, log_tokens, reached; a large batch that does not reach the loss counts
+        with its last tokens, so that log_tokens is an upper bound.
+    """
+    rows = []
+    for factor, (name, large, _) in LATER.items():
+        for seed, some in runs.groupby("seed"):
+            own, other = (
+                smooth_curve(some[some["name"] == key], "eval_loss") for key in (name, large)
+            )
+            reached = other.loss <= own.loss[-1]
+            at = (
+                other.log_tokens[int(np.argmax(reached))] if reached.any() else other.log_tokens[-1]
+            )
+            row = {"factor": factor, "seed": seed, "log_tokens": own.log_tokens[-1] - at}
+            rows.append(row | {"reached": bool(reached.any())})
+    return pd.DataFrame(rows)
+
+
+def catching() -> dict[str, Measured]:
+    """Return the numbers of the questions on catch-up, and write their tables."""
+    runs = read("b2", "runs.parquet")
+    table, saved = catch_up(runs), saved_tokens(runs)
+    write("b2", "catch_up.csv", table)
+    write("b2", "saved.csv", saved)
+    four = table.loc[table["factor"] == "x 4"]
+    late = four.loc[four["share"] >= 1 - TAIL].groupby("seed")
+    ends = four.groupby("seed")["to_large"].agg(["first", "last"])
+    numbers = {
+        "gap": ends["last"] - ends["first"],
+        "joins": late["to_large"].mean(),
+        "joins_other": late["to_early"].mean(),
+    }
+    told = conditions("b1")
+    found = {
+        key: Measured(values.to_numpy(float), told, "b2/catch_up.csv")
+        for key, values in numbers.items()
+    }
+    logs = saved.loc[saved["factor"] == "x 4", "log_tokens"].to_numpy(float)
+    return found | {"tokens_saved": Measured(logs, told, "b2/saved.csv")}
+
+
+# The best switch point
+
+
+def best_switches(finals: pd.DataFrame) -> pd.DataFrame:
+    """Return the tokens after the best switch of each budget and seed.
+
+    The optimum is the vertex of a least-squares parabola in log tokens after the switch, through
+    the grid points nearest the lowest mean loss; it is kept inside these points. Losses are means
+    of held-out and test loss.
+
+    Returns:
+        Columns budget, seed, after, inside (whether the vertex lies between the grid points), loss
+        (the lowest of the grid).
+    """
+    some = finals.loc[(finals["ending"] == "constant") & finals["name"].str.contains("last")]
+    budget = some["name"].str.rsplit(n=1).str[-1].astype(int)
+    starts = some["batch"].map(lambda text: BatchSchedule.parse(str(text)).starts[1])
+    some = some.assign(budget=budget, after=budget - starts)
+    some["loss"] = some[["eval_loss", "test_loss"]].mean(axis=1)
+    rows = []
+    for size, own in some.groupby("budget"):
+        wide = own.pivot(index="after", columns="seed", values="loss").dropna(axis=1)
+        x = np.log(wide.index.to_numpy(float))
+        near = np.sort(np.argsort(np.abs(x - x[int(np.argmin(wide.mean(axis=1)))]))[:NEAREST])
+        for seed, losses in wide.items():
+            vertex = _vertex(x[near], losses.to_numpy(float)[near])
+            row = {"budget": size, "seed": seed, "after": np.exp(np.clip(vertex, x[0], x[-1]))}
+            rows.append(row | {"inside": bool(x[0] < vertex < x[-1]), "loss": losses.min()})
+    return pd.DataFrame(rows)
+
+
+def _vertex(x: np.ndarray, y: np.ndarray) -> float:
+    """Return where a parabola through points is lowest; the lowest point if it has no minimum."""
+    curvature, slope, _ = np.polyfit(x - x.mean(), y, 2)
+    return float(x.mean() - slope / (2 * curvature) if curvature > 0 else x[int(np.argmin(y))])
+
+
+def log_after(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log budgets [N] and the log tokens after the best switch, [N, seed]."""
+    wide = table.pivot_table(index="budget", columns="seed", values="after")
+    return np.log(wide.index.to_numpy(float)), np.log(wide.to_numpy(float))
+
+
+def exponents(table: pd.DataFrame) -> np.ndarray:
+    """Return the slope of log tokens after the best switch in log budget, [seed]."""
+    return np.polyfit(*log_after(table), 1)[0]
+
+
+def switch_points() -> dict[str, Measured]:
+    """Return the numbers of the questions on the best switch point, and write its table."""
+    table = best_switches(read("b3", "finals.csv"))
+    write("b3", "switch_points.csv", table)
+    after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
+    budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
+    told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
+    return {
+        "switch_late": Measured(after.to_numpy(float), *told),
+        "switch_exponent": Measured(exponents(table) - 1, *told),
+    }
+
+
+# The functional law
+
+
+def seed_means(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the run table of mean curves over seeds, one per name."""
+    first = dict.fromkeys(("step", "batch", "lr", "seq_len"), "first")
+    grouped = runs.assign(run=runs["name"]).groupby(["run", "tokens"], sort=False, as_index=False)
+    return grouped.agg(first | {"loss": "mean", "eval_loss": "mean"})
+
+
+def fitted_law(pilots: pd.DataFrame, tokens: int) -> CurveFit:
+    """Return the law whose ends of left-out pilots are best, over starts and time variables."""
+    fits = [
+        fit_curve(
+            pilots, clock=clock, warmup=WARMUP, since=round(since * tokens), options=Options(20)
+        )
+        for since in SINCE
+        for clock in CLOCKS
+    ]
+    return min(fits, key=lambda fit: np.inf if fit.cv_error is None else fit.cv_error)
+
+
+def predictions(runs: pd.DataFrame, ends: pd.DataFrame, lr: float = 8e-3) -> pd.DataFrame:
+    """Return the last losses of schedules that the law was not fitted to, and its predictions.
+
+    Args:
+        runs: Curves at constant LR.
+        ends: Final losses at constant LR.
+        lr: Peak LR.
+
+    Returns:
+        Columns name, measured (mean over seeds), half (95% half interval), law, equal_steps (loss
+        interpolated in log batch between the constants), law_error and equal_steps_error.
+    """
+    tokens = int(ends["tokens"].max())
+    pilot = runs["name"].str.startswith(FITTED)
+    fit = fitted_law(seed_means(runs.loc[pilot]), tokens)
+    means = ends.groupby("name")["eval_loss"].mean()
+    sizes = ends.loc[ends["role"] == "constant"].drop_duplicates("name")
+    sizes = sizes.assign(size=sizes["batch"].astype(int)).sort_values("size")
+    rows = []
+    for name, some in ends.loc[~ends["name"].str.startswith(FITTED)].groupby("name"):
+        schedule = BatchSchedule.parse(str(some["batch"].iloc[0]))
+        law = schedule_losses(fit, schedule, tokens, Rate(lr, tokens, WARMUP))[0]
+        mean_batch = np.log(schedule.mean_batch(tokens))
+        equal = np.interp(mean_batch, np.log(sizes["size"]), means[sizes["name"]])
+        half = float(half_interval(some["eval_loss"].to_numpy(float)))
+        row = {"name": name, "measured": means[str(name)], "half": half, "law": float(law)}
+        rows.append(row | {"equal_steps": float(equal)})
+    table = pd.DataFrame(rows)
+    for key in ("law", "equal_steps"):
+        table[f"{key}_error"] = table[key] - table["measured"]
+    return table.assign(clock=fit.clock, since=fit.since)
+
+
+def law_predicts() -> Measured:
+    """Return what the law's error is above that of equal steps, per schedule; write its table."""
+    finals = read("b1", "finals.csv")
+    table = predictions(read("b1", "runs.parquet"), finals.loc[finals["ending"] == "constant"])
+    write("b1", "predictions.csv", table)
+    apart = table["law_error"].abs() - table["equal_steps_error"].abs()
+    told = f"{conditions('b1')}; {len(table)} schedules"
+    return Measured(apart.to_numpy(float), told, "b1/predictions.csv")
+
+
+PARTS: Mapping[str, Callable[[], dict[str, Measured]]] = {
+    "b1": finals,
+    "b1c": cosines,
+    "b1m": others("b1m", "experts"),
+    "b1l": others("b1l", "larger"),
+    "b2": catching,
+    "b3": switch_points,
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the tables of every part that was trained, and findings.csv."""
+    argparse.ArgumentParser(description=__doc__).parse_args(arguments)
+    measured: dict[str, Any] = {}
+    for part, numbers in PARTS.items():
+        if (RESULTS / part / "finals.csv").exists():
+            if part != "b3":
+                write(part, "differences.csv", differences(read(part, "finals.csv")))
+            measured |= numbers()
+    found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
+    write_table(found, RESULTS / "findings.csv")
+
+
+if __name__ == "__main__":
+    main()

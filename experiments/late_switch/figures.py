@@ -1,0 +1,177 @@
+"""Figures of late switches, catch-up, switch points and the law, from the tables of `analysis.py`.
+
+After Wang et al. (arXiv 2602.14208).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bss.plots import style
+from bss.stats import LR_PHASES, half_interval
+from experiments.late_switch.analysis import STAGES, TRUNK, exponents, log_after
+
+CI = "95% interval"
+BAND = {"lw": 8, "alpha": 0.16, "color": style.INK, "solid_capstyle": "butt"}
+
+
+def shares_figure(table: pd.DataFrame, small: int = 4) -> Figure:
+    """Final loss minus the small batch's against the share of tokens before the switch.
+
+    A share of 0% is the large batch throughout, 100% the small one.
+
+    Args:
+        table: differences.csv.
+        small: Batch size before the switch, in sequences.
+    """
+    phases = [phase for phase in LR_PHASES if phase in set(table["phase"])]
+    figure, axes = style.new_figure(3.5, columns=len(phases), sharey=True)
+    single = table.loc[table["name"].str.match(r"x \d+ at")]
+    factors = sorted(single["name"].str.split().str[1].astype(int).unique())
+    looks = style.named_styles(factors)
+    for ax, phase in zip(axes[0], phases, strict=True):
+        rows = table.loc[table["phase"] == phase].set_index("name")
+        for factor, look in looks.items():
+            own = rows.loc[rows.index.str.startswith(f"x {factor} at")]
+            share = own.index.str.extract(r"at ([\d.]+)%", expand=False).astype(float)
+            points = own.assign(share=share.to_numpy())
+            large = f"constant {small * factor}"
+            ends = rows.loc[rows.index.isin([large, TRUNK])]
+            ends = ends.assign(share=np.where(ends.index == TRUNK, 100.0, 0.0))
+            line = pd.concat([points, ends]).sort_values("share")
+            x, y, half = style.columns(line, "share", "to_trunk", "to_trunk_half")
+            if len(points):
+                style.bars(ax, (x, y, y - half, y + half), look, x > 0)
+        if STAGES in rows.index:
+            y, half = rows.loc[STAGES, ["to_trunk", "to_trunk_half"]].astype(float)
+            ax.errorbar(
+                100, y, yerr=half, marker="*", ms=9, color=style.INK, ls="none", capsize=2.5
+            )
+        ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
+        style.panel_title(ax, LR_PHASES[phase].short, xlabel="switch at (% of the tokens)")
+    axes[0, 0].set_ylabel(f"test loss minus batch {small}'s (nats)")
+    entries = style.handles(looks, "{} times", ms=5)
+    entries.append(style.hollow("large batch\nthroughout", ms=5))
+    if STAGES in set(table["name"]):
+        entries.append(style.handle(STAGES, ls="none", marker="*", ms=9, color=style.INK))
+    entries.append(style.handle(f"bars: {CI}", ls="none", marker="|", ms=9, color=style.INK))
+    return style.side_legend(figure, entries, "batch grows by")
+
+
+def catch_up_figure(table: pd.DataFrame) -> Figure:
+    """Loss of a switched run minus another run's at equal steps, against steps since the switch.
+
+    Args:
+        table: catch_up.csv.
+    """
+    figure, axes = style.new_figure(3.5, columns=2, sharey=True)
+    looks = style.named_styles(sorted(set(table["factor"])))
+    titles = {"to_large": "minus the large batch throughout", "to_early": "minus a switch at 10%"}
+    for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
+        for factor, look in looks.items():
+            own = table.loc[table["factor"] == factor]
+            wide = own.pivot(index="after", columns="seed", values=column).dropna()
+            y, half = wide.mean(axis=1).to_numpy(), half_interval(wide.to_numpy().T)
+            style.band(ax, (wide.index.to_numpy(float), y, y - half, y + half), look)
+        ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
+        style.panel_title(ax, title, xlabel="steps since the switch")
+    axes[0, 0].set_ylabel("held-out loss at equal steps (nats)")
+    entries = [*style.handles(looks, ms=5), style.handle(CI, **BAND)]
+    return style.side_legend(figure, entries, "switch at 30%")
+
+
+def switch_points_figure(table: pd.DataFrame) -> Figure:
+    """Tokens after the best switch against the budget, with the fitted power law.
+
+    Args:
+        table: switch_points.csv.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    inside = table["inside"].to_numpy(bool)
+    for filled, mark in ((inside, {"mfc": "none"}), (~inside, {"mfc": "none", "marker": "v"})):
+        x, y = style.columns(table.loc[filled], "budget", "after")
+        look = {"ls": "none", "marker": "o", "mec": style.FAINT, "ms": 5}
+        ax.plot(x * 0.97, y, **look | mark)
+    log_budget, logs = log_after(table)
+    x, mean, half = np.exp(log_budget), logs.mean(axis=1), half_interval(logs.T)
+    spread = (np.exp(mean + reach) for reach in (0 * half, -half, half))
+    style.bars(ax, (x, *spread), {"color": style.INK, "marker": "D", "linestyle": "none"})
+    slopes = exponents(table)
+    slope, error = slopes.mean(), float(half_interval(slopes))
+    for power, line in ((slope, "--"), (1.0, ":")):
+        ax.plot(
+            x,
+            np.exp(mean.mean() + power * (log_budget - log_budget.mean())),
+            ls=line,
+            color=style.INK,
+            lw=1,
+        )
+    ax.set(xscale="log", yscale="log", xlabel="budget D (tokens)", ylabel="D − P* (tokens)")
+    for axis in (ax.xaxis, ax.yaxis):
+        style.tokens_axis(axis)
+    entries = [
+        style.handle("one seed", ls="none", marker="o", mfc="none", mec=style.FAINT, ms=5),
+        style.handle(f"mean, {CI}", ls="none", marker="D", color=style.INK, ms=6),
+        style.handle(f"slope {slope:.2f} ± {error:.2f}", ls="--", color=style.INK, lw=1),
+        style.handle("slope 1", ls=":", color=style.INK, lw=1),
+    ]
+    if not inside.all():
+        bound = {"ls": "none", "marker": "v", "mfc": "none", "mec": style.FAINT, "ms": 5}
+        entries.insert(1, style.handle("at the edge of\nthe grid", **bound))
+    return style.side_legend(figure, entries)
+
+
+def predictions_figure(table: pd.DataFrame) -> Figure:
+    """Measured final losses of schedules that were not fitted against two predictions of them.
+
+    Args:
+        table: predictions.csv.
+    """
+    figure, axes = style.new_figure(3.4, columns=2, sharey=True)
+    looks = style.named_styles(table["name"])
+    titles = {"law": "the functional law", "equal_steps": "constant batch, equal steps"}
+    measured = table["measured"].to_numpy(float)
+    for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
+        for row in table.to_dict("records"):
+            look = looks[row["name"]]
+            ax.errorbar(row[column], row["measured"], yerr=row["half"], ls="none", ms=5, **look)
+        ends = np.array([measured.min(), measured.max()])
+        ax.plot(ends, ends, color=style.FAINT, lw=0.9, zorder=1)
+        rms = float(np.sqrt((table[f"{column}_error"] ** 2).mean()))
+        style.panel_title(ax, title, f"rms error {rms:.3f}", xlabel="predicted (nats per token)")
+    axes[0, 0].set_ylabel("measured final loss (nats per token)")
+    entries = style.handles(looks, ls="none", ms=5)
+    entries.append(style.handle("equal", color=style.FAINT, lw=0.9))
+    return style.side_legend(figure, entries)
+
+
+def endings_figure(finals: pd.DataFrame, names: Sequence[str]) -> Figure:
+    """Final test losses of a few runs in every LR phase, minus the small batch's decayed one.
+
+    Args:
+        finals: Final losses of one part or of several.
+        names: Compared runs, from top to bottom.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    rows = finals.drop_duplicates(["name", "seed", "ending"])
+    losses = rows.pivot(index=["name", "ending"], columns="seed", values="test_loss")
+    apart = losses.sub(losses.loc[(TRUNK, "decay")], axis=1)
+    phases = [phase for phase in LR_PHASES if phase in set(finals["ending"])]
+    looks = style.named_styles(phases)
+    for phase, look in looks.items():
+        for i, name in enumerate(names):
+            if (name, phase) in apart.index:
+                values = apart.loc[(name, phase)].to_numpy(float)
+                values = values[np.isfinite(values)]
+                half = float(half_interval(values))
+                ax.errorbar(values.mean(), i, xerr=half, ls="none", ms=6, capsize=2.5, **look)
+    ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
+    ax.set_yticks(range(len(names)), list(names))
+    ax.invert_yaxis()
+    ax.set_xlabel("test loss minus that of batch 4 decayed (nats)")
+    titles = {LR_PHASES[phase].short: look for phase, look in looks.items()}
+    entries = [*style.handles(titles, ls="none", ms=6)]
+    entries.append(style.handle(f"bars: {CI}", ls="none", marker="_", ms=9, color=style.INK))
+    return style.side_legend(figure, entries)
