@@ -16,11 +16,11 @@ import pandas as pd
 
 from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
-from bss.laws.functional.forecast import schedule_losses
+from bss.laws.functional.forecast import predict_schedule
 from bss.laws.functional.problem import CLOCKS
 from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
+from bss.schedules.rates import Rate, wsd
 from bss.stats import Comparison, half_interval, paired
 from bss.tables import write_table
 from experiments.findings import Measured, findings, read_questions, within
@@ -125,10 +125,10 @@ def finals() -> dict[str, Measured]:
 def replaced(values: np.ndarray, margin: float) -> str:
     """Return whether a growing batch replaces the decay: lower, or within the margin."""
     effect = paired(values)
-    known = effect.low is not None and effect.high is not None
-    if within(values, margin) or (known and effect.high < 0):
+    low, high = effect.low or 0.0, effect.high or 0.0
+    if within(values, margin) or high < 0:
         return "supported"
-    return "contradicted" if known and effect.low > 0 else "inconclusive"
+    return "contradicted" if low > 0 else "inconclusive"
 
 
 def cosines() -> dict[str, Measured]:
@@ -307,7 +307,7 @@ def fitted_law(pilots: pd.DataFrame, tokens: int) -> CurveFit:
     """Return the law whose ends of left-out pilots are best, over starts and time variables."""
     fits = [
         fit_curve(
-            pilots, clock=clock, warmup=WARMUP, since=round(since * tokens), options=Options(20)
+            pilots, clock=clock, warmup=WARMUP, since=round(since * tokens), options=Options(10)
         )
         for since in SINCE
         for clock in CLOCKS
@@ -315,33 +315,40 @@ def fitted_law(pilots: pd.DataFrame, tokens: int) -> CurveFit:
     return min(fits, key=lambda fit: np.inf if fit.cv_error is None else fit.cv_error)
 
 
-def predictions(runs: pd.DataFrame, ends: pd.DataFrame, lr: float = 8e-3) -> pd.DataFrame:
+def predictions(runs: pd.DataFrame, finals: pd.DataFrame, lr: float = 8e-3) -> pd.DataFrame:
     """Return the last losses of schedules that the law was not fitted to, and its predictions.
+
+    The law is fitted to runs at constant LR, so all decayed runs are unseen.
 
     Args:
         runs: Curves at constant LR.
-        ends: Final losses at constant LR.
+        finals: Final losses.
         lr: Peak LR.
 
     Returns:
-        Columns name, measured (mean over seeds), half (95% half interval), law, equal_steps (loss
-        interpolated in log batch between the constants), law_error and equal_steps_error.
+        Columns phase, name, measured (mean over seeds), half (95% half interval), law with its 90%
+        interval (low, high), equal_steps (loss interpolated in log batch between the constants of
+        that phase), law_error and equal_steps_error; clock and since of the fit.
     """
-    tokens = int(ends["tokens"].max())
+    tokens = int(finals["tokens"].max())
     pilot = runs["name"].str.startswith(FITTED)
     fit = fitted_law(seed_means(runs.loc[pilot]), tokens)
-    means = ends.groupby("name")["eval_loss"].mean()
-    sizes = ends.loc[ends["role"] == "constant"].drop_duplicates("name")
-    sizes = sizes.assign(size=sizes["batch"].astype(int)).sort_values("size")
+    rates = {"constant": Rate(lr, tokens, WARMUP), "decay": wsd(lr, tokens, WARMUP, tokens // 5)}
     rows = []
-    for name, some in ends.loc[~ends["name"].str.startswith(FITTED)].groupby("name"):
-        schedule = BatchSchedule.parse(str(some["batch"].iloc[0]))
-        law = schedule_losses(fit, schedule, tokens, Rate(lr, tokens, WARMUP))[0]
-        mean_batch = np.log(schedule.mean_batch(tokens))
-        equal = np.interp(mean_batch, np.log(sizes["size"]), means[sizes["name"]])
-        half = float(half_interval(some["eval_loss"].to_numpy(float)))
-        row = {"name": name, "measured": means[str(name)], "half": half, "law": float(law)}
-        rows.append(row | {"equal_steps": float(equal)})
+    for phase, some in finals.loc[finals["ending"].isin([*rates])].groupby("ending"):
+        means = some.groupby("name")["eval_loss"].mean()
+        fixed = some.loc[some["role"] == "constant"].drop_duplicates("name")
+        fixed = fixed.assign(size=fixed["batch"].astype(int)).sort_values("size")
+        seen = FITTED if phase == "constant" else tuple(fixed["name"])
+        for name, own in some.loc[~some["name"].str.startswith(seen)].groupby("name"):
+            schedule = BatchSchedule.parse(str(own["batch"].iloc[0]))
+            law = predict_schedule(fit, schedule, tokens, rates[str(phase)], extrapolate=True)
+            mean_batch = np.log(schedule.mean_batch(tokens))
+            equal = float(np.interp(mean_batch, np.log(fixed["size"]), means[fixed["name"]]))
+            half = float(half_interval(own["eval_loss"].to_numpy(float)))
+            row = {"phase": phase, "name": name, "measured": means[str(name)], "half": half}
+            row |= {"law": law.value, "low": law.low, "high": law.high, "equal_steps": equal}
+            rows.append(row)
     table = pd.DataFrame(rows)
     for key in ("law", "equal_steps"):
         table[f"{key}_error"] = table[key] - table["measured"]
@@ -351,8 +358,9 @@ def predictions(runs: pd.DataFrame, ends: pd.DataFrame, lr: float = 8e-3) -> pd.
 def law_predicts() -> Measured:
     """Return what the law's error is above that of equal steps, per schedule; write its table."""
     finals = read("b1", "finals.csv")
-    table = predictions(read("b1", "runs.parquet"), finals.loc[finals["ending"] == "constant"])
-    write("b1", "predictions.csv", table)
+    every = predictions(read("b1", "runs.parquet"), finals)
+    write("b1", "predictions.csv", every)
+    table = every.loc[every["phase"] == "constant"]
     apart = table["law_error"].abs() - table["equal_steps_error"].abs()
     told = f"{conditions('b1')}; {len(table)} schedules"
     return Measured(apart.to_numpy(float), told, "b1/predictions.csv")

@@ -130,20 +130,23 @@ def predictions_figure(table: pd.DataFrame) -> Figure:
         table: predictions.csv.
     """
     figure, axes = style.new_figure(3.4, columns=2, sharey=True)
-    looks = style.named_styles(table["name"])
+    looks = style.named_styles(phase for phase in LR_PHASES if phase in set(table["phase"]))
     titles = {"law": "the functional law", "equal_steps": "constant batch, equal steps"}
     measured = table["measured"].to_numpy(float)
     for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
-        for row in table.to_dict("records"):
-            look = looks[row["name"]]
-            ax.errorbar(row[column], row["measured"], yerr=row["half"], ls="none", ms=5, **look)
+        for phase, look in looks.items():
+            rows = table.loc[table["phase"] == phase]
+            x, y, half = style.columns(rows, column, "measured", "half")
+            ax.errorbar(x, y, yerr=half, ls="none", ms=5, lw=0.8, **look)
         ends = np.array([measured.min(), measured.max()])
         ax.plot(ends, ends, color=style.FAINT, lw=0.9, zorder=1)
         rms = float(np.sqrt((table[f"{column}_error"] ** 2).mean()))
         style.panel_title(ax, title, f"rms error {rms:.3f}", xlabel="predicted (nats per token)")
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
-    entries = style.handles(looks, ls="none", ms=5)
+    titled = {LR_PHASES[phase].short: look for phase, look in looks.items()}
+    entries = style.handles(titled, ls="none", ms=5)
     entries.append(style.handle("equal", color=style.FAINT, lw=0.9))
+    entries.append(style.handle(f"bars: {CI}\nof seeds", ls="none", marker="|", color=style.INK))
     return style.side_legend(figure, entries)
 
 

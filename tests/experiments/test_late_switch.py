@@ -10,7 +10,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.forecast import schedule_losses
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
+from bss.schedules.rates import Rate, wsd
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.late_switch import AFTER, BUDGETS, PARTS, get_config, points
@@ -237,17 +237,24 @@ def test_the_law_predicts_schedules_of_a_planted_law():
     batches = {f"constant {b}": str(b) for b in (4, 8, 16)}
     batches |= {f"x 4 at {s}%": f"0:4 {s}0K:16" for s in (10, 30, 50, 70, 85, 95)}
     batches |= {f"x {f} at {s}%": f"0:4 {s}0K:{4 * f}" for f in (2, 8) for s in (30, 70)}
-    tables, ends = [], {}
+    tables, ends, decays = [], {}, {}
     for name, batch in batches.items():
         schedule, rate = BatchSchedule.parse(batch), Rate(8e-3, total, analysis.WARMUP)
         losses = schedule_losses(fit, schedule, total, rate, tokens)
         role = "constant" if name.startswith("constant") else "late"
         ends[name] = (batch, role, [losses[-1]] * 2)
+        falls = wsd(8e-3, total, analysis.WARMUP, total // 5)
+        decays[name] = (batch, role, [float(schedule_losses(fit, schedule, total, falls)[0])] * 2)
         for seed in (0, 1):
             sizes = [schedule(int(at) - 1) for at in tokens]
             one = curve(batch, tokens, losses, name, seed)
             tables.append(one.assign(batch=sizes, loss=losses, step=one["step"].round()))
-    table = analysis.predictions(pd.concat(tables), finals(ends))
+    every = analysis.predictions(
+        pd.concat(tables), pd.concat([finals(ends), finals(decays, "decay")])
+    )
+    assert set(every.loc[every["phase"] == "decay", "name"]) == {*batches} - {*list(batches)[:3]}
+    table = every.loc[every["phase"] == "constant"]
     assert set(table["name"]) == {"x 2 at 30%", "x 2 at 70%", "x 8 at 30%", "x 8 at 70%"}
     assert table["law_error"].abs().max() < 0.01
+    assert (every["low"] <= every["law"]).all() and (every["law"] <= every["high"]).all()
     assert (table["equal_steps_error"].abs() > table["law_error"].abs()).all()
