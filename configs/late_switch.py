@@ -4,22 +4,23 @@
     python -m experiments.late_switch --config=configs/late_switch.py:gpu     # prints its price
     python -m experiments.late_switch.analysis                                # tables, findings
 
-| part  | trains                                                        | tokens | seeds |
-|-------|---------------------------------------------------------------|--------|-------|
-| smoke | b1 and b3 in short, 40K tokens; for tests                     | 0.5M   | 1     |
-| pilot | b1 with two switches                                          | 15M    | 2     |
-| b1    | 12k parameters: constants 4, 8, 16, switches by 2, 4, 8       | 74M    | 5     |
-| b1c   | the same under a cosine: constants 4, 8 and two switches by 4 | 23M    | 5     |
-| b1m   | b1 with 8 experts, 2 active, 12k active parameters            | 19M    | 3     |
-| b1l   | b1 at 99k parameters, 1M tokens                               | 13M    | 3     |
-| b2    | b1's large batch sizes to as many steps as after a switch     | 12M    | 5     |
-| b3    | a switch by 8 at 6 points of 5 budgets, 0.25M to 4M tokens    | 63M    | 5     |
-| b3l   | the same with a budget of 8M tokens                           | 17M    | 3     |
-| gpu   | b1 at 4.7M and 200M tokens; priced, not trained               | 2.9B   | 3     |
+| part  | trains                                                          | tokens | seeds |
+|-------|-----------------------------------------------------------------|--------|-------|
+| smoke | a trunk, one switch and decays, 40K tokens; for tests           | 0.2M   | 1     |
+| pilot | b1 with two switches                                            | 8M     | 2     |
+| b1    | 12k parameters: batch sizes 4, 8, 16 and switches by 2, 4 and 8 | 49M    | 5     |
+| b1c   | the same under a cosine, with two switches by 4                 | 20M    | 5     |
+| b1m   | b1 with 8 experts, 2 active, 12k active parameters              | 15M    | 3     |
+| b1l   | b1 at 99k parameters                                            | 15M    | 3     |
+| b2    | b1's large batch sizes up to the steps of a switched run        | 15M    | 5     |
+| b3    | a switch by 8 at 5 points of 5 budgets, 0.25M to 4M tokens      | 43M    | 5     |
+| b3l   | the same with a budget of 8M tokens                             | 30M    | 3     |
+| gpu   | b1 at 4.7M parameters and 200M tokens; priced, not trained      | 5.6B   | 3     |
 
 Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
-constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Judged seeds are 10
-and above; seeds 0 and 1 were pilots. b2 continues runs of b1. Questions and how they are decided:
+constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
+except in b2 and b3. Judged seeds are 10 and above; seeds 0 and 1 are for pilots. Part b2 continues
+runs of b1. Questions and how they are decided:
 experiments/late_switch/questions.toml.
 """
 
@@ -34,7 +35,7 @@ STAGES = {"name": "stages 4, 8, 12, 16", "batch": "0:4 50%:8 70%:12 85%:16"}
 
 
 def constant(batch: int, **fields: object) -> dict:
-    """A constant batch size."""
+    """A run with a fixed batch size."""
     return {"name": f"constant {batch}", "batch": str(batch), **fields}
 
 
@@ -45,7 +46,7 @@ def switch(factor: int, share: float, small: int = SMALL, **fields: object) -> d
 
 
 def compared(small: int, shares: Sequence[float], others: Sequence[float]) -> list[dict]:
-    """Constants, switches by 4 at some shares of the tokens, and by 2 and 8 at others."""
+    """Fixed batch sizes, switches by 4 at some shares of the tokens, and by 2 and 8 at others."""
     arms = [constant(small * factor, decayed=True) for factor in (1, 2, 4)]
     arms += [switch(4, share, small, decayed=True) for share in shares]
     return arms + [switch(factor, share, small) for factor in (2, 8) for share in others]

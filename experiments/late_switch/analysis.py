@@ -56,7 +56,7 @@ def write(part: str, name: str, table: pd.DataFrame) -> None:
 
 
 def best_constant(compared: Comparison, phase: str) -> str:
-    """Return the name of the constant batch with the lowest mean held-out loss in an LR phase."""
+    """Return the name of the fixed batch size with the lowest mean held-out loss in an LR phase."""
     return next(one.name for one in compared.phase(phase) if one.best)
 
 
@@ -64,9 +64,9 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the final loss of each run minus other runs', per LR phase.
 
     Returns:
-        Columns phase, name, batch, steps, loss, best (name of the best constant batch), and the
-        differences to_best, to_trunk (the smallest constant batch) and to_early (a switch by 4 at
-        30%) with their 95% half intervals `*_half`.
+        Columns phase, name, batch, steps, loss and best (name of the best fixed batch size).
+        Differences are to_best, to_trunk (the smallest fixed batch size) and to_early (a switch by
+        4 at 30%). Their 95% half intervals end in `_half`.
     """
     compared, tables = Comparison(finals), []
     for phase, some in finals.groupby("ending", sort=False):
@@ -85,7 +85,7 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
 
 
 def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndarray:
-    """Return final losses of a name minus those of another, or of the best constant, [seed]."""
+    """Return final losses of a name minus another name's, or the best fixed batch size's, [seed]."""
     compared = Comparison(read(part, "finals.csv"))
     losses = compared.losses(phase)
     return (losses.loc[name] - losses.loc[other or best_constant(compared, phase)]).to_numpy(float)
@@ -188,7 +188,7 @@ def catch_up(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return log tokens of a switched run minus those of its large batch at equal loss, per seed.
+    """Return log tokens to equal loss, a switched run minus its large batch alone, per seed.
 
     Returns:
         Columns factor, seed, log_tokens, reached; a large batch that does not reach the loss counts
@@ -238,13 +238,13 @@ def catching() -> dict[str, Measured]:
 def best_switches(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the tokens after the best switch of each budget and seed.
 
-    The optimum is the vertex of a least-squares parabola in log tokens after the switch, through
-    the grid points nearest the lowest mean loss; it is kept inside these points. Losses are means
-    of held-out and test loss.
+    The optimum is where a parabola in log tokens after the switch is lowest. The parabola is fitted
+    by least squares to the grid points nearest the lowest mean loss, and its optimum is clipped to
+    the grid. Losses are means of held-out and test loss.
 
     Returns:
-        Columns budget, seed, after, inside (whether the vertex lies between the grid points), loss
-        (the lowest of the grid).
+        Columns budget, seed, after, inside (False if the optimum was clipped), loss (the lowest of
+        the grid).
     """
     some = finals.loc[(finals["ending"] == "constant") & finals["name"].str.contains("last")]
     budget = some["name"].str.rsplit(n=1).str[-1].astype(int)
@@ -257,13 +257,13 @@ def best_switches(finals: pd.DataFrame) -> pd.DataFrame:
         x = np.log(wide.index.to_numpy(float))
         near = np.sort(np.argsort(np.abs(x - x[int(np.argmin(wide.mean(axis=1)))]))[:NEAREST])
         for seed, losses in wide.items():
-            vertex = _vertex(x[near], losses.to_numpy(float)[near])
-            row = {"budget": size, "seed": seed, "after": np.exp(np.clip(vertex, x[0], x[-1]))}
-            rows.append(row | {"inside": bool(x[0] < vertex < x[-1]), "loss": losses.min()})
+            lowest = _lowest(x[near], losses.to_numpy(float)[near])
+            row = {"budget": size, "seed": seed, "after": np.exp(np.clip(lowest, x[0], x[-1]))}
+            rows.append(row | {"inside": bool(x[0] < lowest < x[-1]), "loss": losses.min()})
     return pd.DataFrame(rows)
 
 
-def _vertex(x: np.ndarray, y: np.ndarray) -> float:
+def _lowest(x: np.ndarray, y: np.ndarray) -> float:
     """Return where a parabola through points is lowest; the lowest point if it has no minimum."""
     curvature, slope, _ = np.polyfit(x - x.mean(), y, 2)
     return float(x.mean() - slope / (2 * curvature) if curvature > 0 else x[int(np.argmin(y))])
@@ -327,8 +327,9 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, lr: float = 8e-3) -> p
 
     Returns:
         Columns phase, name, measured (mean over seeds), half (95% half interval), law with its 90%
-        interval (low, high), equal_steps (loss interpolated in log batch between the constants of
-        that phase), law_error and equal_steps_error; clock and since of the fit.
+        interval (low, high), and equal_steps. That is the loss at the fixed batch size of equal
+        steps, interpolated in log batch size within the phase. Errors are law_error and
+        equal_steps_error; clock and since are settings of the fit.
     """
     tokens = int(finals["tokens"].max())
     pilot = runs["name"].str.startswith(FITTED)

@@ -131,7 +131,7 @@ def predictions_figure(table: pd.DataFrame) -> Figure:
     """
     figure, axes = style.new_figure(3.4, columns=2, sharey=True)
     looks = style.named_styles(phase for phase in LR_PHASES if phase in set(table["phase"]))
-    titles = {"law": "the functional law", "equal_steps": "constant batch, equal steps"}
+    titles = {"law": "the functional law", "equal_steps": "fixed batch size, equal steps"}
     measured = table["measured"].to_numpy(float)
     for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
         for phase, look in looks.items():

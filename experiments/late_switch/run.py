@@ -1,4 +1,4 @@
-"""Train constant batch sizes and batch switches that are forked from one trunk.
+"""Train fixed batch sizes and batch switches that are forked from one trunk.
 
     python -m experiments.late_switch --config=configs/late_switch.py:b1
 
@@ -34,7 +34,7 @@ class Arm:
     Attributes:
         name: Name in tables.
         batch: Batch size in sequences, or a batch schedule as text, e.g. "0:4 70%:16".
-        tokens: Tokens of the run; 0 for those of the study.
+        tokens: Token budget of the run; 0 for the budget of the study.
         joins: Name of the arm that it is compared with at equal steps.
         decayed: Whether a second run decays the LR to zero over the last tokens.
         changes: Other fields of the run by dotted name.
@@ -78,7 +78,7 @@ class Study(PricedStudy):
         return arm.tokens or self.tokens
 
     def schedule(self, arm: Arm) -> BatchSchedule:
-        """Return the batch schedule of an arm; percentages are of its own tokens."""
+        """Return the batch schedule of an arm; percentages are of its token budget."""
         return BatchSchedule.parse(arm.batch, total=self.tokens_of(arm))
 
     @property

@@ -230,7 +230,8 @@ def test_planted_switch_points_have_their_exponent():
 
 
 @pytest.mark.slow
-def test_the_law_predicts_schedules_of_a_planted_law():
+def test_the_law_predicts_schedules_of_a_planted_law(monkeypatch):
+    monkeypatch.setattr(analysis, "SINCE", (0.25,))
     fit = CurveFit.from_dict(json.loads((analysis.RESULTS / "fit.json").read_text()))
     total = 1_000_000
     tokens = np.geomspace(60_000, total, 30).round()
