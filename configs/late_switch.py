@@ -13,7 +13,7 @@
 | b1m   | b1 with 8 experts, 2 active, 12k active parameters              | 15M    | 3     |
 | b1l   | b1 at 99k parameters                                            | 15M    | 3     |
 | b2    | b1's large batch sizes up to the steps of a switched run        | 15M    | 5     |
-| b3    | a switch by 8 at 5 points of 5 budgets, 0.25M to 4M tokens      | 43M    | 5     |
+| b3    | a switch by 8 at 6 points of 5 budgets, 0.25M to 4M tokens      | 62M    | 5     |
 | b3l   | the same with a budget of 8M tokens                             | 30M    | 3     |
 | gpu   | b1 at 4.7M parameters and 200M tokens; priced, not trained      | 5.6B   | 3     |
 
@@ -84,7 +84,7 @@ def cosine(arms: Sequence[dict]) -> list[dict]:
     return [arm | {"decayed": False, "changes": {"schedule.rate": "cosine"}} for arm in arms]
 
 
-AFTER = (0.02, 0.04, 0.08, 0.15, 0.3)
+AFTER = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5)
 BUDGETS = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000)
 FEW = [*compared(SMALL, (30, 70), ())]
 

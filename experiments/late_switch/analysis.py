@@ -85,7 +85,7 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
 
 
 def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndarray:
-    """Return final losses of a name minus another name's, or the best fixed batch size's, [seed]."""
+    """Return losses [seed] of a name minus another's, or the best fixed batch size's."""
     compared = Comparison(read(part, "finals.csv"))
     losses = compared.losses(phase)
     return (losses.loc[name] - losses.loc[other or best_constant(compared, phase)]).to_numpy(float)
@@ -329,7 +329,7 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, lr: float = 8e-3) -> p
         Columns phase, name, measured (mean over seeds), half (95% half interval), law with its 90%
         interval (low, high), and equal_steps. That is the loss at the fixed batch size of equal
         steps, interpolated in log batch size within the phase. Errors are law_error and
-        equal_steps_error; clock and since are settings of the fit.
+        equal_steps_error; `clock` and `since` are its settings.
     """
     tokens = int(finals["tokens"].max())
     pilot = runs["name"].str.startswith(FITTED)
