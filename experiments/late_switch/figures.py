@@ -45,17 +45,14 @@ def shares_figure(table: pd.DataFrame, small: int = 4) -> Figure:
             if len(points):
                 style.bars(ax, (x, y, y - half, y + half), look, x > 0)
         if STAGES in rows.index:
-            y, half = rows.loc[STAGES, ["to_trunk", "to_trunk_half"]].astype(float)
-            ax.errorbar(
-                100, y, yerr=half, marker="*", ms=9, color=style.INK, ls="none", capsize=2.5
-            )
+            ax.axhline(float(rows.at[STAGES, "to_trunk"]), color=style.INK, lw=1, ls="--")
         ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
         style.panel_title(ax, LR_PHASES[phase].short, xlabel="switch at (% of the tokens)")
     axes[0, 0].set_ylabel(f"test loss minus batch {small}'s (nats)")
     entries = style.handles(looks, "{} times", ms=5)
     entries.append(style.hollow("large batch\nthroughout", ms=5))
     if STAGES in set(table["name"]):
-        entries.append(style.handle(STAGES, ls="none", marker="*", ms=9, color=style.INK))
+        entries.append(style.handle(STAGES, lw=1, ls="--", color=style.INK))
     entries.append(style.handle(f"bars: {CI}", ls="none", marker="|", ms=9, color=style.INK))
     return style.side_legend(figure, entries, "batch grows by")
 
