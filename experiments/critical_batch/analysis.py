@@ -22,6 +22,7 @@ from bss.laws import CriticalFit, TableFit, fit_critical
 from bss.laws.base import Estimate, Options
 from bss.laws.critical.curves import StepsCurve
 from bss.laws.critical.values import CriticalBatch
+from bss.laws.minimum import FEWEST
 from bss.laws.power import PowerFit, fit_power, predict, unidentified
 from bss.tables import read_points
 from bss.training.distributed import log_primary
@@ -32,7 +33,6 @@ from experiments.tables import Tables
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
 BATCH = [*CELL, "batch"]
 BETAS = ["beta1", "beta2", "beta2_half_life"]
-LEAST_BATCHES = 3
 
 PUBLISHED = files("bss.laws") / "published"
 PUBLISHED_OVERHEAD, PUBLISHED_REFERENCE = 0.2, 256
@@ -181,10 +181,10 @@ def _fit(unit: str, chosen: pd.DataFrame, *, reference: int, **definition: Any) 
     enough = [
         cell
         for _, cell in chosen.groupby(CELL, sort=False)
-        if cell.loc[cell["reached"], "batch"].nunique() >= LEAST_BATCHES
+        if cell.loc[cell["reached"], "batch"].nunique() >= FEWEST
     ]
     if not enough:
-        raise InputError(f"no point has {LEAST_BATCHES} batch sizes at its target; train longer")
+        raise InputError(f"no point has {FEWEST} batch sizes at its target; train longer")
     size = 1 if unit == "tokens" else int(chosen["seq_len"].iloc[0])
     return fit_critical(pd.concat(enough), reference=reference / size, unit=unit, **definition)
 
