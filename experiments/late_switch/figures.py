@@ -126,24 +126,24 @@ def predictions_figure(table: pd.DataFrame) -> Figure:
     Args:
         table: predictions.csv.
     """
-    figure, axes = style.new_figure(3.4, columns=2, sharey=True)
+    figure, axes = style.new_figure(3.4, columns=2, sharey=True, sharex=True)
     looks = style.named_styles(phase for phase in LR_PHASES if phase in set(table["phase"]))
     titles = {"law": "the functional law", "equal_steps": "fixed batch size, equal steps"}
-    measured = table["measured"].to_numpy(float)
+    ends = [table["measured"].min(), table["measured"].max()]
     for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
-        for phase, look in looks.items():
+        for i, (phase, look) in enumerate(looks.items()):
             rows = table.loc[table["phase"] == phase]
-            x, y, half = style.columns(rows, column, "measured", "half")
-            ax.errorbar(x, y, yerr=half, ls="none", ms=5, lw=0.8, **look)
-        ends = np.array([measured.min(), measured.max()])
+            ax.plot(rows[column], rows["measured"], ls="none", ms=5, **look)
+            rms = float(np.sqrt((rows[f"{column}_error"] ** 2).mean()))
+            text, place = f"{LR_PHASES[phase].short}: rms error {rms:.3f}", (0.97, 0.03 + 0.08 * i)
+            ax.annotate(text, place, xycoords="axes fraction", ha="right", size=style.SMALL)
         ax.plot(ends, ends, color=style.FAINT, lw=0.9, zorder=1)
-        rms = float(np.sqrt((table[f"{column}_error"] ** 2).mean()))
-        style.panel_title(ax, title, f"rms error {rms:.3f}", xlabel="predicted (nats per token)")
+        ax.set_ylim(ends[0] - 0.35 * (ends[1] - ends[0]))  # room for the errors
+        style.panel_title(ax, title, xlabel="predicted (nats per token)")
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
     titled = {LR_PHASES[phase].short: look for phase, look in looks.items()}
     entries = style.handles(titled, ls="none", ms=5)
     entries.append(style.handle("equal", color=style.FAINT, lw=0.9))
-    entries.append(style.handle(f"bars: {CI}\nof seeds", ls="none", marker="|", color=style.INK))
     return style.side_legend(figure, entries)
 
 
