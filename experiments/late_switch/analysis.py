@@ -200,12 +200,10 @@ def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
             own, other = (
                 smooth_curve(some[some["name"] == key], "eval_loss") for key in (name, large)
             )
-            reached = other.loss <= own.loss[-1]
-            at = (
-                other.log_tokens[int(np.argmax(reached))] if reached.any() else other.log_tokens[-1]
-            )
+            last = own.loss[-1]
+            at = np.interp(-last, -other.loss, other.log_tokens)  # losses fall
             row = {"factor": factor, "seed": seed, "log_tokens": own.log_tokens[-1] - at}
-            rows.append(row | {"reached": bool(reached.any())})
+            rows.append(row | {"reached": bool(other.loss[-1] <= last)})
     return pd.DataFrame(rows)
 
 
