@@ -36,6 +36,7 @@ LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
 LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
 TAIL = 0.2  # of the common steps, over which a gap is averaged
 NEAREST = 5  # points of the parabola through the best switch
+EXPONENTS = ("points", "exponent", "low", "high")
 FITTED = (TRUNK, "constant 8", LARGE, "x 4")  # names that begin so are fitted, others predicted
 SINCE = (0.1, 0.25, 0.5)  # of the tokens: the law ignores losses before
 WARMUP = 50_000
@@ -233,7 +234,7 @@ def catching() -> dict[str, Measured]:
 # The best switch point
 
 
-def best_switches(finals: pd.DataFrame) -> pd.DataFrame:
+def best_switches(finals: pd.DataFrame, nearest: int = NEAREST) -> pd.DataFrame:
     """Return the tokens after the best switch of each budget and seed.
 
     The optimum is where a parabola in log tokens after the switch is lowest. The parabola is fitted
@@ -253,7 +254,7 @@ def best_switches(finals: pd.DataFrame) -> pd.DataFrame:
     for size, own in some.groupby("budget"):
         wide = own.pivot(index="after", columns="seed", values="loss").dropna(axis=1)
         x = np.log(wide.index.to_numpy(float))
-        near = np.sort(np.argsort(np.abs(x - x[int(np.argmin(wide.mean(axis=1)))]))[:NEAREST])
+        near = np.sort(np.argsort(np.abs(x - x[int(np.argmin(wide.mean(axis=1)))]))[:nearest])
         for seed, losses in wide.items():
             lowest = _lowest(x[near], losses.to_numpy(float)[near])
             row = {"budget": size, "seed": seed, "after": np.exp(np.clip(lowest, x[0], x[-1]))}
@@ -280,8 +281,12 @@ def exponents(table: pd.DataFrame) -> np.ndarray:
 
 def switch_points() -> dict[str, Measured]:
     """Return the numbers of the questions on the best switch point, and write its table."""
-    table = best_switches(read("b3", "finals.csv"))
+    finals = read("b3", "finals.csv")
+    table = best_switches(finals)
     write("b3", "switch_points.csv", table)
+    others = {points: paired(exponents(best_switches(finals, points))) for points in (3, 4, 5, 6)}
+    rows = [(points, one.mean, one.low, one.high) for points, one in others.items()]
+    write("b3", "exponents.csv", pd.DataFrame(rows, columns=pd.Index(EXPONENTS)))
     after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
     budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
     told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
