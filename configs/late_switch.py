@@ -1,195 +1,183 @@
-"""Fast catch-up and late switching, with tuned baselines, under constant LR, WSD and cosine.
+"""Late switches and catch-up of arXiv 2602.14208, in runs that are forked from one trunk.
 
-    python -m experiments.late_switch --config=configs/late_switch.py:cpu
-    python -m experiments.late_switch --config=configs/late_switch.py:paper --config.dry_run=True
+    python -m experiments.late_switch --config=configs/late_switch.py:b1
+    python -m experiments.late_switch --config=configs/late_switch.py:gpu     # prints its price
+    python -m experiments.late_switch.analysis                                # tables, findings
 
-| size  | model            | tokens of a run | what it needs                                      |
-|-------|------------------|-----------------|----------------------------------------------------|
-| smoke | 12k parameters   | 60K             | a few minutes of CPU; for tests                    |
-| cpu   | 99k parameters   | 1M              | 190M tokens in all; 2 cores, an hour               |
-| gpu   | 10.6M parameters | 25M             | one accelerator, synthetic; not measured           |
-| paper | 604M parameters  | 30B             | C4; prints its price with --config.dry_run         |
+| part  | trains                                                          | tokens | seeds |
+|-------|-----------------------------------------------------------------|--------|-------|
+| smoke | a trunk, one switch and decays, 40K tokens; for tests           | 0.2M   | 1     |
+| pilot | b1 with two switches                                            | 8M     | 2     |
+| b1    | 12k parameters: batch sizes 4, 8, 16 and switches by 2, 4 and 8 | 49M    | 5     |
+| b1c   | the same under a cosine, with two switches by 4                 | 20M    | 5     |
+| b1m   | b1 with 8 experts, 2 active, 12k active parameters              | 15M    | 3     |
+| b1l   | b1 at 99k parameters                                            | 15M    | 3     |
+| b2    | b1's large batch sizes up to the steps of a switched run        | 15M    | 5     |
+| b3    | a switch by 8 at 6 points of 5 budgets, 0.25M to 4M tokens      | 62M    | 5     |
+| b3l   | the same with a budget of 8M tokens                             | 30M    | 3     |
+| gpu   | b1 at 4.7M parameters and 200M tokens; priced, not trained      | 5.6B   | 3     |
 
-The schedules of E(S) are those of results/es_wsd/schedules.json. Every batch is tried at three
-rates, a factor 2 apart; the second moment has one half-life in tokens; there is no weight decay.
-The paper's dense models reach 492M on C4, with base batches of 512 to 1024 switched to 2 to 8 times
-as much [secondary]; 604M is the nearest size here, and its rates and lengths are our choice. Its
-mixture of experts is not here.
+Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
+constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
+except in b2 and b3. Judged seeds are 10 and above; seeds 0 and 1 are for pilots. Part b2 continues
+runs of b1. Questions and how they are decided:
+experiments/late_switch/questions.toml.
 """
 
-import itertools
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from configs.overlays import PRICED, SETUP, sized
 
-ES_NAMES = ("B_opt along the annealed loss", "the surface's own optimum")
-OF_ES = Path(__file__).parents[1] / "results/es_wsd/schedules.json"
-LAST = (0.05, 0.1, 0.2)  # after the switch, of each budget below the whole
-BUDGETS = (0.25, 0.32, 0.4, 0.5, 0.63, 0.8)
+SMALL = 4
+EXPERTS = {"family": "mixture", "num_layers": 1, "d_model": 32, "num_heads": 2, "d_ff": 64}
+EXPERTS |= {"num_experts": 8, "top_k": 2}
+STAGES = {"name": "stages 4, 8, 12, 16", "batch": "0:4 50%:8 70%:12 85%:16"}
 
 
-def schedules(
-    small: int,
-    last: int,
-    rate: float,
-    from_es: list[dict],
-    *,
-    late: tuple[float, ...] = (),
-    parts: tuple[float, ...] = BUDGETS,
-) -> list[dict]:
-    """Return the batch schedules that are tried.
-
-    Args:
-        small: first batch, in sequences.
-        last: the large one.
-        rate: peak learning rate.
-        from_es: schedules that E(S) calls for.
-        late: LRs of the late switch; empty to tune it.
-        parts: of the tokens: runs that end there have the large batch in their last shares.
-    """
-    one = (rate,)
-    batches = {
-        "early": f"0:{small} 20%:{last}",
-        "middle": f"0:{small} 50.4%:{last}",
-        "late": f"0:{small} 70%:{last}",
-        **{f"at {share}%": f"0:{small} {share}%:{last}" for share in (85, 90, 95)},
-        "late, from twice": f"0:{2 * small} 70%:{last}",
-        "stages": stages(small, last),
-        "ramp": f"0:{max(small // 2, 1)} 25%:{small} 50%:{2 * small} 75%:{last}",
-    }
-    rates = dict.fromkeys(batches, one) | {"late": late}
-    entries = [{"name": name, "batch": batches[name], "rates": rates[name]} for name in batches]
-    entries += from_es
-    for part, share in itertools.product(parts, LAST):
-        at = part * (1 - share)
-        if round(at, 3) not in (0.2, 0.504):  # early and middle serve them
-            name, batch = f"last {share:.0%} of {part:.0%}", f"0:{small} {100 * at:.4g}%:{last}"
-            entries.append({"name": name, "batch": batch, "rates": one, "until": part})
-    return entries
+def constant(batch: int, **fields: object) -> dict:
+    """A run with a fixed batch size."""
+    return {"name": f"constant {batch}", "batch": str(batch), **fields}
 
 
-def from_es_wsd() -> list[dict]:
-    """Return the schedules of results/es_wsd; two-stage ones are forked from the first."""
-    known = json.loads(OF_ES.read_text())
-    return [
-        {"name": name, "batch": known[name], "alone": len(known[name].split()) > 2}
-        for name in ES_NAMES
-    ]
+def switch(factor: int, share: float, small: int = SMALL, **fields: object) -> dict:
+    """A switch by a factor after a share of the tokens, in percent."""
+    name = f"x {factor} at {share:g}%"
+    return {"name": name, "batch": f"0:{small} {share:g}%:{small * factor}", **fields}
 
 
-def stages(small: int, last: int) -> str:
-    """Several stages, doubling the batch from small to last, the last at 80% of the tokens."""
-    if last == 4 * small:
-        return f"0:{small} 50.4%:{2 * small} 75%:{last}"
-    return f"0:{small} 50.4%:{2 * small} 70%:{4 * small} 80%:{last}"
+def compared(small: int, shares: Sequence[float], others: Sequence[float]) -> list[dict]:
+    """Fixed batch sizes, switches by 4 at some shares of the tokens, and by 2 and 8 at others."""
+    arms = [constant(small * factor, decayed=True) for factor in (1, 2, 4)]
+    arms += [switch(4, share, small, decayed=True) for share in shares]
+    return arms + [switch(factor, share, small) for factor in (2, 8) for share in others]
 
 
-def growing(batch: str, rate: float) -> list[dict]:
-    """Return a schedule that grows like B_opt of E(S), if none has been measured."""
-    return [{"name": ES_NAMES[0], "batch": batch, "rates": (rate,)}]
+def continued(tokens: int) -> list[dict]:
+    """Runs of b1 and the large batch sizes, to the steps of a switch at 30% of the tokens."""
+    arms = [constant(batch) for batch in (4, 8, 16)]
+    for factor in (2, 4):
+        large, early = factor * SMALL, f"x {factor} at 10%"
+        last = round(tokens * (0.3 * factor + 0.7)) + 64 * large
+        sooner = round(tokens * (0.1 + 0.2 * factor + 0.7)) + 64 * large
+        start = f"0:4 {tokens // 10}:{large}"
+        arms.append({"name": f"constant {large} on", "batch": str(large), "tokens": last})
+        if factor == 4:
+            arms.append(switch(factor, 10))
+        arms.append({"name": f"{early} on", "batch": start, "tokens": sooner})
+        arms.append(switch(factor, 30, joins=f"constant {large} on"))
+    return arms
 
 
-def grid(rates: Mapping[int, Sequence[float]]) -> list[dict]:
-    """Batches with the rates that each is tried at."""
-    return [{"batch": batch, "rates": tried} for batch, tried in rates.items()]
+def points(budgets: Sequence[int], after: Sequence[float], factor: int = 8) -> list[dict]:
+    """The small batch up to the largest budget, and switches before the end of each budget."""
+    arms = [constant(SMALL, tokens=max(budgets))]
+    for budget in budgets:
+        for share in after:
+            at = budget - round(budget * share)
+            name = f"x {factor}, last {share:.0%} of {budget}"
+            arms.append({"name": name, "batch": f"0:4 {at}:{4 * factor}", "tokens": budget})
+    return arms
 
+
+def cosine(arms: Sequence[dict]) -> list[dict]:
+    """The same runs under a cosine."""
+    return [arm | {"decayed": False, "changes": {"schedule.rate": "cosine"}} for arm in arms]
+
+
+AFTER = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5)
+BUDGETS = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000)
+FEW = [*compared(SMALL, (30, 70), ())]
 
 BASE = {
-    "title": "Fast catch-up, late switching",
-    "grid": grid(
-        {
-            1: (5e-4, 1e-3, 2e-3),
-            2: (1e-3, 2e-3, 4e-3),
-            4: (1e-3, 2e-3, 4e-3),
-            8: (2e-3, 4e-3, 8e-3),
-            16: (2e-3, 4e-3, 8e-3),
-            32: (2e-3, 4e-3, 8e-3),
-        }
-    ),
-    "small": 4,
-    "large": 32,
-    "shared_rate": 2e-3,
-    "schedules": schedules(
-        4,
-        32,
-        2e-3,
-        from_es_wsd(),
-    ),
-    "forks": (0.2, 0.32, 0.504, 0.7, 0.75, 0.8),
-    "budgets": (*BUDGETS, 1.0),
-    "starts": (0.0, 0.25, 0.5),
-    "extrapolated": (4.0, 16.0),
-    "seeds": (0, 1, 2),
+    "title": "Late switches",
+    "arms": [*compared(SMALL, (10, 30, 50, 70, 85, 95), (30, 70)), STAGES],
+    "seeds": (40, 41, 42, 43, 44),
     "decay": 0.2,
-    "cosine": 1.0,
-    "continued": 1.0,
-    "continued_seeds": (0,),
+    "registration": "results/predictions/late_switch.json",
+    "results": "results/late_switch/{size}",
     "resamples": 100,
-    "results": "runs/late_switch_{size}/results",
     "engine": "local",
     "setup": SETUP,
-    "setup.optimizer.beta2_half_life": 7_000,
+    "setup.model": "pico",
+    "setup.optimizer": {"lr": 8e-3, "beta2": 0.95},
     "setup.schedule": {"tokens": 1_000_000, "warmup": 50_000},
-    "setup.evaluation": {"per_efold": 15, "first": 80_000},
-    "setup.engine.runs": "runs/es_wsd_{size}",
+    "setup.evaluation": {
+        "per_efold": 8,
+        "first": 60_000,
+        "tokens": 32_768,
+        "test_tokens": 65_536,
+    },
+    "setup.engine": {
+        "runs": "runs/late_switch",
+        "workers": 1,
+        "pin": False,
+        "fleet": 6,
+        "evaluation_bucket": 256,
+        "buckets": (4, 8, 12, 16, 32),
+    },
     **PRICED,
 }
-ACCELERATOR = {
-    "setup.evaluation": {"tokens": 262_144, "test_tokens": 1_048_576},
-    "setup.engine.buckets": (8, 16, 32, 64),
-}
-SIZES = {
+PARTS = {
     "smoke": {
-        "grid": grid({1: (8e-3,), 4: (8e-3,), 8: (8e-3,), 2: (4e-3, 8e-3)}),
-        "small": 2,
-        "large": 8,
-        "shared_rate": 8e-3,
-        "schedules": schedules(
-            2, 8, 8e-3, growing("0:1 30%:2 60%:4", 8e-3), late=(8e-3,), parts=()
-        ),
+        "arms": [
+            constant(2, decayed=True),
+            constant(8, tokens=130_000),
+            switch(4, 70, small=2, decayed=True, joins="constant 8"),
+        ],
         "seeds": (0,),
-        "cosine": 0.5,
-        "continued": 2.0,
-        "resamples": 10,
-        "setup.model": "pico",
-        "setup.schedule": {"tokens": 60_000, "warmup": 3_000},
+        "registration": "",
+        "results": "runs/late_switch_smoke/results",
+        "setup.schedule": {"tokens": 40_000, "warmup": 3_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
-        "setup.engine": {"runs": "runs/late_switch_smoke", "buckets": (1, 2), "workers": 1},
+        "setup.engine": {"runs": "runs/late_switch_smoke", "buckets": (2, 4), "fleet": 1},
     },
-    "cpu": {"continued": 4.0, "continued_seeds": (0, 1, 2)},
-    "gpu": ACCELERATOR
-    | {
-        "grid": grid({32: (1e-3, 2e-3), 64: (2e-3,), 128: (2e-3,), 256: (2e-3, 4e-3)}),
-        "small": 32,
-        "large": 256,
-        "schedules": schedules(32, 256, 2e-3, growing("0:32 30%:64 60%:128", 2e-3), parts=()),
-        "cosine": 0.25,
-        "mfu": 0.1,
-        "setup.model": "10M",
+    "pilot": {
+        "arms": FEW,
+        "seeds": (0, 1),
+        "registration": "",
+        "results": "runs/late_switch_pilot/results",
+        "setup.engine.runs": "runs/late_switch_pilot",
+    },
+    "b1": {},
+    "b1c": {"title": "Late switches under a cosine", "arms": cosine(FEW)},
+    "b1m": {
+        "title": "Late switches with experts",
+        "arms": FEW,
+        "seeds": (40, 41, 42),
+        "setup.model": EXPERTS,
+    },
+    "b1l": {
+        "title": "Late switches at 99k parameters",
+        "arms": FEW,
+        "seeds": (40, 41, 42),
+        "setup.model": "nano",
+        "setup.optimizer.lr": 4e-3,
+    },
+    "b2": {"title": "Catch-up", "arms": continued(1_000_000)},
+    "b3": {
+        "title": "The best switch point",
+        "arms": points(BUDGETS, AFTER),
+        "setup.engine.runs": "runs/late_switch_points",
+    },
+    "b3l": {
+        "setup.engine.runs": "runs/late_switch_points",
+        "title": "The best switch point of a larger budget",
+        "arms": points((8_000_000,), AFTER),
+        "seeds": (40, 41, 42),
+    },
+    "gpu": {
+        "title": "Late switches at 4.7M parameters",
+        "arms": compared(32, (10, 30, 50, 70, 85, 95), (30, 70)),
+        "seeds": (40, 41, 42),
+        "dry_run": True,
+        "registration": "",
+        "setup.model": "mini",
         "setup.text": {"corpus": "synthetic", "seq_len": 256},
-        "setup.optimizer": {"lr": 2e-3, "beta2_half_life": 100_000},
-        "setup.schedule": {"tokens": 25_000_000, "warmup": 1_000_000},
-        "setup.evaluation.first": 3_000_000,
-    },
-    "paper": ACCELERATOR
-    | {
-        "grid": grid(dict.fromkeys((256, 512, 1024, 2048), (2.5e-4, 5e-4, 1e-3))),
-        "small": 512,
-        "large": 2048,
-        "shared_rate": 5e-4,
-        "schedules": schedules(512, 2048, 5e-4, growing("0:256 30%:512 60%:1024", 5e-4)),
-        "setup.model": "604M",
-        "setup.text.corpus": "c4/en",
-        "setup.text.tokenizer": "data/gpt-neox/tokenizer.json",
-        "setup.text.seq_len": 2048,
-        "setup.optimizer": {"lr": 1e-3, "beta2_half_life": 10_000_000},
-        "setup.schedule": {"tokens": 30_000_000_000, "warmup": 300_000_000},
-        "setup.evaluation.first": 500_000_000,
-        "setup.engine.checkpoint_seconds": 600.0,
-        "setup.engine.runs": "runs/late_switch_paper",
+        "setup.optimizer.lr": 4e-3,
+        "setup.schedule": {"tokens": 200_000_000, "warmup": 2_000_000},
+        "setup.evaluation": {"tokens": 1_048_576, "test_tokens": 4_194_304, "first": 5_000_000},
+        "setup.engine.buckets": (32, 64, 128, 256),
     },
 }
 
-get_config = sized(BASE, SIZES, default="cpu")
+get_config = sized(BASE, PARTS, default="b1")

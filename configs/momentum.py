@@ -12,8 +12,8 @@
 
 LRs are chosen on seeds 0 and 1, annealed, at 500K tokens. Seeds from 5 on are compared; no pilot
 used them. The choice is read from the results; --config.chosen= trains it again. Models have 99k
-parameters, on two cores, with beta2 0.95 per step. `late` has the half-life of
-configs/late_switch.py. Predictions: results/predictions/momentum.json.
+parameters, on two cores, with beta2 0.95 per step; its half-life in part `late` is 7,000 tokens.
+Predictions: results/predictions/momentum.json.
 """
 
 from collections.abc import Iterable, Sequence

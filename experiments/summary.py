@@ -19,12 +19,19 @@ OTHER = "_other"  # end of the keys of archived questions under other conditions
 
 
 def read_findings(results: Path = RESULTS) -> pd.DataFrame:
-    """Return the rows of every findings.csv, with `source`: an experiment or ARCHIVED."""
+    """Return the rows of every findings.csv, with `source`: an experiment or ARCHIVED.
+
+    Archived answers to a question that an experiment has answered since are left out.
+    """
     tables = []
     for file in sorted(results.glob("*/findings.csv")):
         source = ARCHIVED if file.parent.name == "archive" else file.parent.name
         tables.append(pd.read_csv(file).assign(source=source))
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
+    question = pd.MultiIndex.from_frame(table[["paper", "key"]].astype(str))
+    archived = table["source"] == ARCHIVED
+    again = question[~archived & (table["answer"] != "not tested")]
+    return table.loc[~(archived & question.isin(again))].reset_index(drop=True)
 
 
 def findings_page(found: pd.DataFrame, papers: dict[str, str]) -> str:
@@ -63,9 +70,10 @@ def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, s
         lines += ["", f"## {name}, arXiv {number}", ""]
         lines += ["| figure | claim | under the paper's conditions | under others | see |"]
         lines += ["|---|---|---|---|---|"]
+        of_paper = found.loc[found["paper"].astype(str) == number]
         for claim in (c for c in claims if c["paper"] == number):
             own, others = (
-                of_keys(found, claim.get(field, ())) for field in ("questions", "others")
+                of_keys(of_paper, claim.get(field, ())) for field in ("questions", "others")
             )
             if "tests" in claim:
                 names = sorted({test.partition("::")[0] for test in claim["tests"]})

@@ -1,422 +1,397 @@
-"""Tables of a late-switch study: final losses, catch-up, switch points, predictions of the law.
+"""Tables and answers from the curves and final losses that `run.py` wrote; nothing is trained.
 
-Differences are paired by seed; errors are 2 standard errors over seeds (derived here).
-Notebook: notebooks/fsl_bss.ipynb.
+    python -m experiments.late_switch.analysis      # tables of every part, findings.csv
+
+Differences are paired by seed. Losses are in nats per token, batch sizes in sequences. A part
+without finals.csv was not trained, and its questions are "not tested".
 """
 
-import itertools
-import math
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
-from bss.errors import InputError
-from bss.laws import CurveFit
-from bss.laws.base import Estimate
-from bss.laws.functional.forecast import schedule_losses
-from bss.laws.power import fit_power
-from bss.points.crossings import mean, parabola_minimum
+from bss.laws import CurveFit, fit_curve
+from bss.laws.base import Options
+from bss.laws.functional.forecast import predict_schedule
+from bss.laws.functional.problem import CLOCKS
+from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
-from bss.stats import Comparison, compare
-from bss.sweeps.contenders import contender_table
-from bss.sweeps.results import Results
-from bss.sweeps.table import run_table
-from bss.sweeps.trainer import Trainer
-from bss.theory.search import minimum
-from experiments.late_switch.run import Study, TrainedRuns, costs, lr_shapes, train
+from bss.schedules.rates import Rate, wsd
+from bss.stats import Comparison, half_interval, paired
+from bss.tables import write_table
+from experiments.findings import Measured, findings, read_questions, within
 
-REMAINDER = 0.01  # the last step of a large batch ends this fraction before its budget, or less
-LEAST = 3  # schedules of a score
-PREDICTORS = {
-    "predicted": "the functional law",
-    "mean_batch_constant": "constant, equal steps",
-    "best_training": "best of the fitted",
-}
-GROUPS = {"constant": "constant rate", "decay": "WSD", "cosine": "cosine"}
-Seeds = Mapping[int, pd.DataFrame]
-"""Curves (tokens, step, eval_loss) of one schedule by seed."""
+RESULTS = Path("results/late_switch")
+QUESTIONS = Path(__file__).parent / "questions.toml"
+PAPER = {"paper": "2602.14208", "command": "python -m experiments.late_switch.analysis"}
+EQUIVALENCE = ("joins", "joins_other")
 
-
-def experiment(study: Study) -> None:
-    """Train the study and write its tables; print its price if it is a dry run."""
-    if study.dry_run:
-        study.print_hours(costs(study))
-        return
-    results = Results(study)
-    with study.training() as (base, trainer):
-        trained = train(study, base, trainer)
-    results.write(
-        tables(study, trained, trainer),
-        trainer,
-        question="When should the batch grow, and does a late switch win at equal tokens once "
-        "rates are tuned and decayed?",
-    )
+TRUNK, LARGE, LATE, EARLY = "constant 4", "constant 16", "x 4 at 70%", "x 4 at 30%"
+GROWN, STAGES = "x 8 at 70%", "stages 4, 8, 12, 16"
+LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
+LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
+TAIL = 0.2  # of the common steps, over which a gap is averaged
+NEAREST = 5  # points of the parabola through the best switch
+EXPONENTS = ("points", "exponent", "low", "high")
+FITTED = (TRUNK, "constant 8", LARGE, "x 4")  # names that begin so are fitted, others predicted
+SINCE = (0.1, 0.25, 0.5)  # of the tokens: the law ignores losses before
+WARMUP = 50_000
 
 
-def tables(study: Study, trained: TrainedRuns, trainer: Trainer) -> dict[str, Any]:
-    """Return every table by file name."""
-    annealed = [*trained.decays, *trained.cosines]
-    compared = [*(c for c in trained.stable if study.is_whole(c)), *annealed]
+def read(part: str, name: str) -> pd.DataFrame:
+    """Return a table of a part."""
+    path = RESULTS / part / name
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
 
-    first = {c.run.id: c for c in [*trained.stable, *trained.continued, *annealed][::-1]}
-    runs = run_table(trainer.runs, [contender.run for contender in first.values()])
-    same = [first[run] for run in runs["run"]]
-    runs = runs.assign(name=[c.name for c in same], ending=[c.ending for c in same])
-    every = contender_table(compared, trainer.statuses)
-    tuned, apart = final_losses(study, every)
-    switched, whole = switches(study, runs, trained.lawful)
-    points = pd.concat([switch_points(study, runs, switched), law_points(study, trained.fit)])
-    final = predictions(study, every)
-    predicted = with_law(study, trained.fit, final)
-    return {
-        "runs.parquet": runs,
-        "every_rate.csv": every,
-        "contenders.csv": tuned,
-        "differences.csv": apart,
-        "catch_up.csv": catch_up(study, runs, whole),
-        "pilots.parquet": trained.pilots,
-        "schedules.json": {name: str(schedule) for name, schedule in trained.lawful.items()},
-        "fit.json": trained.fit.to_dict() if trained.fit else {},
-        "predictions.csv": predicted,
-        "scores.csv": scores(predicted, study.shared_rate),
-        "switch_points.csv": points,
-        "exponents.csv": pd.DataFrame(exponent(points, source) for source in ("measured", "law")),
-    }
+
+def write(part: str, name: str, table: pd.DataFrame) -> None:
+    """Write a table of a part, rounded so that it is the same on every machine."""
+    write_table(table.round(7), RESULTS / part / name)
 
 
 # Final losses
 
 
-def final_losses(study: Study, every: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return final losses at the best LR, and differences at the best and at the shared LR."""
-    compared = Comparison(every)
-    names = [*every.loc[every["role"] != "constant", "name"].unique()]
-    shared = every.loc[np.isclose(every["peak_lr"], study.shared_rate)]
-    conditions = {"tuned": compared.tuned(), "shared": Comparison(shared)}
-    apart = [differences(some, names).assign(rates=kind) for kind, some in conditions.items()]
-    return conditions["tuned"].table, pd.concat(apart)
+def best_constant(compared: Comparison, phase: str) -> str:
+    """Return the name of the fixed batch size with the lowest mean held-out loss in an LR phase."""
+    return next(one.name for one in compared.phase(phase) if one.best)
 
 
-def differences(every: Comparison, names: Sequence[str]) -> pd.DataFrame:
-    """Return final losses of these names minus those of every other compared run of an LR phase.
-
-    Args:
-        every: With one peak LR for each name and LR phase.
-        names: Names of the first losses.
+def differences(finals: pd.DataFrame) -> pd.DataFrame:
+    """Return the final loss of each run minus other runs', per LR phase.
 
     Returns:
-        Columns ending, name, peak_lr, against, against_lr, difference (nats), error (2 standard
-        errors), seeds, p_adjusted (paired t, Holm within the LR phase).
+        Columns phase, name, batch, steps, loss and best (name of the best fixed batch size).
+        Differences are to_best, to_trunk (the smallest fixed batch size) and to_early (a switch by
+        4 at 30%). Their 95% half intervals end in `_half`.
     """
-    rows = []
-    for phase, some in every.table.groupby("ending", sort=False):
-        lr = dict(zip(some["name"], some["peak_lr"], strict=True))
-        pairs = [(a, b) for a, b in itertools.product(names, lr) if a in lr and a != b]
-        for (a, b), one in compare(every.losses(str(phase)), pairs).items():
-            error = math.nan if one.se is None else 2 * one.se
-            if one.n:
-                rows.append((phase, a, lr[a], b, lr[b], one.mean, error, one.n, one.p_adjusted))
-    columns = ["ending", "name", "peak_lr", "against", "against_lr"]
-    columns += ["difference", "error", "seeds", "p_adjusted"]
-    return pd.DataFrame(rows, columns=pd.Index(columns))
-
-
-# Switches
-
-
-def switches(
-    study: Study, runs: pd.DataFrame, lawful: Mapping[str, BatchSchedule]
-) -> tuple[dict[int, Seeds], dict[int, Seeds]]:
-    """Return the curves of single switches from small to large by their token counts.
-
-    Returns:
-        All of them, and those that take all tokens.
-    """
-    schedules = {entry.name: study.schedule(entry) for entry in study.schedules} | {**lawful}
-    shorter = {entry.name for entry in study.schedules if entry.until < 1}
-    every: dict[int, Seeds] = {}
-    whole: dict[int, Seeds] = {}
-    for name, schedule in schedules.items():
-        seeds = curves(study, runs, name)
-        if seeds and schedule.batches == (study.small, study.large):
-            at = schedule.starts[1]
-            every[at] = seeds
-            if name not in shorter:
-                whole[at] = seeds
-    return every, whole
-
-
-def curves(study: Study, runs: pd.DataFrame, name: str) -> Seeds:
-    """Return the curves of a name at constant, shared LR by seed; empty if it was not trained."""
-    rows = runs.loc[(runs["name"] == name) & (runs["ending"] == "constant")]
-    rows = rows.loc[np.isclose(rows["peak_lr"], study.shared_rate)]
-    return {int(str(seed)): own for seed, own in rows.groupby("seed")}
-
-
-def loss_at(curve: pd.DataFrame, at: Any, clock: str = "tokens") -> Any:
-    """Return held-out losses, linear in log tokens or steps; NaN outside what was measured."""
-    x, place = np.log(curve[clock].to_numpy(float)), np.log(at)
-    within = np.interp(place, x, curve["eval_loss"].to_numpy(float), left=np.nan)
-    return np.where(place > x[-1] + REMAINDER, np.nan, within)
-
-
-def catch_up(study: Study, runs: pd.DataFrame, switched: Mapping[int, Seeds]) -> pd.DataFrame:
-    """Return losses after each switch, minus those of the constants and of the earliest switch.
-
-    Args:
-        study: The study.
-        runs: Run table with name and ending.
-        switched: Curves by seed, by the tokens of the switch.
-
-    Returns:
-        switch, tokens, steps, after_tokens, loss; differences at equal tokens to_small, to_large,
-        to_earliest, and at equal steps to_large_at_steps, with their errors; NaN where the other
-        run has no loss. The first row of a switch is the last before it.
-    """
-    small, large = (curves(study, runs, f"constant {b}") for b in (study.small, study.large))
-    continued = curves(study, runs, f"constant {study.large} continued") or large
-    tables = []
-    for at, seeds in sorted(switched.items()):
-        first = next(iter(seeds.values()))
-        before = max(int(np.searchsorted(first["tokens"], at, side="right")) - 1, 0)
-        tokens, steps = (first[clock].to_numpy(int)[before:] for clock in ("tokens", "step"))
-        losses = {seed: curve["eval_loss"].to_numpy()[before:] for seed, curve in seeds.items()}
-        table = pd.DataFrame({"switch": at, "tokens": tokens, "steps": steps})
-        table["after_tokens"] = tokens - at
-        table["loss"] = np.mean([*losses.values()], axis=0)
-        others = {
-            "to_small": (small, tokens, "tokens"),
-            "to_large": (large, tokens, "tokens"),
-            "to_earliest": (switched[min(switched)], tokens, "tokens"),
-            "to_large_at_steps": (continued, steps, "step"),
-        }
-        for name, (other, places, clock) in others.items():
-            shared = [seed for seed in losses if seed in other]
-            gaps = [losses[seed] - loss_at(other[seed], places, clock) for seed in shared]
-            means = [mean(row.tolist()) for row in np.reshape(gaps, (len(gaps), len(tokens))).T]
-            table[name] = [gap.value for gap in means]
-            table[f"{name}_error"] = [gap.error for gap in means]
-        tables.append(table)
+    compared, tables = Comparison(finals), []
+    for phase, some in finals.groupby("ending", sort=False):
+        losses = compared.losses(str(phase))
+        best = best_constant(compared, str(phase))
+        first = some.drop_duplicates("name").set_index("name").loc[losses.index]
+        table = pd.DataFrame({"phase": phase, "loss": losses.mean(axis=1), "best": best})
+        table = table.join(first[["batch", "steps"]])
+        for key, name in (("best", best), ("trunk", TRUNK), ("early", EARLY)):
+            if name in losses.index:
+                apart = losses.sub(losses.loc[name], axis=1)
+                table[f"to_{key}"] = apart.mean(axis=1)
+                table[f"to_{key}_half"] = half_interval(apart.to_numpy().T)
+        tables.append(table.reset_index(names="name"))
     return pd.concat(tables, ignore_index=True)
 
 
-def switch_points(study: Study, runs: pd.DataFrame, switched: Mapping[int, Seeds]) -> pd.DataFrame:
-    """Return the best switch at each budget, of those measured, at constant LR.
+def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndarray:
+    """Return losses [seed] of a name minus another's, or the best fixed batch size's."""
+    compared = Comparison(read(part, "finals.csv"))
+    losses = compared.losses(phase)
+    return (losses.loc[name] - losses.loc[other or best_constant(compared, phase)]).to_numpy(float)
 
-    A switch at 0 is the large batch throughout, one at the budget is the small batch. One run with
-    a switch serves every budget after it, because its LR does not depend on its stop. Budgets at
-    which the small batch has no loss are left out.
+
+def conditions(part: str) -> str:
+    """Return what a part was trained on, from its config."""
+    model = {"b1l": "99k parameters, LR 4e-3", "b1m": "8 experts, 2 active, 12k active, LR 8e-3"}
+    tokens = read(part, "finals.csv")["tokens"].max()
+    return f"{model.get(part, '12k parameters, LR 8e-3')}; {tokens / 1e6:.2g}M tokens"
+
+
+def finals() -> dict[str, Measured]:
+    """Return the numbers of the questions on final losses at 12k parameters."""
+    told, table = conditions("b1"), "b1/finals.csv"
+    numbers = {
+        "late_early": against("b1", "constant", LATE, EARLY),
+        "late_early_other": against("b1", "decay", LATE, EARLY),
+        "late_constant": against("b1", "constant"),
+        "averaged_other": against("b1", "averaged"),
+        "decayed_other": against("b1", "decay"),
+        "late_each": np.fmax(
+            against("b1", "constant", LATE, TRUNK), against("b1", "constant", LATE, LARGE)
+        ),
+        "several": against("b1", "constant", STAGES, LATE),
+    }
+    losses = Comparison(read("b1", "finals.csv"))
+    grown, trunk = losses.losses("constant").loc[GROWN], losses.losses("decay").loc[TRUNK]
+    instead = (grown - trunk).to_numpy(float)
+    found = {key: Measured(values, told, table) for key, values in numbers.items()}
+    return found | {
+        "growing": Measured(instead, told, table, replaced(instead, 0.005)),
+        "law_predicts": law_predicts(),
+    }
+
+
+def replaced(values: np.ndarray, margin: float) -> str:
+    """Return whether a growing batch replaces the decay: lower, or within the margin."""
+    effect = paired(values)
+    low, high = effect.low or 0.0, effect.high or 0.0
+    if within(values, margin) or high < 0:
+        return "supported"
+    return "contradicted" if low > 0 else "inconclusive"
+
+
+def cosines() -> dict[str, Measured]:
+    """Return the numbers of the question on runs under a cosine."""
+    values = against("b1c", "cosine")
+    return {"cosine_other": Measured(values, conditions("b1c"), "b1c/finals.csv")}
+
+
+def others(part: str, key: str) -> Callable[[], dict[str, Measured]]:
+    """Return what measures a late switch at another size or family."""
+
+    def measured() -> dict[str, Measured]:
+        told, table = conditions(part), f"{part}/finals.csv"
+        return {
+            key: Measured(against(part, "constant"), told, table),
+            f"{key}_early": Measured(against(part, "constant", LATE, EARLY), told, table),
+        }
+
+    return measured
+
+
+# Catch-up
+
+
+def at_steps(curve: pd.DataFrame, steps: np.ndarray) -> np.ndarray:
+    """Return held-out losses at steps, linear in log steps; NaN after the last."""
+    x, y = np.log(curve["step"].to_numpy(float)), curve["eval_loss"].to_numpy(float)
+    return np.interp(np.log(steps), x, y, right=np.nan)
+
+
+def catch_up(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return each switched run's loss minus two other runs' at equal steps, per seed.
 
     Returns:
-        budget, source ("measured"), switches (number compared), best_measured (tokens before the
-        switch of the lowest mean loss), after (tokens after the best switch, by a parabola in their
-        logarithm through the best and its neighbours, mean of the seeds' logarithms), after_error
-        (of the logarithm), interior (whether switches before and after were measured), loss,
-        to_small (the best minus the small batch throughout) and its error.
+        Columns factor, seed, step, tokens, after (steps since the switch), share (of the common
+        steps), to_large (a constant large batch) and to_early (a switch at 10%). The first row of a
+        seed is the step of the switch, before it.
     """
-    small, large = (curves(study, runs, f"constant {b}") for b in (study.small, study.large))
+    tables = []
+    for factor, (name, large, early) in LATER.items():
+        for seed, some in runs.groupby("seed"):
+            by_name = {str(key): own.sort_values("step") for key, own in some.groupby("name")}
+            switched, trunk = by_name[name], by_name[TRUNK]
+            schedule = BatchSchedule.parse(str(switched["schedule.batch"].iloc[0]))
+            seq_len = int(switched["seq_len"].iloc[0])
+            at = -(-schedule.starts[1] // (schedule.batches[0] * seq_len))
+            after = switched.loc[switched["step"] > at]
+            steps = np.array([at, *after["step"]], float)
+            losses = np.array([*at_steps(trunk, steps[:1]), *after["eval_loss"]])
+            table = pd.DataFrame({"factor": factor, "seed": seed, "step": steps})
+            table["tokens"] = [at * schedule.batches[0] * seq_len, *after["tokens"]]
+            table["after"], table["share"] = steps - at, steps / steps[-1]
+            table["to_large"] = losses - at_steps(by_name[large], steps)
+            table["to_early"] = losses - at_steps(by_name[early], steps)
+            tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return log tokens to equal loss, a switched run minus its large batch alone, per seed.
+
+    Returns:
+        Columns factor, seed, log_tokens, reached; a large batch that does not reach the loss counts
+        with its last tokens, so that log_tokens is an upper bound.
+    """
     rows = []
-    for budget in (round(part * study.tokens) for part in study.budgets):
-        losses = _losses_at({0: large, **switched, budget: small}, budget)
-        if budget not in losses:
-            continue  # before the first evaluation, or the small batch diverged
-        means = losses.mean()
-        best = losses.columns[int(np.argmin(means))]
-        order = sorted(at for at in losses if at < budget)
-        interior = best in order[1:-1]
-        after = np.array([budget - at for at in order[::-1]])
-        complete = losses.dropna(subset=[*order, best])[order[::-1]].to_numpy()
-        log_after = mean([parabola_minimum(np.log(after), seed) for seed in complete])
-        gained = mean((losses[best] - losses[budget]).dropna().tolist())
-        rows.append(
-            {
-                "budget": budget,
-                "source": "measured",
-                "switches": len(means),
-                "best_measured": best,
-                "after": float(np.exp(log_after.value)) if interior else float(budget - best),
-                "after_error": log_after.error,
-                "interior": interior,
-                "loss": means[best],
-                "to_small": gained.value,
-                "to_small_error": gained.error,
-            }
+    for factor, (name, large, _) in LATER.items():
+        for seed, some in runs.groupby("seed"):
+            own, other = (
+                smooth_curve(some[some["name"] == key], "eval_loss") for key in (name, large)
+            )
+            last = own.loss[-1]
+            at = np.interp(-last, -other.loss, other.log_tokens)  # losses fall
+            row = {"factor": factor, "seed": seed, "log_tokens": own.log_tokens[-1] - at}
+            rows.append(row | {"reached": bool(other.loss[-1] <= last)})
+    return pd.DataFrame(rows)
+
+
+def catching() -> dict[str, Measured]:
+    """Return the numbers of the questions on catch-up, and write their tables."""
+    runs = read("b2", "runs.parquet")
+    table, saved = catch_up(runs), saved_tokens(runs)
+    write("b2", "catch_up.csv", table)
+    write("b2", "saved.csv", saved)
+    four = table.loc[table["factor"] == "x 4"]
+    late = four.loc[four["share"] >= 1 - TAIL].groupby("seed")
+    ends = four.groupby("seed")["to_large"].agg(["first", "last"])
+    numbers = {
+        "gap": ends["last"] - ends["first"],
+        "joins": late["to_large"].mean(),
+        "joins_other": late["to_early"].mean(),
+    }
+    told = conditions("b1")
+    found = {
+        key: Measured(values.to_numpy(float), told, "b2/catch_up.csv")
+        for key, values in numbers.items()
+    }
+    logs = saved.loc[saved["factor"] == "x 4", "log_tokens"].to_numpy(float)
+    return found | {"tokens_saved": Measured(logs, told, "b2/saved.csv")}
+
+
+# The best switch point
+
+
+def best_switches(finals: pd.DataFrame, nearest: int = NEAREST) -> pd.DataFrame:
+    """Return the tokens after the best switch of each budget and seed.
+
+    The optimum is where a parabola in log tokens after the switch is lowest. The parabola is fitted
+    by least squares to the grid points nearest the lowest mean loss, and its optimum is clipped to
+    the grid. Losses are means of held-out and test loss.
+
+    Returns:
+        Columns budget, seed, after, inside (False if the optimum was clipped), loss (the lowest of
+        the grid).
+    """
+    some = finals.loc[(finals["ending"] == "constant") & finals["name"].str.contains("last")]
+    budget = some["name"].str.rsplit(n=1).str[-1].astype(int)
+    starts = some["batch"].map(lambda text: BatchSchedule.parse(str(text)).starts[1])
+    some = some.assign(budget=budget, after=budget - starts)
+    some["loss"] = some[["eval_loss", "test_loss"]].mean(axis=1)
+    rows = []
+    for size, own in some.groupby("budget"):
+        wide = own.pivot(index="after", columns="seed", values="loss").dropna(axis=1)
+        x = np.log(wide.index.to_numpy(float))
+        near = np.sort(np.argsort(np.abs(x - x[int(np.argmin(wide.mean(axis=1)))]))[:nearest])
+        for seed, losses in wide.items():
+            lowest = _lowest(x[near], losses.to_numpy(float)[near])
+            row = {"budget": size, "seed": seed, "after": np.exp(np.clip(lowest, x[0], x[-1]))}
+            rows.append(row | {"inside": bool(x[0] < lowest < x[-1]), "loss": losses.min()})
+    return pd.DataFrame(rows)
+
+
+def _lowest(x: np.ndarray, y: np.ndarray) -> float:
+    """Return where a parabola through points is lowest; the lowest point if it has no minimum."""
+    curvature, slope, _ = np.polyfit(x - x.mean(), y, 2)
+    return float(x.mean() - slope / (2 * curvature) if curvature > 0 else x[int(np.argmin(y))])
+
+
+def log_after(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log budgets [N] and the log tokens after the best switch, [N, seed]."""
+    wide = table.pivot_table(index="budget", columns="seed", values="after")
+    return np.log(wide.index.to_numpy(float)), np.log(wide.to_numpy(float))
+
+
+def exponents(table: pd.DataFrame) -> np.ndarray:
+    """Return the slope of log tokens after the best switch in log budget, [seed]."""
+    return np.polyfit(*log_after(table), 1)[0]
+
+
+def switch_points() -> dict[str, Measured]:
+    """Return the numbers of the questions on the best switch point, and write its table."""
+    finals = read("b3", "finals.csv")
+    table = best_switches(finals)
+    write("b3", "switch_points.csv", table)
+    others = {points: paired(exponents(best_switches(finals, points))) for points in (3, 4, 5, 6)}
+    rows = [(points, one.mean, one.low, one.high) for points, one in others.items()]
+    write("b3", "exponents.csv", pd.DataFrame(rows, columns=pd.Index(EXPONENTS)))
+    after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
+    budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
+    told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
+    return {
+        "switch_late": Measured(after.to_numpy(float), *told),
+        "switch_exponent": Measured(exponents(table) - 1, *told),
+    }
+
+
+# The functional law
+
+
+def seed_means(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the run table of mean curves over seeds, one per name."""
+    first = dict.fromkeys(("step", "batch", "lr", "seq_len"), "first")
+    grouped = runs.assign(run=runs["name"]).groupby(["run", "tokens"], sort=False, as_index=False)
+    return grouped.agg(first | {"loss": "mean", "eval_loss": "mean"})
+
+
+def fitted_law(pilots: pd.DataFrame, tokens: int) -> CurveFit:
+    """Return the law whose ends of left-out pilots are best, over starts and time variables."""
+    fits = [
+        fit_curve(
+            pilots, clock=clock, warmup=WARMUP, since=round(since * tokens), options=Options(10)
         )
-    return pd.DataFrame(rows)
+        for since in SINCE
+        for clock in CLOCKS
+    ]
+    return min(fits, key=lambda fit: np.inf if fit.cv_error is None else fit.cv_error)
 
 
-def _losses_at(switched: Mapping[int, Seeds], budget: int) -> pd.DataFrame:
-    """Return losses at a budget by seed, one column per switch up to it that was measured there."""
-    by_switch = {}
-    for at, seeds in switched.items():
-        losses = {seed: float(loss_at(curve, budget)) for seed, curve in seeds.items()}
-        if at <= budget and losses and np.isfinite([*losses.values()]).all():
-            by_switch[at] = losses
-    return pd.DataFrame(by_switch)
+def predictions(runs: pd.DataFrame, finals: pd.DataFrame, lr: float = 8e-3) -> pd.DataFrame:
+    """Return the last losses of schedules that the law was not fitted to, and its predictions.
 
-
-def exponent(table: pd.DataFrame, source: str) -> dict[str, Any]:
-    """Return the exponent of the tokens after the best switch in the budget; interior optima."""
-    some = table.loc[(table["source"] == source) & table["interior"].astype(bool)]
-    budgets, after, errors = some[["budget", "after", "after_error"]].to_numpy(float).T
-    known = errors / 2 if len(errors) and np.isfinite(errors).all() else None
-    try:
-        law = fit_power(after, {"budget": budgets}, errors=known, level=0.90)
-        power = law.exponents[0]
-    except InputError as error:
-        power = Estimate(None, note=str(error))
-    ends = {"low": power.low, "high": power.high, "level": power.level}
-    about = {"budgets": len(some), "note": power.note}
-    return {"source": source, "exponent": power.value, **ends, **about}
-
-
-def law_points(study: Study, fit: CurveFit | None) -> pd.DataFrame:
-    """Return the best switch by the law at the study's budgets and beyond, as `switch_points`.
-
-    Empty if the law does not resolve how noise is forgotten.
-    """
-    rows: list[dict[str, Any]] = []
-    budgets = [round(part * study.tokens) for part in (*study.budgets, *study.extrapolated)]
-    for budget in budgets if fit else ():
-        assert fit is not None
-        if budget <= fit.since:
-            continue
-        try:
-            after, loss = law_switch(study, fit, budget)
-        except InputError:
-            break
-        # At the bounds of the search it is no optimum.
-        inside = 0.95 * budget > after > 3 * study.large * study.setup.text.seq_len
-        point = {"after": after, "interior": inside, "loss": loss}
-        rows.append({"budget": budget, "source": "law", **point})
-    return pd.DataFrame(rows)
-
-
-def law_switch(study: Study, fit: CurveFit, tokens: int) -> tuple[float, float]:
-    """Return the tokens after the best two-stage switch at constant LR by the law, and its loss.
-
-    Raises:
-        InputError: If the fit does not resolve how noise is forgotten.
-    """
-    shape = Rate(study.shared_rate, tokens, study.setup.schedule.warmup)
-    grid = np.linspace(math.log(2 * study.large * fit.seq_len), math.log(tokens), 33)
-
-    def loss(log_after: float) -> float:
-        at = tokens - round(math.exp(log_after))
-        schedule = BatchSchedule.constant(study.large)
-        if at > 0:
-            schedule = BatchSchedule.late_switch(study.small, study.large, at)
-        return float(schedule_losses(fit, schedule, tokens, shape)[0])
-
-    place, value = minimum(loss, grid, np.array([loss(x) for x in grid]))
-    return math.exp(place), value
-
-
-# Predictions
-
-
-def predictions(study: Study, every: pd.DataFrame) -> pd.DataFrame:
-    """Return final held-out losses of schedules that the law was not fitted to, with baselines.
+    The law is fitted to runs at constant LR, so all decayed runs are unseen.
 
     Args:
-        study: The study.
-        every: Final losses at every LR.
+        runs: Curves at constant LR.
+        finals: Final losses.
+        lr: Peak LR.
 
     Returns:
-        name, ending, peak_lr, batch, tokens, measured (nats, mean over seeds), error, predicted
-        (NaN here), mean_batch, mean_batch_constant (the constant of as many steps at the same LR,
-        interpolated in log batch size; NaN beyond those measured), best_training (lowest final loss
-        that the law was fitted to).
+        Columns phase, name, measured (mean over seeds), half (95% half interval), law with its 90%
+        interval (low, high), and equal_steps. That is the loss at the fixed batch size of equal
+        steps, interpolated in log batch size within the phase. Errors are law_error and
+        equal_steps_error; `clock` and `since` are its settings.
     """
-    keys = ["name", "ending", "peak_lr"]
-    table = every.loc[every["ending"] != "averaged"]
-    losses = [mean(some["eval_loss"].tolist()) for _, some in table.groupby(keys, sort=False)]
-    table = table.drop_duplicates(keys)[[*keys, "batch", "role"]]
-    table = table.assign(measured=[m.value for m in losses], error=[m.error for m in losses])
-    flat = table.loc[table["role"] == "constant"]
-    fitted = (table["ending"] == "constant") & table["role"].isin(["constant", "late"])
-    unseen = table.loc[(table["role"] != "constant") & ~fitted]
+    tokens = int(finals["tokens"].max())
+    pilot = runs["name"].str.startswith(FITTED)
+    fit = fitted_law(seed_means(runs.loc[pilot]), tokens)
+    rates = {"constant": Rate(lr, tokens, WARMUP), "decay": wsd(lr, tokens, WARMUP, tokens // 5)}
     rows = []
-    for row in unseen.drop(columns="role").to_dict("records"):
-        share = study.cosine if row["ending"] == "cosine" else 1.0
-        tokens = round(share * study.tokens)
-        size = BatchSchedule.parse(row["batch"], total=tokens).mean_batch(tokens)
-        near = flat.loc[(flat["ending"] == row["ending"]) & (flat["peak_lr"] == row["peak_lr"])]
-        at = {"tokens": tokens, "predicted": math.nan, "mean_batch": size}
-        rows.append(row | at | {"mean_batch_constant": _interpolated(near, size)})
-    columns = ["name", "ending", "peak_lr", "batch", "tokens", "measured", "error", "predicted"]
-    columns += ["mean_batch", "mean_batch_constant"]
-    found = pd.DataFrame(rows, columns=pd.Index(columns))
-    return found.assign(best_training=table.loc[fitted, "measured"].min())
+    for phase, some in finals.loc[finals["ending"].isin([*rates])].groupby("ending"):
+        means = some.groupby("name")["eval_loss"].mean()
+        fixed = some.loc[some["role"] == "constant"].drop_duplicates("name")
+        fixed = fixed.assign(size=fixed["batch"].astype(int)).sort_values("size")
+        seen = FITTED if phase == "constant" else tuple(fixed["name"])
+        for name, own in some.loc[~some["name"].str.startswith(seen)].groupby("name"):
+            schedule = BatchSchedule.parse(str(own["batch"].iloc[0]))
+            law = predict_schedule(fit, schedule, tokens, rates[str(phase)], extrapolate=True)
+            mean_batch = np.log(schedule.mean_batch(tokens))
+            equal = float(np.interp(mean_batch, np.log(fixed["size"]), means[fixed["name"]]))
+            half = float(half_interval(own["eval_loss"].to_numpy(float)))
+            row = {"phase": phase, "name": name, "measured": means[str(name)], "half": half}
+            row |= {"law": law.value, "low": law.low, "high": law.high, "equal_steps": equal}
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    for key in ("law", "equal_steps"):
+        table[f"{key}_error"] = table[key] - table["measured"]
+    return table.assign(clock=fit.clock, since=fit.since)
 
 
-def _interpolated(constants: pd.DataFrame, batch: float) -> float:
-    """Return the loss of a constant batch size, linear in its logarithm, or NaN beyond the ends."""
-    known = constants.astype({"batch": int}).sort_values("batch")
-    if len(known) < 2:
-        return math.nan
-    x = np.log(known["batch"].to_numpy(float))
-    return float(np.interp(math.log(batch), x, known["measured"], math.nan, math.nan))
+def law_predicts() -> Measured:
+    """Return what the law's error is above that of equal steps, per schedule; write its table."""
+    finals = read("b1", "finals.csv")
+    every = predictions(read("b1", "runs.parquet"), finals)
+    write("b1", "predictions.csv", every)
+    table = every.loc[every["phase"] == "constant"]
+    apart = table["law_error"].abs() - table["equal_steps_error"].abs()
+    told = f"{conditions('b1')}; {len(table)} schedules"
+    return Measured(apart.to_numpy(float), told, "b1/predictions.csv")
 
 
-def with_law(study: Study, fit: CurveFit | None, table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of `predictions` with the law's; NaN where it does not apply."""
-
-    def loss(row: Any) -> float:
-        shapes = lr_shapes(row.peak_lr, row.tokens, study.setup.schedule.warmup, study.decay)
-        try:
-            schedule = BatchSchedule.parse(row.batch, total=row.tokens)
-            return (
-                float(schedule_losses(fit, schedule, row.tokens, shapes[row.ending])[0])
-                if fit
-                else math.nan
-            )
-        except InputError:
-            return math.nan
-
-    return table.assign(predicted=[loss(row) for row in table.itertuples()])
+PARTS: Mapping[str, Callable[[], dict[str, Measured]]] = {
+    "b1": finals,
+    "b1c": cosines,
+    "b1m": others("b1m", "experts"),
+    "b1l": others("b1l", "larger"),
+    "b2": catching,
+    "b3": switch_points,
+}
 
 
-def scores(table: pd.DataFrame, shared_rate: float) -> pd.DataFrame:
-    """Return how well differences between unseen runs are predicted: all, at one LR, by LR phase.
-
-    Predictors are compared on the runs that all of them apply to.
-
-    Returns:
-        group, predictor, schedules, rmse (of losses), rmse_of_differences and spread (root mean
-        squares over pairs of schedules), ratio of the two (1 is no skill), rank_correlation
-        (Spearman's).
-    """
-    # Runs that end earlier differ for another reason than their schedules.
-    every = table.loc[table["tokens"] == table["tokens"].max()]
-    groups = {"all": every, "one peak rate": every.loc[np.isclose(every["peak_lr"], shared_rate)]}
-    groups |= {name: table.loc[table["ending"] == rate] for rate, name in GROUPS.items()}
-    rows = []
-    for group, some in groups.items():
-        known = some[[*PREDICTORS]].dropna(axis="columns", how="all").dropna()
-        measured = some.loc[known.index, "measured"].to_numpy(float)
-        for name in known if len(known) >= LEAST else ():
-            values = score(measured, known[name].to_numpy(float))
-            rows.append({"group": group, "predictor": name, **values})
-    return pd.DataFrame(rows)
+def main(arguments: list[str] | None = None) -> None:
+    """Write the tables of every part that was trained, and findings.csv."""
+    argparse.ArgumentParser(description=__doc__).parse_args(arguments)
+    measured: dict[str, Any] = {}
+    for part, numbers in PARTS.items():
+        if (RESULTS / part / "finals.csv").exists():
+            if part != "b3":
+                write(part, "differences.csv", differences(read(part, "finals.csv")))
+            measured |= numbers()
+    found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
+    write_table(found, RESULTS / "findings.csv")
 
 
-def score(measured: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
-    """Return one row of `scores`, for [N] losses in nats."""
-    errors = predicted - measured
-    # The mean square of differences, over all pairs, is twice the variance.
-    error, spread = (float(np.std(x, ddof=1) * math.sqrt(2)) for x in (errors, measured))
-    ranked = np.ptp(predicted) > 0 and np.ptp(measured) > 0
-    correlation: Any = spearmanr(predicted, measured) if ranked else (math.nan,)
-    return {
-        "schedules": len(measured),
-        "rmse": float(np.sqrt(np.mean(errors**2))),
-        "rmse_of_differences": error,
-        "spread": spread,
-        "ratio": error / spread,
-        "rank_correlation": float(correlation[0]),
-    }
+if __name__ == "__main__":
+    main()

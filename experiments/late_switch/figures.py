@@ -1,132 +1,177 @@
-"""Figures of late switching: catch-up by tokens and steps, switch points, predictions.
+"""Figures of late switches, catch-up, switch points and the law, from the tables of `analysis.py`.
 
 After Wang et al. (arXiv 2602.14208).
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.plots import style
-from bss.stats import LR_PHASES
-from bss.units import format_tokens
-from experiments.late_switch.analysis import PREDICTORS
+from bss.stats import LR_PHASES, half_interval
+from experiments.late_switch.analysis import STAGES, TRUNK, exponents, log_after
 
-BAND = {"lw": 8, "alpha": 0.2, "color": style.INK, "solid_capstyle": "butt"}
-ERRORS = "± 2 standard\nerrors of seeds"
+CI = "95% interval"
+BAND = {"lw": 8, "alpha": 0.16, "color": style.INK, "solid_capstyle": "butt"}
+
+
+def shares_figure(table: pd.DataFrame, small: int = 4) -> Figure:
+    """Final loss minus the small batch's against the share of tokens before the switch.
+
+    A share of 0% is the large batch throughout, 100% the small one.
+
+    Args:
+        table: differences.csv.
+        small: Batch size before the switch, in sequences.
+    """
+    phases = [phase for phase in LR_PHASES if phase in set(table["phase"])]
+    figure, axes = style.new_figure(3.5, columns=len(phases), sharey=True)
+    single = table.loc[table["name"].str.match(r"x \d+ at")]
+    factors = sorted(single["name"].str.split().str[1].astype(int).unique())
+    looks = style.named_styles(factors)
+    for ax, phase in zip(axes[0], phases, strict=True):
+        rows = table.loc[table["phase"] == phase].set_index("name")
+        for factor, look in looks.items():
+            own = rows.loc[rows.index.str.startswith(f"x {factor} at")]
+            share = own.index.str.extract(r"at ([\d.]+)%", expand=False).astype(float)
+            points = own.assign(share=share.to_numpy())
+            large = f"constant {small * factor}"
+            ends = rows.loc[rows.index.isin([large, TRUNK])]
+            ends = ends.assign(share=np.where(ends.index == TRUNK, 100.0, 0.0))
+            line = pd.concat([points, ends]).sort_values("share")
+            x, y, half = style.columns(line, "share", "to_trunk", "to_trunk_half")
+            if len(points):
+                style.bars(ax, (x, y, y - half, y + half), look, x > 0)
+        if STAGES in rows.index:
+            ax.axhline(float(rows.at[STAGES, "to_trunk"]), color=style.INK, lw=1, ls="--")
+        ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
+        style.panel_title(ax, LR_PHASES[phase].short, xlabel="switch at (% of the tokens)")
+    axes[0, 0].set_ylabel(f"test loss minus batch {small}'s (nats)")
+    entries = style.handles(looks, "{} times", ms=5)
+    entries.append(style.hollow("large batch\nthroughout", ms=5))
+    if STAGES in set(table["name"]):
+        entries.append(style.handle(STAGES, lw=1, ls="--", color=style.INK))
+    entries.append(style.handle(f"bars: {CI}", ls="none", marker="|", ms=9, color=style.INK))
+    return style.side_legend(figure, entries, "batch grows by")
 
 
 def catch_up_figure(table: pd.DataFrame) -> Figure:
-    """Draw the gap to the large batch, and to the earliest switch, after each switch.
+    """Loss of a switched run minus another run's at equal steps, against steps since the switch.
 
     Args:
         table: catch_up.csv.
     """
-    figure, axes = style.new_figure(3.5, columns=2)
-    looks = style.batch_styles(table["switch"])
-    panels = {
-        "to_large_at_steps": ("steps", "above the large batch at equal steps"),
-        "to_earliest": ("tokens", "above the earliest switch at equal tokens"),
-    }
-    for ax, (column, (clock, title)) in zip(axes[0], panels.items(), strict=True):
+    figure, axes = style.new_figure(3.5, columns=2, sharey=True)
+    looks = style.named_styles(sorted(set(table["factor"])))
+    titles = {"to_large": "minus the large batch throughout", "to_early": "minus a switch at 10%"}
+    for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
+        for factor, look in looks.items():
+            own = table.loc[table["factor"] == factor]
+            wide = own.pivot(index="after", columns="seed", values=column).dropna()
+            y, half = wide.mean(axis=1).to_numpy(), half_interval(wide.to_numpy().T)
+            style.band(ax, (wide.index.to_numpy(float), y, y - half, y + half), look)
         ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
-        names = "steps", "tokens", "after_tokens", column, f"{column}_error"
-        for i, (at, look) in enumerate(looks.items()):
-            rows = table[table["switch"] == at].iloc[1:]
-            steps, tokens, after, gap, error = style.columns(rows, *names)
-            if clock == "steps":
-                if len(steps) < 2:
-                    continue
-                after = after * (steps[-1] - steps[0]) / (tokens[-1] - tokens[0])
-            if i or column != "to_earliest":
-                ax.plot(after, gap, lw=1.3, ms=3.5, **look)
-                ends = gap - error, gap + error
-                ax.fill_between(after, *ends, color=look["color"], alpha=0.15, lw=0)
-        style.panel_title(ax, title, xlabel=f"{clock} after the switch")
-        place = {"textcoords": "offset points", "xycoords": ax.get_yaxis_transform()}
-        ax.annotate("0: they meet", (0.99, 0), (0, 3), ha="right", size=style.SMALL, **place)
-    axes[0, 0].set_ylabel("difference of losses (nats per token)")
-    style.tokens_axis(axes[0, 1].xaxis)
-    switches = {format_tokens(int(at)): look for at, look in looks.items()}
-    entries = [*style.handles(switches, lw=1.3, ms=4), style.handle(ERRORS, **BAND)]
-    return style.side_legend(figure, entries, "switch after\n(tokens)")
+        style.panel_title(ax, title, xlabel="steps since the switch")
+    axes[0, 0].set_ylabel("held-out loss at equal steps (nats)")
+    entries = [*style.handles(looks, ms=5), style.handle(CI, **BAND)]
+    return style.side_legend(figure, entries, "switch at 30%")
 
 
-def switch_points_figure(table: pd.DataFrame, exponents: pd.DataFrame) -> Figure:
-    """Draw tokens after the best switch against the budget, with the power law of the measured.
-
-    Budgets share runs, so no interval is drawn. Hollow marks are bounds: the best switch was the
-    last or the first that was tried. A budget at which no switch helped has no mark.
+def switch_points_figure(table: pd.DataFrame) -> Figure:
+    """Tokens after the best switch against the budget, with the fitted power law.
 
     Args:
         table: switch_points.csv.
-        exponents: exponents.csv.
     """
-    figure, [[ax]] = style.new_figure(3.6)
-    names = {"measured": "measured", "law": "by the fitted law,\nnot measured"}
-    looks = style.batch_styles(range(3))
-    entries = []
-    slope = exponents.loc[exponents["source"] == "measured", "exponent"].tolist()
-    for look, (source, name) in zip(looks.values(), names.items(), strict=False):
-        rows = table.loc[(table["source"] == source) & (table["after"] > 0)]
-        x, y, log_error = style.columns(rows, "budget", "after", "after_error")
-        inside = rows["interior"].to_numpy(bool)
-        error = np.where(inside & np.isfinite(log_error), log_error, 0)
-        mark = look | {"linestyle": "none"}
-        line = x, y, y * np.exp(-error), y * np.exp(error)
-        style.bars(ax, line, mark, inside, ms=6, zorder=2)
-        if source == "measured" and slope and np.isfinite(slope[0]) and inside.any():
-            name += f"\nslope {slope[0]:.2f} from origin 0"
-            ends = np.array([x[inside].min(), x[inside].max()])
-            last = ends / x[inside][-1]
-            centre = [np.exp(np.log(v[inside]).mean()) for v in (x, y)]
-            line = centre[1] * (ends / centre[0]) ** slope[0]
-            ax.plot(ends, line, lw=1.2, ls="--", color=look["color"])
-            ax.plot(ends, y[inside][-1] * last, lw=1, ls=":", color=style.INK, zorder=1)
-        entries.append(style.handle(name, ms=6, **mark))
-    ax.set(xscale="log", yscale="log")
-    ax.set(xlabel="budget (tokens)", ylabel="tokens after the best switch")
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    inside = table["inside"].to_numpy(bool)
+    for filled, mark in ((inside, {"mfc": "none"}), (~inside, {"mfc": "none", "marker": "v"})):
+        x, y = style.columns(table.loc[filled], "budget", "after")
+        look = {"ls": "none", "marker": "o", "mec": style.FAINT, "ms": 5}
+        ax.plot(x * 0.97, y, **look | mark)
+    log_budget, logs = log_after(table)
+    x, mean, half = np.exp(log_budget), logs.mean(axis=1), half_interval(logs.T)
+    spread = (np.exp(mean + reach) for reach in (0 * half, -half, half))
+    style.bars(ax, (x, *spread), {"color": style.INK, "marker": "D", "linestyle": "none"})
+    slopes = exponents(table)
+    slope, error = slopes.mean(), float(half_interval(slopes))
+    for power, line in ((slope, "--"), (1.0, ":")):
+        ax.plot(
+            x,
+            np.exp(mean.mean() + power * (log_budget - log_budget.mean())),
+            ls=line,
+            color=style.INK,
+            lw=1,
+        )
+    ax.set(xscale="log", yscale="log", xlabel="budget D (tokens)", ylabel="D − P* (tokens)")
     for axis in (ax.xaxis, ax.yaxis):
         style.tokens_axis(axis)
-    entries.append(style.handle("slope 1", lw=1, ls=":", color=style.INK))
-    entries.append(style.handle(f"bars: {ERRORS}", marker="|", ms=9, ls="none", color=style.INK))
-    if not table["interior"].to_numpy(bool).all():
-        entries.append(style.hollow("a bound", ms=6))
+    entries = [
+        style.handle("one seed", ls="none", marker="o", mfc="none", mec=style.FAINT, ms=5),
+        style.handle(f"mean, {CI}", ls="none", marker="D", color=style.INK, ms=6),
+        style.handle(f"slope {slope:.2f} ± {error:.2f}", ls="--", color=style.INK, lw=1),
+        style.handle("slope 1", ls=":", color=style.INK, lw=1),
+    ]
+    if not inside.all():
+        bound = {"ls": "none", "marker": "v", "mfc": "none", "mec": style.FAINT, "ms": 5}
+        entries.insert(1, style.handle("at the edge of\nthe grid", **bound))
     return style.side_legend(figure, entries)
 
 
-def predictions_figure(table: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    """Draw final losses of schedules that the law was not fitted to against each prediction.
-
-    The best of the fitted runs is one value for all schedules and has no panel.
+def predictions_figure(table: pd.DataFrame) -> Figure:
+    """Measured final losses of schedules that were not fitted against two predictions of them.
 
     Args:
         table: predictions.csv.
-        scores: scores.csv.
     """
-    figure, axes = style.new_figure(3.7, columns=len(PREDICTORS) - 1, sharey=True)
-    looks = style.named_styles(kind for kind in LR_PHASES if kind in set(table["ending"]))
-    scored = scores[scores["group"] == "all"].set_index("predictor").to_dict("index")
-    for ax, (column, title) in zip(axes[0], PREDICTORS.items(), strict=False):
-        for kind, look in looks.items():
-            rows = table.loc[table["ending"] == kind]
-            x, y, error = style.columns(rows, column, "measured", "error")
-            ax.errorbar(x, y, yerr=np.nan_to_num(error), ls="none", ms=5, lw=0.8, **look)
-        line = [table["measured"].min(), table["measured"].max()]
-        ax.set_ylim(line[0] - 0.3 * (line[1] - line[0]))  # room for the scores
-        ax.plot(line, line, color=style.FAINT, lw=0.9, zorder=1)
+    figure, axes = style.new_figure(3.4, columns=2, sharey=True, sharex=True)
+    looks = style.named_styles(phase for phase in LR_PHASES if phase in set(table["phase"]))
+    titles = {"law": "the functional law", "equal_steps": "fixed batch size, equal steps"}
+    ends = [table["measured"].min(), table["measured"].max()]
+    for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
+        for i, (phase, look) in enumerate(looks.items()):
+            rows = table.loc[table["phase"] == phase]
+            ax.plot(rows[column], rows["measured"], ls="none", ms=5, **look)
+            rms = float(np.sqrt((rows[f"{column}_error"] ** 2).mean()))
+            text, place = f"{LR_PHASES[phase].short}: rms error {rms:.3f}", (0.97, 0.03 + 0.08 * i)
+            ax.annotate(text, place, xycoords="axes fraction", ha="right", size=style.SMALL)
+        ax.plot(ends, ends, color=style.FAINT, lw=0.9, zorder=1)
+        ax.set_ylim(ends[0] - 0.35 * (ends[1] - ends[0]))  # room for the errors
         style.panel_title(ax, title, xlabel="predicted (nats per token)")
-        if column in scored:
-            score = scored[column]
-            text = f"{score['schedules']} runs\nerror of differences: {score['ratio']:.2f}"
-            text += "\nof their spread"
-            if np.isfinite(score["rank_correlation"]):
-                text += f"\nrank correlation {score['rank_correlation']:.2f}"
-            ax.text(
-                0.98, 0.03, text, ha="right", va="bottom", size=style.SMALL, transform=ax.transAxes
-            )
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
-    titled = {LR_PHASES[kind].title: look for kind, look in looks.items()}
-    equal = style.handle("equal", color=style.FAINT, lw=0.9)
-    error = style.handle(f"bars: {ERRORS}", marker="|", ms=9, ls="none", color=style.INK)
-    return style.side_legend(figure, [*style.handles(titled, ls="none", ms=5), equal, error])
+    titled = {LR_PHASES[phase].short: look for phase, look in looks.items()}
+    entries = style.handles(titled, ls="none", ms=5)
+    entries.append(style.handle("equal", color=style.FAINT, lw=0.9))
+    return style.side_legend(figure, entries)
+
+
+def endings_figure(finals: pd.DataFrame, names: Sequence[str]) -> Figure:
+    """Final test losses of a few runs in every LR phase, minus the small batch's decayed one.
+
+    Args:
+        finals: Final losses of one part or of several.
+        names: Compared runs, from top to bottom.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    rows = finals.drop_duplicates(["name", "seed", "ending"])
+    losses = rows.pivot(index=["name", "ending"], columns="seed", values="test_loss")
+    apart = losses.sub(losses.loc[(TRUNK, "decay")], axis=1)
+    phases = [phase for phase in LR_PHASES if phase in set(finals["ending"])]
+    looks = style.named_styles(phases)
+    for phase, look in looks.items():
+        for i, name in enumerate(names):
+            if (name, phase) in apart.index:
+                values = apart.loc[(name, phase)].to_numpy(float)
+                values = values[np.isfinite(values)]
+                half = float(half_interval(values))
+                ax.errorbar(values.mean(), i, xerr=half, ls="none", ms=6, capsize=2.5, **look)
+    ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
+    ax.set_yticks(range(len(names)), list(names))
+    ax.invert_yaxis()
+    ax.set_xlabel("test loss minus that of batch 4 decayed (nats)")
+    titles = {LR_PHASES[phase].short: look for phase, look in looks.items()}
+    entries = [*style.handles(titles, ls="none", ms=6)]
+    entries.append(style.handle(f"bars: {CI}", ls="none", marker="_", ms=9, color=style.INK))
+    return style.side_legend(figure, entries)

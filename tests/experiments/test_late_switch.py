@@ -1,266 +1,261 @@
-"""Late switching without training: what is refused, what branches where, how tables are made."""
+"""Late switches: parts, refused plans, tables and answers from planted numbers; nothing trained."""
 
-import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws import CurveFit, fit_curve
-from bss.laws.base import Options
+from bss.errors import InputError
+from bss.laws import CurveFit
 from bss.laws.functional.forecast import schedule_losses
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import cosine, wsd
-from bss.stats import Comparison
-from bss.sweeps.branching import branched
-from bss.sweeps.contenders import Contender, constant_contenders
-from bss.sweeps.grid import overlay
+from bss.schedules.rates import Rate, wsd
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
-from configs.late_switch import ES_NAMES, get_config
-from experiments.late_switch.analysis import (
-    catch_up,
-    differences,
-    experiment,
-    exponent,
-    law_switch,
-    predictions,
-    scores,
-    switch_points,
-    switches,
-    with_law,
+from configs.late_switch import AFTER, BUDGETS, PARTS, get_config, points
+from experiments import preregister
+from experiments.findings import read_questions
+from experiments.late_switch import analysis
+from experiments.late_switch.run import Study, arms, decayed, experiment
+
+JUDGED = [part for part in PARTS if part not in ("smoke", "pilot", "gpu")]
+
+
+def study(part, **fields):
+    return from_dict(Study, json.loads(get_config(part).to_json()) | fields)
+
+
+def runs_of(one):
+    return arms(one, planned_run(one.setup))
+
+
+def test_every_part_has_runs_and_judged_parts_a_registration():
+    for part in PARTS:
+        one = study(part)
+        runs = runs_of(one)
+        assert len({arm.run.id for arm in runs}) == len(runs) >= 3
+        assert bool(one.registration) == (part in JUDGED)
+        assert part not in JUDGED or min(one.seeds) >= 10
+
+
+def test_the_registered_questions_are_those_that_are_answered():
+    registered = preregister.read_json(preregister.FOLDER / "late_switch.json", "")["statements"]
+    asked = {one.key: one.number for one in read_questions(analysis.QUESTIONS)}
+    assert {one["key"]: one["number"] for one in registered} == asked
+
+
+def test_switches_are_forked_from_one_trunk_at_the_switch():
+    one = study("b1", seeds=(40,))
+    runs = {arm.name: arm.run for arm in runs_of(one)}
+    trunk = runs["constant 4"]
+    assert trunk.parent is None and runs["constant 16"].parent is None
+    for name, at in (("x 2 at 30%", 300_000), ("x 8 at 70%", 700_000), ("x 4 at 95%", 950_000)):
+        assert runs[name].parent.run == trunk.id
+        assert at <= runs[name].parent.tokens < at + 4 * 64
+    stages = runs["stages 4, 8, 12, 16"]
+    assert stages.parent.run == trunk.id and stages.parent.tokens < 501_000
+
+
+def test_a_decay_starts_before_a_switch_inside_it():
+    one = study("b1", seeds=(40,))
+    constant = runs_of(one)
+    ids = {arm.name: arm.run.id for arm in constant}
+    branches = {arm.name: arm.run for arm in decayed(one, constant)}
+    assert {run.schedule.decay for run in branches.values()} == {200_000}
+    assert branches["x 4 at 30%"].parent.run == ids["x 4 at 30%"]
+    assert branches["x 4 at 95%"].parent.run == ids["constant 4"]
+    assert all(800_000 <= run.parent.tokens < 801_100 for run in branches.values())
+
+
+def test_a_large_batch_is_continued_from_its_own_run():
+    one = study("b2", seeds=(40,))
+    runs = {arm.name: arm.run for arm in runs_of(one)}
+    longer = runs["constant 16 on"]
+    assert longer.parent.run == runs["constant 16"].id
+    steps = runs["x 4 at 30%"].plan().steps
+    assert steps <= longer.plan().steps + longer.plan().step_at(longer.start) <= steps + 1_500
+    assert longer.schedule.tokens == pytest.approx(1_900_000, rel=0.01)
+
+
+def arm(**fields):
+    return {"name": "x 4", "batch": "0:4 50%:16", **fields}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"arms": [arm(batch="0:4 1100000:16")]}, "switches at 1,100,000 tokens and ends at"),
+        ({"arms": [arm(tokens=80_000)]}, "in the warm-up of 50,000"),
+        (
+            {"arms": [arm(joins="large"), {"name": "large", "batch": "16", "tokens": 400_000}]},
+            "large ends at step 390, so they never meet",
+        ),
+        ({"arms": [arm(joins="other")]}, "joins 'other'"),
+        ({"arms": [arm(), arm()]}, "each name once"),
+    ],
 )
-from experiments.late_switch.run import (
-    Entry,
-    Study,
-    decaying,
-    going_on,
-    law_schedules,
-    switching,
-)
-
-VALUES = json.loads(get_config("cpu").to_json())
-# Without the schedules that depend on the tables of another experiment.
-VALUES["schedules"] = [e for e in VALUES["schedules"] if e["name"] not in ES_NAMES]
-STUDY = from_dict(Study, VALUES)
-BASE = planned_run(STUDY.setup)
-CONSTANTS = list(constant_contenders(BASE, STUDY.rates, STUDY.seeds))
-SWITCHED = switching(STUDY, BASE, CONSTANTS)
+def test_a_plan_that_cannot_be_trained_or_compared_is_refused(changes, said):
+    with pytest.raises(InputError, match=said):
+        study("b1", **changes)
 
 
-def named(contenders: list[Contender], name: str, lr: float = 2e-3, seed: int = 0) -> Contender:
-    """The one contender of a name, rate and seed."""
-    (found,) = (
-        c for c in contenders if (c.name, c.run.optimizer.lr, c.run.seed) == (name, lr, seed)
-    )
-    return found
+def test_a_budget_whose_switch_lies_in_the_warm_up_is_refused():
+    with pytest.raises(InputError, match="in the warm-up"):
+        study("b3", arms=points((60_000,), AFTER))
 
 
-def test_schedules_branch_from_the_last_checkpoint_that_they_share():
-    trunk = named(CONSTANTS, "constant 4").run
-    for name, fork in (("early", 200_000), ("middle", 504_000), ("at 85%", 800_000)):
-        run = named(SWITCHED, name).run
-        assert run.parent is not None
-        assert run.parent.run == trunk.id
-        assert fork <= run.parent.tokens < fork + 4 * 64
-    assert named(SWITCHED, "last 10% of 63%").run.schedule.tokens == 630_000
-    back = overlay(trunk, {"schedule.batch": "0:4 504K:32 800K:8"})
-    found = branched(back, [c.run for c in [*CONSTANTS, *SWITCHED]], STUDY.fork_tokens)
-    assert found.parent is not None
-    assert found.parent.run == named(SWITCHED, "middle").run.id
-    # Nothing of another rate, seed or first batch is shared.
-    for change in ({"optimizer.lr": 3e-3}, {"seed": 9}, {"schedule.batch": "0:5 504K:32"}):
-        other = overlay(back, change)
-        assert branched(other, [c.run for c in CONSTANTS], STUDY.fork_tokens) == other
+def test_the_priced_part_trains_nothing(capsys):
+    experiment(study("gpu"))
+    totals = [line.split()[1] for line in capsys.readouterr().out.splitlines() if "all" in line]
+    assert [1e17 < float(total) < 1e19 for total in totals] == [True]
 
 
-def test_a_decay_starts_at_its_own_run_unless_the_batch_grows_inside_it():
-    found = decaying(STUDY, SWITCHED, [*CONSTANTS, *SWITCHED])
-    parents = {}
-    for name in ("early", "at 85%"):
-        run = named(found, name).run
-        assert run.schedule.decay == 200_000
-        assert run.parent is not None
-        assert run.parent.tokens >= 800_000
-        parents[name] = run.parent.run
-    assert parents["early"] == named(SWITCHED, "early").run.id
-    # At 80% the last switch is still the small batch, and its own run starts there.
-    assert parents["at 85%"] == named(CONSTANTS, "constant 4").run.id
+# Planted numbers
 
 
-def test_the_large_batch_goes_on_without_touching_its_trunk():
-    study = dataclasses.replace(STUDY, continued=2.0, continued_seeds=(0,))
-    (found,) = going_on(study, CONSTANTS)
-    trunk = named(CONSTANTS, "constant 32").run
-    assert found.run.parent is not None
-    assert found.run.parent.run == trunk.id
-    assert found.run.id != trunk.id
-    assert found.run.schedule.tokens == 2_000_000
-    assert going_on(dataclasses.replace(STUDY, continued=1.0), CONSTANTS) == []
-
-
-ENGINE = dataclasses.replace(STUDY.setup.engine, buckets=(2,))
-PLANTED = dataclasses.replace(
-    STUDY,
-    small=2,
-    large=16,
-    shared_rate=4e-3,
-    resamples=10,
-    setup=dataclasses.replace(STUDY.setup, engine=ENGINE),
-    schedules=(Entry("early", "0:2 20%:16"), Entry("late", "0:2 70%:16")),
-)
-"""A study of the batches and the rate of the planted curves."""
-GRID = np.geomspace(80_000, 1_000_000, 400)
-
-
-def planted(at: int, exponent: float, offset: float = 0.0):
-    """A curve; at every budget the best tokens after a switch are ∝ budget^exponent."""
-    after = np.maximum(GRID - at, 1.0)
-    best = 0.3 * 1e6 * (GRID / 1e6) ** exponent
-    loss = 2 + offset + 0.1 * np.log(after / best) ** 2
-    return pd.DataFrame({"tokens": GRID, "step": GRID / 256, "eval_loss": loss})
-
-
-def run_table_of(**names):
-    """The run table of curves by name and seed, at constant LR."""
-    return pd.concat(
-        curve.assign(name=name.replace("_", " "), seed=seed, ending="constant", peak_lr=4e-3)
-        for name, seeds in names.items()
-        for seed, curve in seeds.items()
-    )
-
-
-def test_the_exponent_of_the_best_switch_is_recovered():
-    at = (100_000, 200_000, 320_000, 504_000, 700_000, 800_000)
-    curves = {tokens: {s: planted(tokens, 0.7, 0.1 * s) for s in (0, 1)} for tokens in at}
-    large = {s: planted(0, 0.7, 0.1 * s) for s in (0, 1)}
-    small = {s: large[s].assign(eval_loss=3 + 0.1 * s) for s in (0, 1)}
-    study = dataclasses.replace(PLANTED, budgets=(0.4, 0.63, 1.0))
-    runs = run_table_of(constant_2=small, constant_16=large)
-    table = switch_points(study, runs, curves)
-    assert table["interior"].tolist() == [True] * 3
-    assert table["after"].to_numpy() == pytest.approx([158_000, 217_000, 300_000], rel=0.01)
-    assert table["best_measured"].tolist()[-1] == 700_000
-    found = exponent(table, "measured")
-    assert found["exponent"] == pytest.approx(0.7, abs=0.02)
-    assert found["low"] < found["exponent"] < found["high"]
-    # A small batch that is best throughout leaves nothing to fit.
-    lowest = {s: large[s].assign(eval_loss=1.0) for s in (0, 1)}
-    runs = run_table_of(constant_2=lowest, constant_16=large)
-    study = dataclasses.replace(PLANTED, budgets=(0.4, 1.0))
-    edges = switch_points(study, runs, curves)
-    assert edges["interior"].tolist() == [False] * 2
-    assert list(edges["best_measured"]) == [400_000, 1_000_000]
-    found = exponent(edges, "measured")
-    assert found["exponent"] is None
-    assert "0 points" in found["note"]
-
-
-def test_catch_up_at_equal_tokens_and_at_equal_steps():
-    tokens = np.array([100.0, 200.0, 300.0, 400.0])
-
-    def curve(losses, steps):
-        return pd.DataFrame({"tokens": tokens, "step": steps, "eval_loss": losses})
-
-    small = {s: curve([4.0, 3.5, 3.3, 3.2], [10.0, 20.0, 30.0, 40.0]) for s in (0, 1)}
-    early = {s: curve([4.0, 3.1, 2.9, 2.8], [10.0, 15.0, 20.0, 25.0]) for s in (0, 1)}
-    late = {s: curve([4.0, 3.5, 3.0, 2.8 + s / 10], [10.0, 20.0, 25.0, 30.0]) for s in (0, 1)}
-    large = {s: curve([5.0, 4.0, 3.5, 3.0], [5.0, 10.0, 15.0, 20.0]) for s in (0, 1)}
-    longer = {0: large[0]}
-    runs = run_table_of(constant_2=small, constant_16=large, constant_16_continued=longer)
-    table = catch_up(PLANTED, runs, {100: early, 200: late})
-    rows = table.loc[table["switch"] == 200]
-    assert list(rows["after_tokens"]) == [0, 100, 200]
-    assert rows["to_small"].to_numpy() == pytest.approx([0.0, -0.3, -0.35])
-    assert rows["to_small_error"].iloc[-1] == pytest.approx(0.1)
-    assert rows["to_earliest"].to_numpy() == pytest.approx([0.4, 0.1, 0.05])
-    assert rows["to_large"].to_numpy() == pytest.approx([-0.5, -0.5, -0.15])
-    # 20 steps of the large batch were taken, 25 were not.
-    at_steps = rows["to_large_at_steps"].to_numpy()
-    assert at_steps[0] == pytest.approx(0.5)
-    assert np.isnan(at_steps[1:]).all()
-
-
-def test_differences_are_paired_by_seed():
+def finals(losses, phase="constant"):
+    """Final losses by name: batch, role, one loss per seed."""
     rows = [
-        (name, "decay", seed, loss + seed, 2e-3)
-        for name, losses in {"late": (1.6, 1.6, 1.6), "constant 4": (1.5, 1.52, 1.51)}.items()
-        for seed, loss in enumerate(losses)
+        {"name": name, "batch": batch, "role": role, "ending": phase, "seed": seed, "run": "r"}
+        | {"tokens": 999_936, "steps": 100, "eval_loss": loss, "test_loss": loss, "peak_lr": 8e-3}
+        for name, (batch, role, values) in losses.items()
+        for seed, loss in enumerate(values)
     ]
-    table = pd.DataFrame(rows, columns=["name", "ending", "seed", "test_loss", "peak_lr"])
-    found = differences(Comparison(table), ["late", "absent"]).to_dict("records")
-    assert [(row["name"], row["against"]) for row in found] == [("late", "constant 4")]
-    assert found[0]["difference"] == pytest.approx(0.09)
-    assert found[0]["error"] == pytest.approx(2 * 0.01 / np.sqrt(3))
-    assert found[0]["p_adjusted"] == pytest.approx(0.00409, abs=1e-5)
+    return pd.DataFrame(rows)
 
 
-def test_the_best_switch_of_the_law_is_lower_than_its_neighbours(planted_curves):
-    fit = planted_curves.fit
-    tokens, warmup = 1_000_000, PLANTED.setup.schedule.warmup
-    after, loss = law_switch(PLANTED, fit, tokens)
-    assert 2 * 16 * 64 < after < tokens
-    for moved in (0.7 * after, 1.4 * after, 0.99 * tokens):
-        schedule = BatchSchedule.late_switch(2, 16, tokens - round(moved))
-        assert schedule_losses(fit, schedule, tokens, wsd(4e-3, tokens, warmup, 0))[0] > loss - 1e-6
+def test_differences_are_to_the_best_constant_the_trunk_and_the_early_switch():
+    base = np.array([1.80, 1.82, 1.81])
+    table = analysis.differences(
+        finals(
+            {
+                "constant 4": ("4", "constant", base),
+                "constant 16": ("16", "constant", base - 0.01),
+                "x 4 at 30%": ("0:4 300K:16", "late", base - 0.02),
+                "x 4 at 70%": ("0:4 700K:16", "late", base - 0.05),
+            }
+        )
+    ).set_index("name")
+    late = table.loc["x 4 at 70%"]
+    assert late["best"] == "constant 16"
+    expected = [-0.04, -0.05, -0.03]
+    assert late[["to_best", "to_trunk", "to_early"]].to_list() == pytest.approx(expected)
+    assert late["to_trunk_half"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_growing_batch_replaces_the_decay_if_it_is_as_low():
+    noise = np.array([0.001, -0.001, 0.0005, -0.0005])
+    answers = [analysis.replaced(noise + at, 0.005) for at in (0, -0.1, 0.1)]
+    assert answers == ["supported", "supported", "contradicted"]
+    assert analysis.replaced(100 * noise, 0.005) == "inconclusive"
+
+
+def curve(batch, tokens, loss, name, seed):
+    table = pd.DataFrame({"tokens": tokens, "eval_loss": loss})
+    schedule = BatchSchedule.parse(batch)
+    ends = [*schedule.starts[1:], np.inf]
+    spans = zip(schedule.starts, ends, schedule.batches, strict=True)
+    steps = sum(np.clip(tokens - a, 0, b - a) / (64 * size) for a, b, size in spans)
+    own = {"name": name, "seed": seed, "run": f"{name}-{seed}", "seq_len": 64}
+    return table.assign(step=steps, **{"schedule.batch": batch, "batch": 4, "lr": 8e-3}, **own)
+
+
+def falling(steps, batch):
+    return 1.5 + 6 * np.asarray(steps, float) ** -0.3 + 0.4 / batch
+
+
+def caught(gap):
+    """Runs of part b2 whose switched run stays a gap above the large batch at equal steps."""
+    tables, tokens = [], np.geomspace(60_000, 2_500_000, 60)
+    for seed in range(3):
+        shift = 0.01 * seed
+        for factor in (2, 4):
+            large = 4 * factor
+            name, on = f"x {factor} at 30%", f"constant {large} on"
+            switched = curve(f"0:4 300K:{large}", tokens[tokens <= 1e6], 0.0, name, seed)
+            switched["eval_loss"] = falling(switched["step"], large) + gap
+            own = tokens / (64 * large)
+            tables += [
+                switched,
+                curve(str(large), tokens, falling(own, large), on, seed),
+                curve(
+                    str(large), tokens, falling(own, large) + 0.02, f"x {factor} at 10% on", seed
+                ),
+            ]
+        tables.append(curve("4", tokens, falling(tokens / 256, 4), "constant 4", seed))
+        for table in tables:
+            table.loc[table["seed"] == seed, "eval_loss"] += shift
+            shift = 0.0
+    return pd.concat(tables, ignore_index=True)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.03])
+def test_the_gap_is_measured_at_equal_steps(gap):
+    table = analysis.catch_up(caught(gap))
+    for _, own in table.loc[table["factor"] == "x 4"].groupby("seed"):
+        assert own["after"].iloc[0] == 0
+        assert own["tokens"].iloc[0] == pytest.approx(300_000, abs=256)
+        # Before the switch the small batch is higher by 0.4 (1/4 - 1/16).
+        assert own["to_large"].iloc[0] == pytest.approx(0.075, abs=0.012)
+        tail = own.loc[own["share"] >= 0.8]
+        assert tail["to_large"].mean() == pytest.approx(gap, abs=0.012)
+
+
+def test_saved_tokens_are_logs_at_equal_loss():
+    saved = analysis.saved_tokens(caught(0.0)).set_index("factor")
+    # The same loss at the same steps: 1M tokens after the switch, 1.9M of the large batch alone.
+    assert saved.loc["x 4", "log_tokens"].mean() == pytest.approx(-np.log(1.9), abs=0.1)
+    assert saved["reached"].all()
+    missed = analysis.saved_tokens(caught(-0.5))
+    assert not missed["reached"].any()
+    assert (missed["log_tokens"] < 0).all()
+
+
+def test_planted_switch_points_have_their_exponent():
+    losses, generator = {}, np.random.default_rng(0)
+    for budget in BUDGETS:
+        best = 30_000 * (budget / 250_000) ** 0.6
+        for share in AFTER:
+            after = round(budget * share)
+            apart = 0.02 * (np.log(after) - np.log(best)) ** 2
+            noise = 0.0005 * generator.standard_normal(5)
+            name = f"x 8, last {share:.0%} of {budget}"
+            losses[name] = (f"0:4 {budget - after}:32", "late", 2 - budget / 1e8 + apart + noise)
+    table = analysis.best_switches(finals(losses))
+    assert len(table) == len(BUDGETS) * 5
+    assert analysis.exponents(table) == pytest.approx(np.full(5, 0.6), abs=0.08)
+    at = table.loc[table["budget"] == 1_000_000, "after"].mean()
+    assert at == pytest.approx(30_000 * 4**0.6, rel=0.1)
 
 
 @pytest.mark.slow
-def test_the_law_is_asked_for_batches_within_bounds(planted_curves):
-    found = law_schedules(PLANTED, planted_curves.fit, BASE)
-    assert list(found) == ["law", "law, for WSD", "law, for cosine"]
-    for schedule in found.values():
-        assert all(batch in range(2, 17, 2) for batch in schedule.batches)
-    assert found["law"].batches[-1] > found["law"].batches[0]
-
-
-def test_the_papers_size_prints_its_price_and_trains_nothing(capsys):
-    values = json.loads(get_config("paper").to_json())
-    experiment(from_dict(Study, values | {"dry_run": True}))
-    lines = capsys.readouterr().out.splitlines()
-    costs = {line.split()[0]: float(line.split()[1]) for line in lines}
-    assert costs["all"] == pytest.approx(sum(costs.values()) / 2, rel=0.01)
-    assert 1e21 < costs["constants"] < 1e23
-
-
-RESULTS = Path(__file__).parents[2] / "results/late_switch"
-
-
-def same(found, name, columns=None):
-    kept = pd.read_csv(RESULTS / name)
-    columns = [*kept] if columns is None else columns
-    pd.testing.assert_frame_equal(
-        found[columns].reset_index(drop=True), kept[columns], check_dtype=False, rtol=1e-6
+def test_the_law_predicts_schedules_of_a_planted_law(monkeypatch):
+    monkeypatch.setattr(analysis, "SINCE", (0.25,))
+    fit = CurveFit.from_dict(json.loads((analysis.RESULTS / "fit.json").read_text()))
+    total = 1_000_000
+    tokens = np.geomspace(60_000, total, 30).round()
+    batches = {f"constant {b}": str(b) for b in (4, 8, 16)}
+    batches |= {f"x 4 at {s}%": f"0:4 {s}0K:16" for s in (10, 30, 50, 70, 85, 95)}
+    batches |= {f"x {f} at {s}%": f"0:4 {s}0K:{4 * f}" for f in (2, 8) for s in (30, 70)}
+    tables, ends, decays = [], {}, {}
+    for name, batch in batches.items():
+        schedule, rate = BatchSchedule.parse(batch), Rate(8e-3, total, analysis.WARMUP)
+        losses = schedule_losses(fit, schedule, total, rate, tokens)
+        role = "constant" if name.startswith("constant") else "late"
+        ends[name] = (batch, role, [losses[-1]] * 2)
+        falls = wsd(8e-3, total, analysis.WARMUP, total // 5)
+        decays[name] = (batch, role, [float(schedule_losses(fit, schedule, total, falls)[0])] * 2)
+        for seed in (0, 1):
+            sizes = [schedule(int(at) - 1) for at in tokens]
+            one = curve(batch, tokens, losses, name, seed)
+            tables.append(one.assign(batch=sizes, loss=losses, step=one["step"].round()))
+    every = analysis.predictions(
+        pd.concat(tables), pd.concat([finals(ends), finals(decays, "decay")])
     )
-
-
-def test_the_committed_tables_are_those_of_the_committed_runs_and_fit():
-    fit = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
-    study = from_dict(Study, json.loads((RESULTS / "experiment.json").read_text())["config"])
-    runs = pd.read_parquet(RESULTS / "runs.parquet")
-    switched, whole = switches(study, runs, {})
-    same(catch_up(study, runs, whole), "catch_up.csv")
-    measured = switch_points(study, runs, switched)
-    kept = pd.read_csv(RESULTS / "switch_points.csv")
-    kept = kept.loc[kept["source"] == "measured"]
-    assert measured["after"].to_numpy() == pytest.approx(kept["after"].to_numpy(), rel=1e-6)
-    predicted = with_law(study, fit, predictions(study, pd.read_csv(RESULTS / "every_rate.csv")))
-    same(predicted, "predictions.csv")
-    same(scores(predicted, study.shared_rate), "scores.csv")
-
-
-@pytest.mark.slow
-def test_the_committed_fit_is_that_of_the_committed_pilots():
-    held = CurveFit.from_dict(json.loads((RESULTS / "fit.json").read_text()))
-    pilots = pd.read_parquet(RESULTS / "pilots.parquet")
-    warmup = STUDY.setup.schedule.warmup
-    fit = fit_curve(
-        pilots, clock=held.clock, warmup=warmup, since=held.since, options=Options(resamples=10)
-    )
-    assert fit.rmse == pytest.approx(held.rmse, rel=0.01)
-    schedule = BatchSchedule.late_switch(4, 32, 900_000)
-    for rate in (wsd(2e-3, 1_000_000, warmup, 200_000), cosine(2e-3, 1_000_000, warmup)):
-        ours, theirs = (schedule_losses(one, schedule, 1_000_000, rate)[0] for one in (fit, held))
-        assert ours == pytest.approx(theirs, abs=2e-3)
+    assert set(every.loc[every["phase"] == "decay", "name"]) == {*batches} - {*list(batches)[:3]}
+    table = every.loc[every["phase"] == "constant"]
+    assert set(table["name"]) == {"x 2 at 30%", "x 2 at 70%", "x 8 at 30%", "x 8 at 70%"}
+    assert table["law_error"].abs().max() < 0.01
+    assert (every["low"] <= every["law"]).all() and (every["law"] <= every["high"]).all()
+    assert (table["equal_steps_error"].abs() > table["law_error"].abs()).all()
