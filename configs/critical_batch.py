@@ -88,7 +88,7 @@ BASE = {
     "setup.optimizer": {"lr": 3e-3, "beta1": 0.9, "weight_decay": 0.0},
     "setup.schedule": {"tokens": 400_000, "warmup": 10_000},
     "setup.averages": ("1%", "4%", "16%"),
-    "setup.evaluation": {"per_efold": 8, "first": 50_000, "tokens": 16_384, "test_tokens": 0},
+    "setup.evaluation": {"per_efold": 8, "first": 50_000, "tokens": 8_192, "test_tokens": 0},
     "setup.engine": {
         "runs": "runs/critical_batch",
         "workers": 1,
