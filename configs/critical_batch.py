@@ -73,9 +73,8 @@ def mup(name: str) -> dict:
 
 BASE = {
     "title": "The critical batch size with model and data",
-    "models": {"12k": "pico"},
-    "grid": grid(32, 2_048, rate=3e-3, bend=1_300),
-    "budgets": (100_000, 200_000, 400_000),
+    "grid": grid(32, 2_048, rate=3e-3, bend=1_700),
+    "budgets": (100_000, 200_000, 400_000, 800_000),
     "seeds": (10, 11),
     "rounds": 1,
     "registration": "results/predictions/critical_batch.json",
@@ -117,12 +116,31 @@ SIZES = {
         "setup.engine.runs": "runs/critical_batch_smoke",
     },
     "c1-12k": {
-        "grid": grid(32, 2_048, rate=3e-3, bend=1_300, ends=HORIZONS),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_700, ends=HORIZONS),
         "decay": 0.2,  # keeps the checkpoints that c3 decays from
     },
     "c1-27k": {"models": {"27k": mup("1x48")}},
     "c1-7k": {"models": {"7k": mup("1x24")}},
     "c1-49k": {"models": {"49k": mup("1x64")}},
+    "c2-shape": {
+        "title": "Width against depth",
+        "models": {"4 layers": mup("4x16")},
+        "grid": grid(32, 2_048, rate=6e-3, bend=1_000),
+        "budgets": (100_000, 200_000),
+    },
+    "c2-context": {
+        "title": "Context lengths",
+        "lengths": (16, 64),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_000),
+        "budgets": (100_000, 200_000),
+    },
+    "c3": {
+        "title": "LR schedules",
+        "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_700, ends=HORIZONS) if e["ends"]],
+        "rounds": 0,
+        "schedules": SCHEDULES,
+        "decay": 0.2,
+    },
     "gpu": {
         "models": {"226k": "2x96", "394k": "2x128", "4700k": "mini"},
         "grid": grid(512, 1 << 15, reference=512, rate=2e-3, bend=16_000, half_life=400_000),
@@ -146,4 +164,5 @@ def get_config(part: str = "c1-12k") -> ConfigDict:
     Raises:
         ValueError: there is no such part.
     """
-    return at_size(part, BASE, SIZES)
+    parts = {name: {"models": {"12k": "pico"}, **one} for name, one in SIZES.items()}
+    return at_size(part, BASE, parts)
