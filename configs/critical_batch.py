@@ -73,7 +73,7 @@ def mup(name: str) -> dict:
 
 BASE = {
     "title": "The critical batch size with model and data",
-    "grid": grid(32, 2_048, rate=3e-3, bend=1_700),
+    "grid": grid(32, 2_048, rate=3e-3, bend=1_200),
     "budgets": (100_000, 200_000, 400_000, 800_000),
     "seeds": (10, 11),
     "rounds": 1,
@@ -116,7 +116,7 @@ SIZES = {
         "setup.engine.runs": "runs/critical_batch_smoke",
     },
     "c1-12k": {
-        "grid": grid(32, 2_048, rate=3e-3, bend=1_700, ends=HORIZONS),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_200, ends=HORIZONS),
         "decay": 0.2,  # keeps the checkpoints that c3 decays from
     },
     "c1-27k": {"models": {"27k": mup("1x48")}},
@@ -136,7 +136,7 @@ SIZES = {
     },
     "c3": {
         "title": "LR schedules",
-        "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_700, ends=HORIZONS) if e["ends"]],
+        "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_200, ends=HORIZONS) if e["ends"]],
         "rounds": 0,
         "schedules": SCHEDULES,
         "decay": 0.2,

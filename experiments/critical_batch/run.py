@@ -184,14 +184,19 @@ def scheduled(study: Study, constant: Sequence[Contender]) -> list[Contender]:
             continue
         if study.decay:
             found += [
-                Contender("WSD", "constant", "decay", decay_branch(_until(arm.run, end), study.decay))
+                Contender(
+                    "WSD", "constant", "decay", decay_branch(_until(arm.run, end), study.decay)
+                )
                 for end in entry.ends
             ]
         for schedule in study.schedules:
             lr = arm.run.optimizer.lr * schedule.factor
             run = overlay(arm.run, {"optimizer.lr": lr, **schedule.changes})
             ends = entry.ends if schedule.annealed else entry.ends[-1:]
-            found += [Contender(schedule.name, "constant", schedule.name, _until(run, end)) for end in ends]
+            found += [
+                Contender(schedule.name, "constant", schedule.name, _until(run, end))
+                for end in ends
+            ]
     return found
 
 
