@@ -102,8 +102,8 @@ SCHEDULES = (
 )
 SIZES = {
     "smoke": {
-        "models": {"7k": mup("1x24"), "12k": mup("pico")},
-        "grid": grid(64, 512, rate=4e-3, bend=600, ends={128: (10_000, 14_000, 20_000)}),
+        "models": {"7k": mup("1x24")},
+        "grid": grid(64, 256, rate=4e-3, bend=600, ends={256: (10_000, 14_000, 20_000)}),
         "budgets": (10_000, 20_000),
         "seeds": (0,),
         "rounds": 0,

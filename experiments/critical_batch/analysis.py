@@ -141,9 +141,9 @@ def minima(table: pd.DataFrame) -> pd.DataFrame:
     """Return the best setting of each batch size: that with the most seeds, then fewest tokens.
 
     Returns:
-        CELL, batch, settings tried, steps and tokens_to_target (geometric means over seeds), peak_lr,
-        average, seeds, seed_noise (standard deviation of log steps), and bracketed: whether a lower
-        and a higher LR were tried. Batch sizes that missed the target have no seeds.
+        CELL, batch, settings tried, steps and tokens_to_target (geometric means over seeds),
+        peak_lr, average, seeds, seed_noise (standard deviation of log steps), and bracketed:
+        whether a lower and a higher LR were tried. A batch size that missed the target has no seed.
     """
     rows = []
     for key, here in table.groupby([*CELL, "batch"], sort=False):
@@ -353,7 +353,11 @@ def schedule_answers() -> dict[str, Answer]:
     rows = pd.concat(best, ignore_index=True)
     needed = rows.loc[rows["schedule"] == CONSTANT].set_index("batch")["tokens_to_target"]
     rows["relative"] = rows["tokens_to_target"] / rows["batch"].map(needed.get)
-    rows["error"] = [_error(draws, row, batches) for row in rows.to_dict("records")]
+    rows["batch_tokens"] = rows["batch"] * rows["seq_len"]
+    rows["error"] = [
+        estimated(_apart(draws, row["schedule"])[:, batches.index(row["batch"])]).error
+        for row in rows.to_dict("records")
+    ]
     write("schedules.csv", rows)
     told = f"{SIZE} parameters; target of D 0.2M; batch 64, 512 and 2,048 tokens; 2 seeds"
     return {
@@ -365,12 +369,9 @@ def schedule_answers() -> dict[str, Answer]:
     }
 
 
-def _error(
-    draws: Mapping[str, np.ndarray], row: Mapping[Any, Any], batches: Sequence[int]
-) -> float:
-    """Return the standard error of log steps relative to constant LR with an average."""
-    apart = draws[row["schedule"]] - draws[CONSTANT]
-    return estimated(apart[:, batches.index(row["batch"])]).error
+def _apart(draws: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return log tokens of a schedule relative to constant LR with an average [1 + R, batch]."""
+    return draws[name] - draws[CONSTANT]
 
 
 def final_losses(table: pd.DataFrame) -> pd.DataFrame:

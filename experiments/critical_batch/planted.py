@@ -74,7 +74,7 @@ def laws(cells: list[Cell], resamples: int, seed: int = 0) -> dict[str, Exponent
 
 
 def coverage(grids: int) -> pd.DataFrame:
-    """Return one row per grid, quantity and exponent: known, theory, estimate, interval, covered."""
+    """Return one row per grid, quantity and exponent."""
     rows = []
     for i, task in enumerate(TASKS):
         cells = exact(*task)

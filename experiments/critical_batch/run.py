@@ -10,7 +10,7 @@ and, for other LR schedules, schedules.parquet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -167,8 +167,9 @@ def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:
         best = min(rates, key=lambda lr: sum(last[a.run.id] for a in rates[lr]) / len(rates[lr]))
         new = [best * 2] * (best == max(rates)) + [best / 2] * (best == min(rates))
         for lr in new:
-            changed = [overlay(arm.run, {"optimizer.lr": lr}) for arm in rates[best]]
-            added += [Contender(a.name, a.role, a.ending, r) for a, r in zip(rates[best], changed)]
+            added += [
+                replace(arm, run=overlay(arm.run, {"optimizer.lr": lr})) for arm in rates[best]
+            ]
     say(f"{len(added)} runs at more learning rates")
     return added
 
@@ -182,21 +183,15 @@ def scheduled(study: Study, constant: Sequence[Contender]) -> list[Contender]:
         entry = by_batch.get(tokens)
         if entry is None or arm.run.optimizer.lr not in entry.rates:
             continue
-        if study.decay:
-            found += [
-                Contender(
-                    "WSD", "constant", "decay", decay_branch(_until(arm.run, end), study.decay)
-                )
-                for end in entry.ends
-            ]
+        for end in entry.ends if study.decay else ():
+            decayed = decay_branch(_until(arm.run, end), study.decay)
+            found.append(Contender("WSD", "constant", "decay", decayed))
         for schedule in study.schedules:
             lr = arm.run.optimizer.lr * schedule.factor
             run = overlay(arm.run, {"optimizer.lr": lr, **schedule.changes})
             ends = entry.ends if schedule.annealed else entry.ends[-1:]
-            found += [
-                Contender(schedule.name, "constant", schedule.name, _until(run, end))
-                for end in ends
-            ]
+            kind = (schedule.name, "constant", schedule.name)
+            found += [Contender(*kind, _until(run, end)) for end in ends]
     return found
 
 
