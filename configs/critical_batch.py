@@ -102,7 +102,7 @@ SCHEDULES = (
 )
 SIZES = {
     "smoke": {
-        "models": {"7k": mup("1x24")},
+        "models": {"7k": "1x24"},
         "grid": grid(64, 256, rate=4e-3, bend=600, ends={256: (10_000, 14_000, 20_000)}),
         "budgets": (10_000, 20_000),
         "seeds": (0,),
