@@ -8,14 +8,9 @@
 | rules  | beta2 .95 per step against a half-life of 7K tokens | 160M   | 2 × 6 batches, 12 seeds  |
 | slower | the same at .99 and 28K; momentum and clipping      | 65M    | 2 × 6 batches, 7 seeds   |
 | short  | sequences of 16 tokens: below 64 tokens a step      | 40M    | 2 × 5 batches, 7 seeds   |
-| long   | E(S) at .95 per step                                | 110M   | 9 batches, 5 seeds       |
-| switch | late switching at .95 per step                      | 70M    | 4 and 6 runs, 8 seeds    |
-| large  | a larger batch with tokens enough                   | 70M    | 2 and 1 runs, 5 seeds    |
-| steps  | the large batch for as many steps as the switched   | 66M    | 1 run, 5 seeds           |
 
 LRs are tried on the first two seeds, a factor 2 apart, until the best is bracketed. Other seeds are
-trained at the chosen LRs and compared. Parts with one LR use every seed. Models have 99k
-parameters, on two cores.
+trained at the chosen LRs and compared. Models have 99k parameters, on two cores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,11 +25,6 @@ def arms(rates: Mapping[int, Sequence[float]], *rules: str) -> list[dict]:
         for rule in rules
         for batch, tried in rates.items()
     ]
-
-
-def schedules(*batches: str) -> list[dict]:
-    """Return fixed batch sizes and schedules with beta2 0.95 per step, at one LR."""
-    return [{"rule": STEP, "batch": batch, "rates": (ONE_RATE,)} for batch in batches]
 
 
 def per_step(beta2: float) -> dict:
@@ -67,15 +57,6 @@ CONTROLS = {
     "half-life 7K, unclipped": ("1", {"clip": 0.0}),
     "half-life 7K, unclipped at 32": ("32", {"clip": 0.0}),
 }
-ONE_RATE = 2e-3
-SWITCHES = (
-    "0:1 50.4%:8",
-    "0:2 20%:8",
-    "0:2 50.4%:8",
-    "0:2 70%:8",
-    "0:4 50.4%:8",
-    "0:1 25%:2 50.4%:4 75%:8",
-)
 
 BASE = {
     "title": "The second moment and the best batch",
@@ -92,7 +73,6 @@ BASE = {
     "setup.evaluation": {"per_efold": 5, "first": 80_000},
     "setup.engine.runs": "runs/second_moment",
 }
-DENSE = {"per_efold": 15, "first": 80_000}
 SIZES = {
     "smoke": {
         "arms": arms(dict.fromkeys((1, 2, 3, 4), (4e-3, 8e-3)), STEP, TOKENS),
@@ -126,34 +106,6 @@ SIZES = {
         "arms": arms(dict.fromkeys((1, 2, 4, 8, 16), (1e-3, 2e-3)), STEP, TOKENS),
         "seeds": tuple(range(7)),
         "setup.text.seq_len": 16,
-    },
-    "long": {
-        "title": "E(S) with beta2 .95 per step",
-        "arms": arms(dict.fromkeys((1, 2, 3, 4, 6, 8, 16, 32, 64), (ONE_RATE,)), STEP),
-        "seeds": tuple(range(5)),
-        "setup.schedule.tokens": 2_000_000,
-        "setup.evaluation": DENSE,
-    },
-    "switch": {
-        "title": "Late switching with beta2 .95 per step",
-        "arms": schedules("1", "2", "4", "8", *SWITCHES),
-        "seeds": tuple(range(8)),
-        "setup.schedule.tokens": 1_000_000,
-        "setup.evaluation": DENSE,
-    },
-    "large": {
-        "title": "A larger batch with tokens enough",
-        "arms": schedules("1", "8", "0:1 25%:8"),
-        "seeds": tuple(range(5)),
-        "setup.schedule.tokens": 4_000_000,
-        "setup.evaluation": DENSE,
-    },
-    "steps": {
-        "title": "The larger batch for as many steps as that which grows to it",
-        "arms": schedules("8"),
-        "seeds": tuple(range(5)),
-        "setup.schedule.tokens": 11_000_000,
-        "setup.evaluation": DENSE,
     },
 }
 

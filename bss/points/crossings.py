@@ -1,4 +1,4 @@
-"""Points without a law: which curves cross, and where the minimum over batch sizes is.
+"""Points without a law: where the minimum over batch sizes is.
 
 Runs of one seed share initialization and data order, so tokens to a target are compared within a
 seed; errors are 2 standard errors over seeds. A run that did not reach a target is censored at the
@@ -6,10 +6,9 @@ tokens it consumed. If other batch sizes reached the target with fewer tokens, i
 worse; otherwise it has no information (derived here).
 """
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -49,16 +48,6 @@ class Logs:
         """The batch of the fewest tokens, geometric mean over seeds, of those that all reached."""
         whole = self.tokens.loc[:, self.met.all()]
         return whole.columns.tolist()[int(np.argmin(whole.sum()))]
-
-    def apart(self, small: float, large: float) -> tuple[list[float], Bound]:
-        """Log tokens of one batch less those of another by seed, and what their mean is.
-
-        Seeds in which one of them has no run, or both missed the target, say nothing.
-        """
-        differences = self.tokens[small] - self.tokens[large]
-        known = differences.notna() & (self.met[small] | self.met[large])
-        least, most = (bool((known & ~self.met[batch]).any()) for batch in (small, large))
-        return differences[known].tolist(), bound(open_below=most, open_above=least)
 
 
 def bound(*, open_below: bool, open_above: bool) -> Bound:
@@ -152,12 +141,6 @@ class Mean:
     error: float | None
     seeds: int
 
-    @property
-    def sign(self) -> int:
-        """1 or -1 where the mean is beyond its error, else 0."""
-        beyond = self.error is not None and abs(self.value) > self.error
-        return int(math.copysign(1, self.value)) if beyond else 0
-
 
 @dataclass(frozen=True)
 class TargetOptimum:
@@ -175,8 +158,6 @@ class TargetOptimum:
             has that batch. No error where that is so of every seed.
         bound: what log2_batch is where some seed's best batch is the smallest ("at most") or the
             largest ("at least") of those that tell of it.
-        over_smallest, over_largest: log of the tokens of the smallest and of the largest batch
-            that tell of it over those of `batch`; at least so much where they missed the target.
     """
 
     target_loss: float
@@ -184,8 +165,6 @@ class TargetOptimum:
     interior: bool
     log2_batch: Mean
     bound: Bound
-    over_smallest: Mean
-    over_largest: Mean
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
@@ -205,53 +184,14 @@ def mean(values: Sequence[float]) -> Mean:
     return Mean(float(np.mean(values)) if count else math.nan, error, count)
 
 
-def crossings(points: pd.DataFrame) -> pd.DataFrame:
-    """For each pair of batches and each target, which needs more tokens.
-
-    Of a table of points with one row for each batch, target and seed.
-
-    Returns:
-        Columns small, large, target_loss, log_ratio, error, seeds: log of the tokens of the small
-        batch over those of the large one, in seeds in which either reached the target; and bound,
-        what log_ratio is of theirs: "at least" where the small batch missed it in some, "at most"
-        where the large one did, "unknown" (NaN) where each did.
-    """
-    rows = []
-    for target, logs in by_target(points).items():
-        for small, large in itertools.combinations(logs.tokens, 2):
-            apart, bound = logs.apart(small, large)
-            if apart:
-                ratio = mean(apart) if bound != "unknown" else Mean(math.nan, None, len(apart))
-                rows.append((small, large, target, *astuple(ratio), bound))
-    columns = ["small", "large", "target_loss", "log_ratio", "error", "seeds", "bound"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def crossing_pairs(table: pd.DataFrame) -> list[tuple[float, float]]:
-    """Pairs in the table of `crossings` whose curves cross beyond 2 standard errors.
-
-    The small batch needs fewer tokens to some loss, and more to a lower one. What is at least
-    so much tells that it needs more, what is at most so much that it needs fewer.
-    """
-    pairs = []
-    for _, rows in table.groupby(["small", "large"]):
-        ahead: float | None = None
-        for row in rows.sort_values("target_loss", ascending=False).to_dict("records"):
-            sign = Mean(row["log_ratio"], row["error"], row["seeds"]).sign
-            if sign < 0 and row["bound"] != "at least":
-                ahead = row["target_loss"]
-            elif sign > 0 and row["bound"] != "at most" and ahead is not None:
-                pairs.append((row["small"], row["large"]))
-                break
-    return pairs
-
-
 def optima(points: pd.DataFrame) -> list[TargetOptimum]:
     """The best batch at each target that some batch reached in every seed, highest loss first.
 
     Batches count as `bss.points.crossings.Logs.telling` has it: one that missed the target
-    counts where it consumed more than the best, and leaves its side open where it did not. The
-    points are as for `crossings`.
+    counts where it consumed more than the best, and leaves its side open where it did not.
+
+    Args:
+        points: One row per batch, target and seed, as `by_target` takes them.
 
     Raises:
         InputError: no batch reached any target in every seed.
@@ -259,10 +199,8 @@ def optima(points: pd.DataFrame) -> list[TargetOptimum]:
     rows = []
     for target, logs in _telling(points).items():
         batches, best, lowest = logs.tokens.columns.tolist(), logs.best, best_batches(logs)
-        apart = (logs.tokens[end] - logs.tokens[best] for end in (batches[0], batches[-1]))
-        over = [mean(differences.tolist()) for differences in apart]
         interior = batches[0] < best < batches[-1]
-        rows.append(TargetOptimum(target, best, interior, _log2_batch(lowest), lowest.bound, *over))
+        rows.append(TargetOptimum(target, best, interior, _log2_batch(lowest), lowest.bound))
     return rows
 
 

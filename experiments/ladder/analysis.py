@@ -20,7 +20,7 @@ from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import CriticalFit, TableFit, check_losses, fit_critical, fit_table
 from bss.laws.base import Estimate, Options
-from bss.laws.critical.curves import LEAST_BATCHES
+from bss.laws.minimum import FEWEST
 from bss.points.curve import points, smooth_curve
 from bss.tables import write_table
 from experiments.preregister import schedules
@@ -317,7 +317,7 @@ def steps(curves: pd.DataFrame) -> pd.DataFrame:
         met = points(curves, list(targets))
     met = met.assign(budget_tokens=met["target_loss"].map(targets.get))
     batches = met.loc[met["reached"]].groupby("target_loss")["batch"].nunique()
-    return met.loc[met["target_loss"].isin(batches.index[batches >= LEAST_BATCHES])]
+    return met.loc[met["target_loss"].isin(batches.index[batches >= FEWEST])]
 
 
 if __name__ == "__main__":

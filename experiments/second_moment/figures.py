@@ -1,6 +1,6 @@
 """Figures of what decides the best batch size, from the tables of the parts."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,19 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.laws import EsFit
 from bss.plots import style
-from bss.points.crossings import crossing_pairs, crossings
 from bss.stats import LR_PHASES, half_interval
-from experiments.second_moment import analysis
-from experiments.second_moment.crossing_figure import crossing_figure
 from experiments.second_moment.losses import Cell, Part, phases_of
-from experiments.shared import clocks_figure, lined_styles, mean_curve
+from experiments.shared import lined_styles
 
-CURVES = {LR_PHASES[ending].short: column for ending, column in analysis.LOSSES.items()}
-SMALLEST, REFERENCE = 1, "2"
 MOST_ABOVE = 45.0  # 1e-3 nats above the best; batches beyond are not in question
-_GREY = {"color": style.FAINT, "lw": 1.0}
 
 
 def best_batch_figure(losses: Mapping[Cell, pd.DataFrame], seq_len: int) -> Figure:
@@ -99,54 +92,6 @@ def half_lives_figure(by_ending: Mapping[str, pd.DataFrame]) -> Figure:
     return style.side_legend(figure, [*style.handles(looks, "batch {:g}", lw=1.3, ms=5), bars])
 
 
-def switches_figure(
-    panels: Mapping[str, Mapping[str, pd.DataFrame]], reference: str, constants: Collection[str]
-) -> Figure:
-    """Draw losses of constants and growing batches minus those of one constant, over tokens.
-
-    Constants are grey and named at their ends.
-
-    Args:
-        panels: Tables of `analysis.differences` by title.
-        reference: The constant that is subtracted.
-        constants: Names of constants.
-    """
-    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
-    grown = lined_styles(name for name in names if name not in constants)
-    size = {"width": 3.5 * max(len(panels), 1) + 2.4, "sharey": True}
-    figure, axes = style.new_figure(3.9, 1, max(len(panels), 1), **size)
-    for ax, (title, lines) in zip(axes[0], panels.items(), strict=True):
-        ax.axhline(0, color=style.INK, lw=0.9, zorder=1)
-        for i, (name, table) in enumerate(lines.items()):
-            x, value, low, high = style.columns(table, "tokens", "difference", "low", "high")
-            look = grown.get(name, _GREY)
-            ax.fill_between(x, 1e3 * low, 1e3 * high, color=look["color"], alpha=0.15, lw=0)
-            ax.plot(x, 1e3 * value, ms=4, markevery=(i % 4, 4), **{"lw": 1.4, **look})
-        _name_constants(ax, {name: lines[name] for name in lines if name not in grown})
-        style.panel_title(ax, title, xlabel="tokens consumed")
-        style.tokens_axis(ax.xaxis)
-    label = f"held-out loss minus that of constant\n{reference} (1e-3 nats per token)"
-    axes[0, 0].set_ylabel(label)
-    zero = style.handle(f"constant {reference}", color=style.INK, lw=0.9)
-    entries = [*style.handles(grown, lw=1.4, ms=4), zero, style.handle("other constants", **_GREY)]
-    entries.append(style.handle("bands: 95% intervals,\npaired by seed", ls="none"))
-    return style.side_legend(figure, entries)
-
-
-def _name_constants(ax: Axes, lines: Mapping[str, pd.DataFrame]) -> None:
-    """Write the names of constants right of their lines, none on another."""
-    ends = sorted(
-        (1e3 * float(table["difference"].iloc[-1]), name) for name, table in lines.items()
-    )
-    low, high = ax.get_ylim()
-    least = -np.inf
-    for end, name in ends:
-        least = max(end, least + 0.05 * (high - low))
-        at = float(lines[name]["tokens"].iloc[-1]), least
-        place = {"textcoords": "offset points", "va": "center", "size": 8}
-        ax.annotate(name, at, (4, 0), color="#555555", **place)
-
-
 def beta2_figure(beta2: pd.DataFrame) -> Figure:
     """Draw a public table of losses by batch size and beta2, one panel per width.
 
@@ -181,31 +126,3 @@ def _thousandth_bars(
 def rules(part: Part) -> Figure:
     """Draw final losses of constant batch sizes by rule and LR phase, each at its best LR."""
     return best_batch_figure(part.judged, part.seq_len)
-
-
-def long(part: Part, points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
-    """Draw constant batch sizes whose curves cross, and E(S) at two targets."""
-    pairs = [pair for pair in crossing_pairs(crossings(points)) if pair[0] == SMALLEST]
-    reached = analysis.reached(points)
-    common = reached.index[(reached > 0).sum(axis=1) >= min(8, reached.shape[1])]
-    ends = (float(common[len(common) // 2]), float(common[-1]))
-    return crossing_figure(part.at_one_rate().runs, pairs, points, fits, ends)
-
-
-def switches(part: Part) -> Figure:
-    """Draw schedules and constants minus one constant at equal tokens."""
-    panels = {
-        title: analysis.differences(part, column, REFERENCE) for title, column in CURVES.items()
-    }
-    return switches_figure(panels, REFERENCE, analysis.constants(part))
-
-
-def clocks(part: Part, steps: Part) -> Figure:
-    """Draw a growing batch size and its constants, at equal tokens and at equal steps."""
-    curves: dict[str, pd.DataFrame] = {}
-    for batch, rows in part.at_one_rate().runs.groupby("schedule.batch", sort=False):
-        curves[part.short(str(batch))] = mean_curve(rows)
-    longer = steps.at_one_rate().runs
-    largest = longer["batch"].max()
-    curves[f"{largest}, as many steps"] = mean_curve(longer.loc[longer["batch"] == largest])
-    return clocks_figure(curves)

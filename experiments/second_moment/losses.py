@@ -1,14 +1,13 @@
 """Final losses of a part at the chosen learning rates, on the seeds that did not choose them."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from bss.schedules.batch import BatchSchedule
 from bss.stats import LR_PHASES, Comparison
 from experiments.tables import Tables
 
@@ -23,12 +22,10 @@ class Part:
 
     Attributes:
         contenders: Final losses.
-        runs: Curves at constant LR.
         config: Config of the study.
     """
 
     contenders: pd.DataFrame
-    runs: pd.DataFrame
     config: Config
 
     @cached_property
@@ -49,38 +46,11 @@ class Part:
         """Tokens of a sequence."""
         return int(self.config["setup"]["text"]["seq_len"])
 
-    def at_one_rate(self) -> "Part":
-        """Return the rule and LR of the most runs, on the seeds at which every batch has them."""
-        counts = self.runs.groupby(["rule", "peak_lr"], sort=False)["run"].nunique()
-        rule, rate = counts.idxmax()  # type: ignore[misc]
-        contenders, runs = (
-            table.loc[(table["rule"] == rule) & (table["peak_lr"] == rate)]
-            for table in (self.contenders, self.runs)
-        )
-        batches = contenders.groupby("seed")["batch"].nunique()
-        seeds = batches.index[batches == contenders["batch"].nunique()]
-        contenders, runs = (table.loc[table["seed"].isin(seeds)] for table in (contenders, runs))
-        return replace(self, contenders=contenders, runs=runs)
-
-    def short(self, batch: str) -> str:
-        """Return a batch schedule as a short text: "8", "2 → 8 at 70%", or all its batches."""
-        total = self.config["setup"]["schedule"]["tokens"]
-        schedule = BatchSchedule.parse(batch, total=total)
-        arrow = " → ".join(map(str, schedule.batches))
-        if len(schedule.batches) != 2:
-            return arrow
-        return f"{arrow} at {100 * schedule.starts[1] / total:g}%"
-
-    def named(self) -> pd.DataFrame:
-        """Return the final losses at one LR, with short batch schedules as names."""
-        final = self.at_one_rate().contenders
-        return final.assign(name=[self.short(str(batch)) for batch in final["batch"]])
-
 
 def read_part(folder: Path) -> Part:
     """Return a part from its results directory."""
     tables = Tables(folder)
-    return Part(tables.read("contenders.csv"), tables.read("runs.parquet"), tables.config)
+    return Part(tables.read("contenders.csv"), tables.config)
 
 
 def phases_of(losses: Mapping[Cell, Any]) -> list[str]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from bss.errors import InputError
-from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import Contender, contender_table, decaying
@@ -22,7 +21,7 @@ from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.run_config import RunConfig
 from experiments.second_moment.losses import whole
-from experiments.study import PricedStudy, sharing
+from experiments.study import PricedStudy
 
 Rates = Mapping[str, Collection[float]]
 """Learning rates to train of each arm, by its name."""
@@ -43,11 +42,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Arm:
-    """One batch size or schedule under one rule.
+    """One batch size under one rule.
 
     Attributes:
         rule: Name of the rule.
-        batch: Constant or schedule as text, e.g. "4" or "0:1 20%:8".
+        batch: Sequences per step as text.
         rates: Learning rates, rising.
     """
 
@@ -90,15 +89,10 @@ class Study(PricedStudy):
                 "give every arm one LR"
             )
 
-    def schedule(self, arm: Arm) -> BatchSchedule:
-        """Return the batch schedule of an arm over the tokens."""
-        return BatchSchedule.parse(arm.batch, total=self.tokens)
-
     @property
     def forks(self) -> tuple[int, ...]:
-        """Token counts of checkpoints for forked runs: batch changes and the decay."""
-        changes = {start for arm in self.arms for start in self.schedule(arm).starts[1:]}
-        return tuple(sorted(changes | {decay_start(self.tokens, self.decay)}))
+        """Token count of the checkpoint for the decay."""
+        return (decay_start(self.tokens, self.decay),)
 
 
 def experiment(study: Study) -> None:
@@ -136,18 +130,15 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
 def contenders(
     study: Study, base: RunConfig, rates_of: Rates, seeds: Sequence[int]
 ) -> list[Contender]:
-    """Return runs at constant LR; those that change their batch size fork from constants."""
-    rules = {rule.name: rule.changes for rule in study.rules}
-    constants, changing = [], []
+    """Return runs at constant LR, one per arm, learning rate and seed."""
+    changes = {rule.name: rule.changes for rule in study.rules}
+    found = []
     for arm in study.arms:
-        schedule = study.schedule(arm)
-        constant = len(schedule.batches) == 1
-        role, entries = ("constant", constants) if constant else ("schedule", changing)
         for rate, seed in itertools.product(sorted(rates_of[arm.name]), seeds):
-            own = {"schedule.batch": str(schedule), "optimizer.lr": rate}
-            run = overlay(base, {**rules[arm.rule], **own, "seed": seed, "data.seed": seed})
-            entries.append(Contender(arm.name, role, "constant", run))
-    return constants + sharing(changing, constants, study.forks)
+            own = {"schedule.batch": str(arm.batch), "optimizer.lr": rate}
+            run = overlay(base, {**changes[arm.rule], **own, "seed": seed, "data.seed": seed})
+            found.append(Contender(arm.name, "constant", "constant", run))
+    return found
 
 
 def both(study: Study, arms: Sequence[Contender], trainer: Trainer, title: str) -> list[Contender]:

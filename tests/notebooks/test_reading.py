@@ -44,7 +44,7 @@ def test_a_size_runs_the_experiment_first(ran, monkeypatch, size, used, folder):
 
 
 def test_parts_are_read_or_run_one_by_one_and_at_smoke_size_once(ran, monkeypatch):
-    parts = ("rules", "rules_h100", "long")
+    parts = ("rules", "rules_h100", "short")
     monkeypatch.delenv("RUN", raising=False)
     committed = reading.results_of_parts("second_moment", *parts)
     assert all((committed[part] / "experiment.json").is_file() for part in parts)
@@ -56,7 +56,7 @@ def test_parts_are_read_or_run_one_by_one_and_at_smoke_size_once(ran, monkeypatc
     assert (
         found["rules"] == found["rules_h100"] == reading.ROOT / "runs/second_moment/results/rules"
     )
-    assert [config.split(":")[1] for _, config in ran] == ["smoke", "rules", "long"]
+    assert [config.split(":")[1] for _, config in ran] == ["smoke", "rules", "short"]
 
 
 def test_an_experiment_that_fails_is_told(monkeypatch):

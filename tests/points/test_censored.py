@@ -26,17 +26,6 @@ def test_what_missed_tells_only_where_it_consumed_more_than_the_best():
     assert absent.telling().tokens.columns.tolist() == [2]
 
 
-def test_two_batches_are_apart_in_seeds_of_which_one_reached_it():
-    tokens = [[3.0, 1.0], [2.0, 2.5], [4.0, 4.0], [math.nan, 1.0]]
-    both = logs(tokens, [[True, True]] * 4)
-    assert both.apart(1, 2) == ([2.0, -0.5, 0.0], "")
-    some = logs(tokens, [[False, True], [True, True], [False, False], [True, True]])
-    assert some.apart(1, 2) == ([2.0, -0.5], "at least")
-    assert some.apart(2, 1) == ([-2.0, 0.5], "at most")
-    each = logs(tokens, [[False, True], [True, False], [True, True], [True, True]])
-    assert each.apart(1, 2)[1] == "unknown"
-
-
 @pytest.mark.parametrize(
     ("below", "above", "what"),
     [

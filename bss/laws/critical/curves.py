@@ -17,7 +17,6 @@ from bss.errors import InputError
 from bss.laws.minimum import FEWEST
 from bss.tables.reading import SETTINGS
 
-LEAST_BATCHES = FEWEST  # S = a + b/B has two parameters
 UNITS = ("sequences", "tokens")
 
 
@@ -124,10 +123,10 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
         best = min((log for log in logs if len(log) == most), key=lambda log: float(log.mean()))
         met.append((size, np.exp(best.mean()), most, len(logs), best - best.mean()))
     name = model or (f"{params:.4g}" if np.isfinite(params) else "unnamed")
-    if len(met) < LEAST_BATCHES:
+    if len(met) < FEWEST:
         raise InputError(
             f"model {name}, target {target:g}: {len(met)} batches reached the target, a fit "
-            f"needs {LEAST_BATCHES}; measure more, or leave it out"
+            f"needs {FEWEST}; measure more, or leave it out"
         )
     *columns, deviations = zip(*met, strict=True)
     batch, steps, seeds, settings = map(np.array, columns)

@@ -14,7 +14,7 @@ from scipy import stats
 
 from bss.laws.base import Estimate, Options, Outlier, interval
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.critical.curves import LEAST_BATCHES, StepsCurve, steps_curves
+from bss.laws.critical.curves import StepsCurve, steps_curves
 from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
 from bss.laws.critical.shape import (
     SEARCHED,
@@ -24,6 +24,7 @@ from bss.laws.critical.shape import (
     measured_critical_batch,
 )
 from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
+from bss.laws.minimum import FEWEST
 from bss.laws.resampling import HeldOut, check_hold_out
 
 REACH = 2.0  # times the batches measured: a bend further outside is a bound
@@ -304,7 +305,7 @@ def _without_each(curves: Sequence[StepsCurve]) -> list[tuple[np.ndarray, np.nda
     found = []
     for curve in curves:
         error, kappa = np.full((2, len(curve.batch)), np.nan)
-        for j in range(len(curve.batch)) if len(curve.batch) > LEAST_BATCHES else ():
+        for j in range(len(curve.batch)) if len(curve.batch) > FEWEST else ():
             rest = {name: np.delete(getattr(curve, name), j) for name in ("batch", "steps")}
             shape = fit_shapes([replace(curve, **rest)])
             error[j] = log_steps_of(shape, 0, curve.batch[j]) - np.log(curve.steps[j])
@@ -316,7 +317,7 @@ def _without_each(curves: Sequence[StepsCurve]) -> list[tuple[np.ndarray, np.nda
 def _held_out(fits: Sequence[CriticalBatch], by: str) -> HeldOut:
     """Return the errors at each batch left out."""
     most = max(len(fit.curve.batch) for fit in fits)
-    check_hold_out(by, ("batch",), most, LEAST_BATCHES + 1)
+    check_hold_out(by, ("batch",), most, FEWEST + 1)
     labels = [f"batch={batch:g}" for fit in fits for batch in fit.curve.batch]
     return HeldOut.of(by, "log steps", labels, np.concatenate([fit.left_out for fit in fits]))
 
@@ -331,13 +332,13 @@ def _outliers(
     found = []
     for at, (error, kappa) in zip(fits, unseen, strict=True):
         missed, count = -np.array(at.residuals), len(at.residuals)
-        if count < 2 * LEAST_BATCHES:
+        if count < 2 * FEWEST:
             continue
         share = np.clip(missed / np.where(error == 0, np.inf, error), 1e-6, 1.0)  # 1 − leverage
         others = np.maximum(np.sum(missed**2) - missed**2 / share, count * ROUNDING**2)
-        times = np.abs(missed) / np.sqrt(share * others / (count - LEAST_BATCHES))
+        times = np.abs(missed) / np.sqrt(share * others / (count - FEWEST))
         i = int(np.argmax(times))
-        chance = count * 2 * stats.t.sf(times[i], count - LEAST_BATCHES)
+        chance = count * 2 * stats.t.sf(times[i], count - FEWEST)
         if abs(missed[i]) >= ROUNDING and chance < RARE:
             curve, batch = at.curve, float(at.curve.batch[i])
             place = {"model": curve.model, "target_loss": curve.target_loss, "batch": batch}
