@@ -10,7 +10,7 @@ the fewest steps to the target. Parts that are not trained are left out.
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +219,15 @@ def fitted(table: pd.DataFrame, unit: str = "sequences") -> CriticalFit:
     """Return the critical batch sizes and their law."""
     options = Options(2000, LEVEL)
     return fit_critical(table, reference="smallest", unit=unit, options=options)
+
+
+def by_size(fit: CriticalFit) -> dict[str, CriticalFit]:
+    """Return the curves of a fit by model size, named by their budgets."""
+    parts: dict[str, list[CriticalBatch]] = {}
+    for at in sorted(fit.fits, key=lambda one: (one.curve.params, one.curve.tokens)):
+        named = replace(at.curve, model=f"D = {at.curve.tokens / 1e6:g}M")
+        parts.setdefault(f"N = {at.curve.params / 1e3:.0f}k", []).append(replace(at, curve=named))
+    return {name: replace(fit, fits=tuple(some)) for name, some in parts.items()}
 
 
 def curve_table(table: pd.DataFrame, fits: Mapping[str, CriticalFit]) -> pd.DataFrame:

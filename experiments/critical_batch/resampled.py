@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from bss.laws.critical.shape import CbsDefinition, fit_log_steps
+from bss.laws.minimum import FEWEST
 from bss.stats import LEVEL
 
 CELL = ["size", "params", "seq_len"]
-LEAST_BATCHES, LEAST_DONORS = 3, 4
+LEAST_DONORS = 4
 OVERHEAD = 0.2
 QUANTITIES = ("cbs", "b/a")
 
@@ -142,7 +143,7 @@ def critical(cell: Cell, tokens: np.ndarray, smallest: int = 0) -> dict[str, np.
     log_batch, columns = np.log(cell.batches), []
     for k in range(len(cell.budgets)):
         known = np.isfinite(tokens[0, :, k]) & (np.asarray(cell.batches) >= smallest)
-        if known.sum() < LEAST_BATCHES:
+        if known.sum() < FEWEST:
             columns.append(np.full(len(tokens), np.nan))
             continue
         steps = tokens[:, known, k] - log_batch[known]
