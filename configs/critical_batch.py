@@ -30,9 +30,9 @@ from ml_collections import ConfigDict
 from configs.overlays import PRICED, SETUP, at_size
 
 HORIZONS = {
-    64: (100_000, 140_000, 200_000, 280_000),
-    512: (140_000, 200_000, 280_000, 400_000),
-    2_048: (280_000, 400_000, 560_000, 800_000),
+    64: (140_000, 200_000, 280_000),
+    512: (280_000, 400_000, 560_000),
+    2_048: (400_000, 560_000, 800_000),
 }
 """Tokens at which annealed runs end, by batch size in tokens."""
 
@@ -43,6 +43,7 @@ def grid(
     *,
     rate: float,
     bend: float,
+    margin: float = 1.3,
     reference: int = 64,
     half_life: int = 20_000,
     ends: Mapping[int, tuple[int, ...]] | None = None,
@@ -52,6 +53,7 @@ def grid(
     Args:
         rate: Middle one of three LRs at the reference batch size.
         bend: Guess of b/a in tokens at the largest budget, which sets the length of runs.
+        margin: Factor on that length.
         reference: In tokens, of `rate`.
         half_life: Of beta2, in tokens.
         ends: Horizons of annealed runs by batch size.
@@ -60,7 +62,7 @@ def grid(
     for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
         middle = rate * (tokens / reference) ** 0.37
         rates = tuple(float(f"{middle * 2**i:.3g}") for i in (-1, 0, 1))
-        entry = {"tokens": tokens, "rates": rates, "length": round(1.15 * (1 + tokens / bend), 2)}
+        entry = {"tokens": tokens, "rates": rates, "length": round(margin * (1 + tokens / bend), 2)}
         entry["beta2"] = round(max(0.95, 2 ** (-tokens / half_life)), 5)
         entries.append(entry | {"ends": (ends or {}).get(tokens, ())})
     return entries
@@ -73,8 +75,8 @@ def mup(name: str) -> dict:
 
 BASE = {
     "title": "The critical batch size with model and data",
-    "grid": grid(32, 2_048, rate=3e-3, bend=1_200),
-    "budgets": (100_000, 200_000, 400_000, 800_000),
+    "grid": grid(32, 2_048, rate=3e-3, bend=1_100),
+    "budgets": (100_000, 200_000, 400_000),
     "seeds": (10, 11),
     "rounds": 1,
     "registration": "results/predictions/critical_batch.json",
@@ -116,10 +118,14 @@ SIZES = {
         "setup.engine.runs": "runs/critical_batch_smoke",
     },
     "c1-12k": {
-        "grid": grid(32, 2_048, rate=3e-3, bend=1_200, ends=HORIZONS),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_100, ends=HORIZONS),
         "decay": 0.2,  # keeps the checkpoints that c3 decays from
     },
-    "c1-27k": {"models": {"27k": mup("1x48")}},
+    "c1-27k": {
+        "models": {"27k": mup("1x48")},
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_700, margin=1.15),
+        "budgets": (100_000, 200_000, 400_000, 800_000),
+    },
     "c1-7k": {"models": {"7k": mup("1x24")}},
     "c1-49k": {"models": {"49k": mup("1x64")}},
     "c2-shape": {
@@ -136,7 +142,7 @@ SIZES = {
     },
     "c3": {
         "title": "LR schedules",
-        "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_200, ends=HORIZONS) if e["ends"]],
+        "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_100, ends=HORIZONS) if e["ends"]],
         "rounds": 0,
         "schedules": SCHEDULES,
         "decay": 0.2,

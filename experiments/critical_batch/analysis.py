@@ -79,27 +79,31 @@ def by_average(table: pd.DataFrame, averages: Sequence[str] = HALF_LIVES) -> pd.
     return pd.concat(tables, ignore_index=True)
 
 
-def target_loss(smallest: pd.DataFrame, budget: int) -> float:
-    """Return the loss at a budget of the best setting of the smallest batch size.
+def target_losses(smallest: pd.DataFrame, budgets: Sequence[int]) -> dict[float, int]:
+    """Return the budgets that the smallest batch size reached by their targets.
+
+    A target is the loss at the budget of the best setting of the smallest batch size.
 
     Args:
         smallest: Its runs, from `by_average`.
-        budget: D in tokens.
+        budgets: D in tokens.
 
     Raises:
-        InputError: If no run of it reached D.
+        InputError: If no run of it reached a budget.
     """
-    losses: dict[tuple, list[float]] = {}
+    rows = []
     for _, run in smallest.groupby("run", sort=False):
-        first, last = run.iloc[0], run.iloc[-1]
-        if last["tokens"] >= budget:
-            curve = smooth_curve(run, "averaged")
+        curve, setting = smooth_curve(run, "averaged"), tuple(run.iloc[0][["peak_lr", "average"]])
+        for budget in (d for d in budgets if run["tokens"].iloc[-1] >= d):
             at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
-            losses.setdefault((first["peak_lr"], first["average"]), []).append(at)
-    most = max(map(len, losses.values()), default=0)
-    if not most:
-        raise InputError(f"no run of the smallest batch size reached D = {budget}; train longer")
-    return min(sum(v) / most for v in losses.values() if len(v) == most)
+            rows.append((budget, setting, at))
+    if not rows:
+        raise InputError(f"no run of the smallest batch size reached D = {min(budgets)}")
+    losses = pd.DataFrame(rows, columns=["budget", "setting", "loss"])
+    means = losses.groupby(["budget", "setting"])["loss"].agg(["size", "mean"]).reset_index()
+    means = means.sort_values(["size", "mean"], ascending=[False, True])
+    best = means.drop_duplicates("budget").sort_values("budget")
+    return dict(zip(best["mean"], best["budget"], strict=True))
 
 
 def measured(
@@ -118,8 +122,7 @@ def measured(
     found = []
     for (size, seq_len), some in table.groupby(["size", "seq_len"], sort=False):  # type: ignore[misc]
         smallest = some.loc[some["batch"] == some["batch"].min()]
-        smallest = by_average(smallest)
-        targets = {target_loss(smallest, budget): budget for budget in budgets}
+        targets = target_losses(by_average(smallest), budgets)
         met = _met(by_average(some, averages), [*targets], "averaged", "averaged")
         met["budget_tokens"] = met["target_loss"].map(targets.get)
         found.append(met.assign(size=size, seq_len=seq_len))
@@ -205,14 +208,9 @@ def _listed(batches: Iterable[float]) -> str:
 
 def designs(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the points that are fitted together, by name."""
-    pairs = dict(zip(("7k", "12k", "27k", "49k"), BUDGETS, strict=True))
-    diagonal = table["size"].map(pairs.get) == table["budget_tokens"]
-    return {
-        "together": table.loc[diagonal],
-        "data": table.loc[table["size"] == SIZE],
-        "size": table.loc[table["budget_tokens"] == BUDGETS[-2]],
-        "both": table,
-    }
+    pairs = dict(zip(("7k", "12k", "27k"), BUDGETS, strict=False))
+    together = table["size"].map(pairs.get) == table["budget_tokens"]
+    return {"together": table.loc[together], "both": table}
 
 
 def fitted(table: pd.DataFrame, unit: str = "sequences") -> CriticalFit:
@@ -346,7 +344,7 @@ def schedule_answers() -> dict[str, Answer]:
     """Return the answers on LR schedules, and write the steps of each to the target."""
     constant, others = curves(f"c1-{SIZE}"), curves("c3", "schedules.parquet")
     smallest = by_average(constant.loc[constant["batch"] == constant["batch"].min()])
-    target = target_loss(smallest, SHORT[-1])
+    [target] = target_losses(smallest, SHORT[-1:])
     batches = sorted(others["batch"].unique())
     constant = constant.loc[constant["batch"].isin(batches)]
     tables = {CONSTANT: _met(by_average(constant), [target], "averaged", "averaged")}

@@ -101,7 +101,7 @@ def resampled(cells: Sequence[Cell], resamples: int, seed: int = 0) -> list[np.n
         for batch, logs in zip(cell.batches, cell.logs, strict=True):
             mean, seeds = logs.mean(axis=2), logs.shape[2]
             drawn = np.zeros((1 + resamples, *mean.shape))
-            pool = donors[batch]
+            pool = donors[batch, mean.shape[2]]
             if len(pool):
                 which = generator.integers(len(pool), size=(resamples, len(logs), seeds))
                 drawn[1:] = pool[which].mean(axis=2)
@@ -111,25 +111,31 @@ def resampled(cells: Sequence[Cell], resamples: int, seed: int = 0) -> list[np.n
     return found
 
 
-def deviations(cells: Sequence[Cell]) -> dict[int, np.ndarray]:
-    """Return by batch size the deviations of runs from their seeds' mean [run, average, D].
+def deviations(cells: Sequence[Cell]) -> dict[tuple[int, int], np.ndarray]:
+    """Return the deviations of runs from their seeds' mean [run, average, D].
 
     They are scaled to the variance of one run. Runs that missed a target have none; a batch size
     with fewer than LEAST_DONORS has those of all batch sizes.
+
+    Returns:
+        By batch size and number of budgets, the smallest first.
     """
-    pools: dict[int, list[np.ndarray]] = {}
+    runs: list[tuple[int, np.ndarray]] = []
     for cell in cells:
         for batch, logs in zip(cell.batches, cell.logs, strict=True):
             seeds = logs.shape[2]
-            apart = logs - logs.mean(axis=2, keepdims=True)
-            runs = np.moveaxis(apart, 2, 1).reshape(-1, logs.shape[1], logs.shape[3])
-            whole = runs[np.isfinite(runs).all(axis=(1, 2))]
-            if seeds > 1:
-                pools.setdefault(batch, []).extend(whole * np.sqrt(seeds / (seeds - 1)))
-    every = [run for pool in pools.values() for run in pool]
-    batches = {batch for cell in cells for batch in cell.batches}
-    chosen = {batch: pools.get(batch, []) for batch in batches}
-    return {b: np.array(pool if len(pool) >= LEAST_DONORS else every) for b, pool in chosen.items()}
+            apart = (logs - logs.mean(axis=2, keepdims=True)) * np.sqrt(seeds / max(seeds - 1, 1))
+            runs += [(batch, run) for lr in apart for run in np.moveaxis(lr, 1, 0)]
+    found = {}
+    for count in {len(cell.budgets) for cell in cells}:
+        whole = [(b, run[:, :count]) for b, run in runs if np.isfinite(run[:, :count]).all()]
+        whole = [(b, run) for b, run in whole if run.shape[1] == count]
+        for batch in {batch for cell in cells for batch in cell.batches}:
+            own = [run for b, run in whole if b == batch]
+            found[batch, count] = np.array(
+                own if len(own) >= LEAST_DONORS else [run for _, run in whole]
+            )
+    return found
 
 
 def critical(cell: Cell, tokens: np.ndarray, smallest: int = 0) -> dict[str, np.ndarray]:
