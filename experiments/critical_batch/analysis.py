@@ -2,8 +2,8 @@
 
     python -m experiments.critical_batch.analysis        # results/critical_batch/*.csv, fits.json
 
-After Zhang et al. (arXiv 2410.21676): the target of a model and a token budget D is the loss at D
-of the best setting of the smallest batch size; at every batch size the setting counts that needs
+After Zhang et al. (arXiv 2410.21676). The target of a model and a token budget D is the loss at D
+of the best setting of the smallest batch size. At every batch size the setting counts that needs
 the fewest steps to the target. Parts that are not trained are left out.
 """
 
@@ -144,9 +144,9 @@ def minima(table: pd.DataFrame) -> pd.DataFrame:
     """Return the best setting of each batch size: that with the most seeds, then fewest tokens.
 
     Returns:
-        CELL, batch, settings tried, steps and tokens_to_target (geometric means over seeds),
-        peak_lr, average, seeds, seed_noise (standard deviation of log steps), and bracketed:
-        whether a lower and a higher LR were tried. A batch size that missed the target has no seed.
+        CELL, batch, settings tried, steps and tokens_to_target (geometric means over seeds).
+        Then peak_lr, average, seeds and seed_noise (standard deviation of log steps). `bracketed`:
+        a lower and a higher LR were tried. A batch size that missed the target has no seed.
     """
     rows = []
     for key, here in table.groupby([*CELL, "batch"], sort=False):
@@ -261,7 +261,6 @@ def grid_answers() -> dict[str, Answer]:
     laws = {name: exponents(cells, [v[name] for v in values]) for name in ("cbs", "b/a")}
     write("exponents.csv", exponents_table(laws))
     told = f"{', '.join(c.size for c in cells)} (muP); D 0.1M to 0.8M; LR tuned; averaged weights"
-    seeds = cells[0].logs[0].shape[2]
     found = {}
     for quantity, end in (("cbs", ""), ("b/a", "_other")):
         law = laws[quantity]
@@ -271,7 +270,7 @@ def grid_answers() -> dict[str, Answer]:
             estimates["published_exponent"] = law.of(1, 1, 0.47)
             estimates["width"] = _last_slope(cells, [v["cbs"] for v in values])
         for key, one in estimates.items():
-            found[key + end] = Answer(one, law.curves, f"{told}; {seeds} seeds", "exponents.csv")
+            found[key + end] = Answer(one, law.curves, f"{told}; 2 seeds", "exponents.csv")
     return found | average_answers(curves(f"c1-{SIZE}"))
 
 
@@ -306,38 +305,46 @@ def average_answers(runs: pd.DataFrame) -> dict[str, Answer]:
     }
 
 
-def shape_answers() -> dict[str, Answer]:
-    """Return the answer on width against depth, and write its table."""
-    wide = curves(f"c1-{SIZE}")
-    table = measured(pd.concat([wide, curves("c2-shape")], ignore_index=True), SHORT)
-    write("curves_shape.csv", curve_table(table, {"shape": fitted(table)}))
-    ratio = _ratio(table, ("size", SIZE), ("size", "4 layers"))
-    told = "12k parameters, 1 layer of width 32 and 4 of 16; D 0.1M and 0.2M; 2 seeds"
-    return {"shape": Answer(ratio, 2 * len(SHORT), told, "curves_shape.csv")}
+@dataclass(frozen=True)
+class Pair:
+    """Two cells whose critical batch sizes are compared, by the value of a column.
+
+    Attributes:
+        part: That was trained for it; the other cell may be of the grid.
+        column, first, second: What distinguishes the cells.
+        smallest: Smallest batch size that counts, in tokens.
+        conditions: In words.
+    """
+
+    part: str
+    column: str
+    first: Any
+    second: Any
+    smallest: int
+    conditions: str
 
 
-def context_answers() -> dict[str, Answer]:
-    """Return the answer on sequence lengths, and write its table; batch sizes in tokens."""
-    runs = pd.concat([curves(f"c1-{SIZE}"), curves("c2-context")], ignore_index=True)
+PAIRS = {
+    "shape": Pair("c2-shape", "size", SIZE, "4 layers", 32, "1 layer of width 32, 4 of width 16"),
+    "context": Pair("c2-context", "seq_len", 16, 64, 64, "sequences of 16 and of 64 tokens"),
+}
+
+
+def pair_answer(key: str, pair: Pair) -> Answer:
+    """Return log critical batch in tokens of the second cell minus the first, and its table."""
+    runs = pd.concat([curves(f"c1-{SIZE}"), curves(pair.part)], ignore_index=True)
     table = measured(runs, SHORT)
-    parts = {str(d): some for d, some in table.groupby("budget_tokens")}
-    fits = {f"context, D {d}": fitted(some, "tokens") for d, some in parts.items()}
-    write("curves_context.csv", curve_table(table, fits))
-    ratio = _ratio(table, ("seq_len", 16), ("seq_len", 64), smallest=64)
-    told = "12k parameters; sequences of 16 and 64; D 0.1M and 0.2M; 2 seeds"
-    return {"context": Answer(ratio, 2 * len(SHORT), told, "curves_context.csv")}
-
-
-def _ratio(
-    table: pd.DataFrame, first: tuple[str, Any], second: tuple[str, Any], smallest: int = 0
-) -> Estimated:
-    """Return log critical batch in tokens of the second cell minus the first, mean over D."""
+    fits = {f"D = {d}": fitted(some, "tokens") for d, some in table.groupby("budget_tokens")}
+    write(f"curves_{key}.csv", curve_table(table, fits))
+    write(f"steps_{key}.csv", minima(table))
     logs = []
-    for column, value in (first, second):
-        cells = cells_of(table.loc[table[column] == value])
+    for value in (pair.first, pair.second):
+        cells = cells_of(table.loc[table[pair.column] == value])
         [tokens] = resampled(cells, RESAMPLES, seed=len(logs))
-        logs.append(np.log(critical(cells[0], tokens, smallest)["cbs"]))
-    return estimated((logs[1] - logs[0]).mean(axis=1))
+        logs.append(np.log(critical(cells[0], tokens, pair.smallest)["cbs"]))
+    told = f"12k parameters; {pair.conditions}; D 0.1M and 0.2M; 2 seeds"
+    ratio = estimated((logs[1] - logs[0]).mean(axis=1))
+    return Answer(ratio, 2 * len(SHORT), told, f"curves_{key}.csv")
 
 
 def schedule_answers() -> dict[str, Answer]:
@@ -356,7 +363,9 @@ def schedule_answers() -> dict[str, Answer]:
     for name, table in tables.items():
         table = table.assign(size=SIZE, budget_tokens=SHORT[-1])
         best.append(minima(table).assign(schedule=name))
-        draws[name] = resampled(cells_of(table), RESAMPLES)[0][:, :, 0]
+        tokens = resampled(cells_of(table), RESAMPLES)[0][:, :, 0]
+        longest = np.log(table.groupby("batch")["tokens_to_target"].max().to_numpy(float))
+        draws[name] = np.where(np.isnan(tokens), longest, tokens)
     rows = pd.concat(best, ignore_index=True)
     needed = rows.loc[rows["schedule"] == CONSTANT].set_index("batch")["tokens_to_target"]
     rows["relative"] = rows["tokens_to_target"] / rows["batch"].map(needed.get)
@@ -368,9 +377,7 @@ def schedule_answers() -> dict[str, Answer]:
     write("schedules.csv", rows)
     told = f"{SIZE} parameters; target of D 0.2M; batch 64, 512 and 2,048 tokens; 2 seeds"
     return {
-        key: Answer(
-            estimated((draws[name] - draws[CONSTANT]).mean(axis=1)), 6, told, "schedules.csv"
-        )
+        key: Answer(estimated(_apart(draws, name).mean(axis=1)), 6, told, "schedules.csv")
         for name, key in SCHEDULES.items()
         if name in draws
     }
@@ -462,8 +469,7 @@ def main() -> None:
     answers: dict[str, Answer] = {}
     if trained(*GRID):
         answers |= grid_answers()
-    for part, of in (("c2-shape", shape_answers), ("c2-context", context_answers)):
-        answers |= of() if trained(part) else {}
+    answers |= {key: pair_answer(key, pair) for key, pair in PAIRS.items() if trained(pair.part)}
     if (RESULTS / "c3" / "schedules.parquet").exists():
         answers |= schedule_answers()
     write("published.csv", published_table())

@@ -1,9 +1,9 @@
 """Critical batch sizes of many curves and their exponents in N and D, refitted to resampled runs.
 
 A run of one batch size and LR gives log tokens to the target of every budget and with every weight
-average, so its errors are shared. A resample replaces the deviations of a run from the mean of its
-seeds by those of a random run of the same batch size, of any model and LR (derived here; coverage
-on planted grids: `planted.py`).
+average, so its errors are shared. A resample draws each run's deviations from the mean of its seeds
+from the runs of the same batch size, of any model and LR (derived here; coverage on planted grids:
+tests/experiments/test_critical_batch.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class Cell:
         size, params, seq_len: The model and its sequences.
         batches: Batch sizes in tokens, ascending.
         budgets: D in tokens, ascending.
-        logs: By batch size, log tokens [LR, average, seed, D]; NaN where a target was missed.
+        logs: By batch size, log tokens [LR, average, seed, D]; NaN if a target was missed.
     """
 
     size: str
@@ -90,9 +90,9 @@ def cells_of(points: pd.DataFrame) -> list[Cell]:
 
 
 def resampled(cells: Sequence[Cell], resamples: int, seed: int = 0) -> list[np.ndarray]:
-    """Return per cell the least log tokens over settings [1 + R, batch, D]; the first are measured.
+    """Return per cell the minimum of log tokens over settings [1 + R, batch, D]; first as measured.
 
-    A setting counts where all its seeds reached the target. NaN where no setting did.
+    A setting counts if all its seeds reached the target. Without one the value is NaN.
     """
     generator, donors = np.random.default_rng(seed), deviations(cells)
     found = []
@@ -166,21 +166,21 @@ class Exponents:
     Attributes:
         draws: log c, p, q [1 + R, 3].
         inverse: (XᵀX)⁻¹ of the design.
-        scatter: Residual standard deviation of log batch about the law.
+        spread: Residual standard deviation of log batch about the law.
         curves: Fitted curves.
     """
 
     draws: np.ndarray
     inverse: np.ndarray
-    scatter: float
+    spread: float
     curves: int
 
     def of(self, n: float, d: float, less: float = 0.0) -> Estimated:
-        """Return n·p + d·q − less; its error is the wider of the refits' and the scatter's."""
+        """Return n·p + d·q − less; its error is the larger one of refits and residuals."""
         weights = np.array([0.0, n, d])
         found = estimated(self.draws @ weights - less)
-        spread = self.scatter * float(np.sqrt(weights @ self.inverse @ weights))
-        return Estimated(found.value, max(found.error, spread))
+        residual = self.spread * float(np.sqrt(weights @ self.inverse @ weights))
+        return Estimated(found.value, max(found.error, residual))
 
 
 def exponents(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Exponents:
@@ -192,8 +192,8 @@ def exponents(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Exponents:
     inverse = np.linalg.inv(X.T @ X)
     draws = y @ X @ inverse
     rest = y[0] - X @ draws[0]
-    scatter = float(np.sqrt(rest @ rest / max(len(X) - X.shape[1], 1)))
-    return Exponents(draws, inverse, scatter, len(X))
+    spread = float(np.sqrt(rest @ rest / max(len(X) - X.shape[1], 1)))
+    return Exponents(draws, inverse, spread, len(X))
 
 
 def exponents_table(fits: Mapping[str, Exponents]) -> pd.DataFrame:

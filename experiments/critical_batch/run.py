@@ -1,12 +1,12 @@
-"""Train every batch size at several learning rates and seeds, at constant LR with weight averages.
+"""Train every batch size at several constant LRs and seeds, with weight averages.
 
     python -m experiments.critical_batch --config=configs/critical_batch.py:c1-12k
 
-A part is a set of models and batch sizes, both with their learning rates, and of seeds. All runs
-of one seed share initialization and data order. One run serves every token budget of its model,
-because its LR does not depend on its end. A learning rate is added while the best one is at an end
-of those tried. `analysis.py` reads the tables that are written here: runs.parquet (loss curves)
-and, for other LR schedules, schedules.parquet.
+A part is a set of models, batch sizes with their LRs, and seeds. All runs of one seed share
+initialization and data order. One run serves every token budget of its model, because its LR does
+not depend on its end. An LR is added while the best one is at an end of those tried.
+`analysis.py` reads the tables that are written here: runs.parquet (loss curves) and, for other LR
+schedules, schedules.parquet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class BatchSweep:
 
     Attributes:
         tokens: Batch size in tokens.
-        rates: Peak learning rates.
+        rates: Peak LRs.
         beta2: Second-moment decay per step.
         length: Tokens of its runs, as a multiple of the largest budget.
         ends: Horizons of annealed runs in tokens, for the comparison of LR schedules.
@@ -49,7 +49,7 @@ class BatchSweep:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Another LR schedule: fields of a run, and the factor on the learning rates of a batch size.
+    """Another LR schedule: fields of a run, and the factor on the LRs of a batch size.
 
     With `annealed` there is one run for each horizon; else one to the last horizon.
     """
@@ -68,14 +68,14 @@ class Study(PricedStudy):
         models: Model sizes by name in tables; a named size or a group of fields.
         grid: Batch sizes, a factor of 2 apart.
         budgets: Token budgets D; runs are long enough for the largest.
-        lengths: Sequence lengths in tokens; default: that of the setup.
-        rounds: Rounds of adding learning rates.
+        lengths: Sequence lengths in tokens; by default the setup's.
+        rounds: Rounds of adding LRs.
         schedules: Other LR schedules.
         decay: Last fraction of the tokens of a decay branch; 0 for no branches.
         registration: File of the preregistration, which must be older than the runs; "" for none.
 
     Raises:
-        InputError: If the warm-up is no small part of the smallest budget, which one run serves.
+        InputError: If the warm-up is more than a tenth of the smallest budget.
     """
 
     models: Mapping[str, Any]
@@ -116,7 +116,7 @@ def experiment(study: Study) -> None:
         constant = trainer.contend(arms(study, base), "constant LR")
         for k in range(study.rounds):
             more = wider(constant, trainer)
-            constant += trainer.contend(more, f"more learning rates, round {k + 1}")
+            constant += trainer.contend(more, f"more LRs, round {k + 1}")
         files = {"runs.parquet": curve_table(trainer, constant)}
         results.write(files, trainer)
         if study.schedules:
@@ -152,8 +152,8 @@ def _runs(study: Study, base: RunConfig, entry: BatchSweep, name: str) -> Iterat
 def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:
     """Return runs at twice the highest or half the lowest LR where the best one is at that end.
 
-    The best LR of a model and batch size has the lowest held-out loss at the end of its runs, with
-    the best weight average, as a mean over seeds; diverged seeds do not count.
+    The best LR of a model and batch size has the lowest final held-out loss, averaged over seeds.
+    The best weight average counts; diverged seeds do not.
     """
     table = curve_table(trainer, constant)
     averages = [name for name in table if str(name).startswith("eval_loss_avg")]
@@ -170,7 +170,7 @@ def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:
             added += [
                 replace(arm, run=overlay(arm.run, {"optimizer.lr": lr})) for arm in rates[best]
             ]
-    say(f"{len(added)} runs at more learning rates")
+    say(f"{len(added)} runs at more LRs")
     return added
 
 
