@@ -19,12 +19,18 @@ OTHER = "_other"  # end of the keys of archived questions under other conditions
 
 
 def read_findings(results: Path = RESULTS) -> pd.DataFrame:
-    """Return the rows of every findings.csv, with `source`: an experiment or ARCHIVED."""
+    """Return the rows of every findings.csv, with `source`: an experiment or ARCHIVED.
+
+    Archived answers to questions that an experiment has tested again are left out.
+    """
     tables = []
     for file in sorted(results.glob("*/findings.csv")):
         source = ARCHIVED if file.parent.name == "archive" else file.parent.name
         tables.append(pd.read_csv(file).assign(source=source))
-    return pd.concat(tables, ignore_index=True)
+    found = pd.concat(tables, ignore_index=True)
+    archived, named = found["source"] == ARCHIVED, found["paper"].astype(str) + found["key"]
+    again = named[~archived & (found["answer"] != "not tested")]
+    return found.loc[~archived | ~named.isin(again)].reset_index(drop=True)
 
 
 def findings_page(found: pd.DataFrame, papers: dict[str, str]) -> str:
