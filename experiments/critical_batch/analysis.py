@@ -285,8 +285,7 @@ def average_answers(runs: pd.DataFrame) -> dict[str, Answer]:
     table = measured(runs, BUDGETS, (*HALF_LIVES, NONE))
     [cell] = cells_of(table)
     tokens, rows = {}, []
-    names = sorted(table["average"].unique())
-    for average in names:
+    for average in (*HALF_LIVES, NONE):
         some = table.loc[table["average"] == average]
         [part] = cells_of(some)
         tokens[average] = resampled([part], RESAMPLES)[0]
@@ -296,9 +295,11 @@ def average_answers(runs: pd.DataFrame) -> dict[str, Answer]:
                 rows.append(row | {"tokens_to_target": np.exp(tokens[average][0, i, k])})
     write("averages.csv", pd.DataFrame(rows))
     [averaged] = resampled(cells_of(table.loc[table["average"] != NONE]), RESAMPLES)
-    gain = (averaged - tokens[NONE])[:, :, -1]
-    told = f"{SIZE} parameters; D {cell.budgets[-1] / 1e6:g}M; batch 32 to 2,048 tokens"
-    numbers = {"averages": np.nanmean(gain, axis=1), "averages_batch": gain[:, -1] - gain[:, 0]}
+    apart = averaged - tokens[NONE]
+    last = np.flatnonzero(np.isfinite(apart[0]).all(axis=0))[-1]  # D that all runs reached
+    gain = apart[:, :, last]
+    told = f"{SIZE} parameters; D {cell.budgets[last] / 1e6:g}M; batch 32 to 2,048 tokens"
+    numbers = {"averages": gain.mean(axis=1), "averages_batch": gain[:, -1] - gain[:, 0]}
     return {
         key: Answer(estimated(draws), cell.logs[0].shape[2], told, "averages.csv")
         for key, draws in numbers.items()
@@ -405,9 +406,8 @@ def published_table() -> pd.DataFrame:
     runs = read_points(str(PUBLISHED))
     rows = []
     for name, some in runs.groupby("model", sort=False):
-        batches = some["batch"].nunique()
         row = {"model": name, "params": some["params"].iloc[0], "seq_len": some["seq_len"].iloc[0]}
-        row |= {"batches": batches, "smallest": some["batch"].min(), "largest": some["batch"].max()}
+        row |= {"smallest": some["batch"].min(), "largest": some["batch"].max()}
         median = some.groupby("batch")["steps"].transform("median")
         odd = some.loc[(some["steps"] / median > 5) | (some["steps"] / median < 0.2)]
         row["outliers"] = "; ".join(f"batch {r.batch}: {r.steps:g} steps" for r in odd.itertuples())
