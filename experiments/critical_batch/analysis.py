@@ -276,8 +276,9 @@ def grid_answers() -> dict[str, Answer]:
 
 def _last_slope(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Estimated:
     """Return the slope of log critical batch over log N between the two widest models."""
-    (one, two), logs = cells[-2:], np.log(values[-1]) - np.log(values[-2])
-    return estimated(logs.mean(axis=1) / math.log(two.params / one.params))
+    shared = min(value.shape[1] for value in values[-2:])
+    logs = np.log(values[-1][:, :shared] / values[-2][:, :shared])
+    return estimated(logs.mean(axis=1) / math.log(cells[-1].params / cells[-2].params))
 
 
 def average_answers(runs: pd.DataFrame) -> dict[str, Answer]:
