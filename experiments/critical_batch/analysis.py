@@ -250,7 +250,7 @@ class Answer:
 def grid_answers() -> dict[str, Answer]:
     """Return the answers on N and D, and write their tables."""
     runs = pd.concat([curves(part) for part in trained(*GRID)], ignore_index=True)
-    table = measured(runs, BUDGETS)
+    table = measured(runs, BUDGETS).round(7)
     write("points.csv", table)
     fits = {name: fitted(some) for name, some in designs(table).items()}
     write_json(RESULTS / "fits.json", {name: fit.to_dict() for name, fit in fits.items()})
