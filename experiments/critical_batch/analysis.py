@@ -224,7 +224,7 @@ def by_size(fit: CriticalFit) -> dict[str, CriticalFit]:
     parts: dict[str, list[CriticalBatch]] = {}
     for at in sorted(fit.fits, key=lambda one: (one.curve.params, one.curve.tokens)):
         named = replace(at.curve, model=f"D = {at.curve.tokens / 1e6:g}M")
-        parts.setdefault(f"N = {at.curve.params / 1e3:.0f}k", []).append(replace(at, curve=named))
+        parts.setdefault(f"N = {at.curve.params // 1e3:.0f}k", []).append(replace(at, curve=named))
     return {name: replace(fit, fits=tuple(some)) for name, some in parts.items()}
 
 

@@ -54,7 +54,7 @@ def growth_figure(curves: pd.DataFrame, laws: pd.DataFrame) -> Figure:
             shift = 1.03 ** (i - (len(looks) - 1) / 2)
             style.bars(ax, (at * shift, cbs, low, high), {**look, "linestyle": "none"})
             ax.plot(at, law, color=look["color"], lw=1.1)
-            text = f"{value / 1e3:.0f}k" if by == "params" else f"{value / 1e6:g}M"
+            text = f"{value // 1e3:.0f}k" if by == "params" else f"{value / 1e6:g}M"
             entries.append(style.handle(f"{names[by]} = {text}", ls="none", ms=5, **look))
         ax.set(xscale="log", yscale="log")
         ax.set_xlim(curves[x].min() / 1.3, curves[x].max() * 1.3)
