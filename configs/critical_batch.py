@@ -4,21 +4,23 @@
     python -m experiments.critical_batch --config=configs/critical_batch.py:gpu     # its price
     python -m experiments.critical_batch.analysis                 # tables, figures, findings
 
-| part   | trains                                                       | tokens | runs  |
-|--------|--------------------------------------------------------------|--------|-------|
-| smoke  | c1 at 4 batch sizes and 20K tokens, with schedules; for tests | 0.4M   | 16    |
-| c1-12k | 12k parameters, 7 batch sizes × 3 LRs × 2 seeds, D to 0.4M   | 31M    | 42    |
-| c1-27k | the same at 27k (muP)                                        | 31M    | 42    |
-| c1-7k  | the same at 7k (muP)                                         | 31M    | 42    |
-| c1-49k | the same at 49k (muP)                                        | 31M    | 42    |
-| c2     | 4 layers at 12k; sequences of 16 and 64; D to 0.2M           | 45M    | 120   |
-| c3     | cosine, WSD, schedule-free at 3 batch sizes                  | 37M    | 198   |
-| gpu    | c1 at 0.2M to 4.7M parameters; priced, not trained           | 9G     | 252   |
+| part       | trains                                                       | tokens | runs |
+|------------|--------------------------------------------------------------|--------|------|
+| smoke      | 3 batch sizes and 20K tokens, with schedules; for tests      | 0.4M   | 24   |
+| c1-7k      | 7k parameters, 7 batch sizes x 3 LRs x 2 seeds, D to 0.4M    | 33M    | 42   |
+| c1-12k     | the same at 12k                                              | 33M    | 42   |
+| c1-27k     | the same at 27k, D to 0.8M                                   | 52M    | 42   |
+| c1-49k     | the same at 49k, D to 0.4M                                   | 33M    | 42   |
+| c2-shape   | 4 layers at 12k, D to 0.2M                                   | 17M    | 42   |
+| c2-context | 12k with sequences of 16 and 64, D to 0.2M                   | 33M    | 78   |
+| c3-wsd     | decays of the runs of c1-12k at 3 batch sizes                | 4M     | 54   |
+| c3         | cosine and schedule-free there                               | 32M    | 72   |
+| gpu        | c1 at 0.2M to 4.7M parameters; priced, not trained           | 15G    | 252  |
 
 Batch sizes are a factor of 2 apart, 32 to 2,048 tokens in sequences of 32; the smallest one is the
 reference. LRs are a factor of 2 apart and grow with the batch size to the power 0.37, as in a
-pilot; muP carries them across widths. beta2 has a half-life of 20,000 tokens, but is not below
-0.95. The warm-up has 10,000 tokens in every run. Judged seeds are 10 and above; seeds 0 to 2 were
+pilot. muP carries them across widths. beta2 has a half-life of 20,000 tokens, but is at least 0.95.
+The warm-up has 10,000 tokens in every run. Evaluated seeds are 10 and above; seeds 0 to 2 were
 pilots. Questions and how they are decided: experiments/critical_batch/questions.toml.
 """
 
@@ -98,10 +100,16 @@ BASE = {
         "buckets": (1, 2, 4, 8, 16, 32, 64, 128),
     },
 }
+WSD = {"name": "WSD", "changes": {}, "branch": True}
 SCHEDULES = (
     {"name": "cosine", "changes": {"schedule.rate": "cosine"}, "factor": 2.0, "annealed": True},
     {"name": "schedule-free", "changes": {"optimizer.name": "schedule_free"}, "factor": 2.0},
 )
+COMPARED = {
+    "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_100, ends=HORIZONS) if e["ends"]],
+    "rounds": 0,
+    "decay": 0.2,
+}
 SIZES = {
     "smoke": {
         "models": {"7k": "1x24"},
@@ -109,7 +117,7 @@ SIZES = {
         "budgets": (10_000, 20_000),
         "seeds": (0,),
         "rounds": 0,
-        "schedules": SCHEDULES,
+        "schedules": (WSD, *SCHEDULES),
         "decay": 0.2,
         "registration": "",
         "results": "runs/critical_batch_smoke/results",
@@ -140,13 +148,8 @@ SIZES = {
         "grid": grid(32, 2_048, rate=3e-3, bend=1_000),
         "budgets": (100_000, 200_000),
     },
-    "c3": {
-        "title": "LR schedules",
-        "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_100, ends=HORIZONS) if e["ends"]],
-        "rounds": 0,
-        "schedules": SCHEDULES,
-        "decay": 0.2,
-    },
+    "c3-wsd": {"title": "Decays of runs at constant LR", "schedules": (WSD,), **COMPARED},
+    "c3": {"title": "Other LR schedules", "schedules": SCHEDULES, **COMPARED},
     "gpu": {
         "models": {"226k": "2x96", "394k": "2x128", "4700k": "mini"},
         "grid": grid(512, 1 << 15, reference=512, rate=2e-3, bend=16_000, half_life=400_000),
@@ -168,7 +171,7 @@ def get_config(part: str = "c1-12k") -> ConfigDict:
     """Return the config of a part.
 
     Raises:
-        ValueError: there is no such part.
+        ValueError: If the part is unknown.
     """
     parts = {name: {"models": {"12k": "pico"}, **one} for name, one in SIZES.items()}
     return at_size(part, BASE, parts)

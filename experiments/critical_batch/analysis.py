@@ -349,9 +349,15 @@ def pair_answer(key: str, pair: Pair) -> Answer:
     return Answer(ratio, 2 * len(SHORT), told, f"curves_{key}.csv")
 
 
+def _schedule_curves() -> list[pd.DataFrame]:
+    """Return the curves of LR schedules of the parts that are trained."""
+    name = "schedules.parquet"
+    return [curves(p, name) for p in ("c3-wsd", "c3") if (RESULTS / p / name).exists()]
+
+
 def schedule_answers() -> dict[str, Answer]:
     """Return the answers on LR schedules, and write the steps of each to the target."""
-    constant, others = curves(f"c1-{SIZE}"), curves("c3", "schedules.parquet")
+    constant, others = curves(f"c1-{SIZE}"), pd.concat(_schedule_curves())
     smallest = by_average(constant.loc[constant["batch"] == constant["batch"].min()])
     [target] = target_losses(smallest, SHORT[-1:])
     batches = sorted(others["batch"].unique())
@@ -368,26 +374,22 @@ def schedule_answers() -> dict[str, Answer]:
         tokens = resampled(cells_of(table), RESAMPLES)[0][:, :, 0]
         longest = np.log(table.groupby("batch")["tokens_to_target"].max().to_numpy(float))
         draws[name] = np.where(np.isnan(tokens), longest, tokens)
+    apart = {name: some - draws[CONSTANT] for name, some in draws.items()}
     rows = pd.concat(best, ignore_index=True)
     needed = rows.loc[rows["schedule"] == CONSTANT].set_index("batch")["tokens_to_target"]
     rows["relative"] = rows["tokens_to_target"] / rows["batch"].map(needed.get)
     rows["batch_tokens"] = rows["batch"] * rows["seq_len"]
     rows["error"] = [
-        estimated(_apart(draws, row["schedule"])[:, batches.index(row["batch"])]).error
+        estimated(apart[row["schedule"]][:, batches.index(row["batch"])]).error
         for row in rows.to_dict("records")
     ]
     write("schedules.csv", rows)
     told = f"{SIZE} parameters; target of D 0.2M; batch 64, 512 and 2,048 tokens; 2 seeds"
     return {
-        key: Answer(estimated(_apart(draws, name).mean(axis=1)), 6, told, "schedules.csv")
+        key: Answer(estimated(apart[name].mean(axis=1)), 6, told, "schedules.csv")
         for name, key in SCHEDULES.items()
         if name in draws
     }
-
-
-def _apart(draws: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return log tokens of a schedule relative to constant LR with an average [1 + R, batch]."""
-    return draws[name] - draws[CONSTANT]
 
 
 def final_losses(table: pd.DataFrame) -> pd.DataFrame:
@@ -404,9 +406,8 @@ def final_losses(table: pd.DataFrame) -> pd.DataFrame:
 
 def published_table() -> pd.DataFrame:
     """Return b/a of six published models with 95% intervals, and what they do not support."""
-    runs = read_points(str(PUBLISHED))
     rows = []
-    for name, some in runs.groupby("model", sort=False):
+    for name, some in read_points(str(PUBLISHED)).groupby("model", sort=False):
         row = {"model": name, "params": some["params"].iloc[0], "seq_len": some["seq_len"].iloc[0]}
         row |= {"smallest": some["batch"].min(), "largest": some["batch"].max()}
         median = some.groupby("batch")["steps"].transform("median")
@@ -471,7 +472,7 @@ def main() -> None:
     if trained(*GRID):
         answers |= grid_answers()
     answers |= {key: pair_answer(key, pair) for key, pair in PAIRS.items() if trained(pair.part)}
-    if (RESULTS / "c3" / "schedules.parquet").exists():
+    if _schedule_curves():
         answers |= schedule_answers()
     write("published.csv", published_table())
     write_table(findings(read_questions(QUESTIONS), answers).round(7), RESULTS / "findings.csv")

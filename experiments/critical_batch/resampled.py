@@ -21,7 +21,6 @@ from bss.stats import LEVEL
 CELL = ["size", "params", "seq_len"]
 LEAST_DONORS = 4
 OVERHEAD = 0.2
-QUANTITIES = ("cbs", "b/a")
 
 
 @dataclass(frozen=True)

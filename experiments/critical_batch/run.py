@@ -51,13 +51,15 @@ class BatchSweep:
 class Schedule:
     """Another LR schedule: fields of a run, and the factor on the LRs of a batch size.
 
-    With `annealed` there is one run for each horizon; else one to the last horizon.
+    `annealed`: one run for each horizon; else one to the last horizon. `branch`: decays of runs at
+    constant LR to each horizon, from their checkpoints.
     """
 
     name: str
     changes: Mapping[str, Any]
     factor: float = 1.0
     annealed: bool = False
+    branch: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,15 +185,13 @@ def scheduled(study: Study, constant: Sequence[Contender]) -> list[Contender]:
         entry = by_batch.get(tokens)
         if entry is None or arm.run.optimizer.lr not in entry.rates:
             continue
-        for end in entry.ends if study.decay else ():
-            decayed = decay_branch(_until(arm.run, end), study.decay)
-            found.append(Contender("WSD", "constant", "decay", decayed))
         for schedule in study.schedules:
             lr = arm.run.optimizer.lr * schedule.factor
             run = overlay(arm.run, {"optimizer.lr": lr, **schedule.changes})
-            ends = entry.ends if schedule.annealed else entry.ends[-1:]
-            kind = (schedule.name, "constant", schedule.name)
-            found += [Contender(*kind, _until(run, end)) for end in ends]
+            ends = entry.ends if schedule.annealed or schedule.branch else entry.ends[-1:]
+            for until in (_until(run, end) for end in ends):
+                one = decay_branch(until, study.decay) if schedule.branch else until
+                found.append(Contender(schedule.name, "constant", schedule.name, one))
     return found
 
 

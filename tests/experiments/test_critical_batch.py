@@ -45,6 +45,11 @@ def bend(params, budget):
     return 1_000 * (params / 12_416) ** OF_N * (budget / 200_000) ** OF_D
 
 
+def needed_at(batch, budget=200_000, params=12_416):
+    """Tokens that a batch size needs to the target of a budget at the best LR."""
+    return budget * (1 + batch / bend(params, budget))
+
+
 def curve(params, batch, lr, seed, length=6e6):
     """Losses of a run that wastes tokens by its batch size, LR and seed."""
     tokens = np.geomspace(40_000, length, 60)
@@ -87,11 +92,12 @@ def test_every_part_has_runs_and_judged_parts_a_registration():
 
 
 def test_other_schedules_end_at_each_horizon():
-    one = study("c3", seeds=(10,))
-    constant = arms(one, planned_run(one.setup))
     runs = {}
-    for arm in scheduled(one, constant):
-        runs.setdefault(arm.name, []).append(arm.run)
+    for part in ("c3-wsd", "c3"):
+        one = study(part, seeds=(10,))
+        constant = arms(one, planned_run(one.setup))
+        for arm in scheduled(one, constant):
+            runs.setdefault(arm.name, []).append(arm.run)
     assert {name: len(some) for name, some in runs.items()} == {
         "WSD": 27,
         "cosine": 27,
@@ -199,6 +205,29 @@ def test_the_last_loss_of_each_horizon_makes_a_curve():
     ]
     kept = analysis.final_losses(pd.DataFrame(rows))
     assert kept["tokens"].tolist() == [100, 200, 300] and set(kept["peak_lr"]) == {1e-3}
+
+
+def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch, tmp_path):
+    runs, rows = planted({"12k": 12_416}).assign(name="12k | 32"), []
+    for name, run in runs[runs["batch"].isin([2, 16, 64])].groupby("run"):
+        batch_tokens = 32 * run["batch"].iloc[0]
+        for horizon in np.geomspace(0.8, 3.2, 5) * needed_at(batch_tokens):
+            loss = np.interp(horizon / 1.2, run["tokens"], run["eval_loss"])
+            last = {"tokens": horizon, "step": horizon / batch_tokens, "eval_loss": loss}
+            rows.append({**run.iloc[-1], **last, "run": f"{name} {horizon}", "name": "cosine"})
+    for part, name, table in (
+        ("c1-12k", "runs.parquet", runs),
+        ("c3", "schedules.parquet", pd.DataFrame(rows)),
+    ):
+        (tmp_path / part).mkdir()
+        table.to_parquet(tmp_path / part / name)
+    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
+    found = analysis.schedule_answers()
+    assert set(found) == {"schedule_cosine"}
+    table = pd.read_csv(tmp_path / "schedules.csv")
+    relative = table.loc[table["schedule"] == "cosine", "relative"]
+    assert relative.tolist() == pytest.approx([1.2] * 3, rel=0.03)
+    assert found["schedule_cosine"].estimate.value == pytest.approx(np.log(1.2), abs=0.03)
 
 
 def test_published_runs_have_the_known_bends_and_the_odd_row_is_named():
