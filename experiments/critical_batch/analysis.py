@@ -158,8 +158,8 @@ def minima(table: pd.DataFrame) -> pd.DataFrame:
         if logs:
             (lr, average), best = min(logs, key=lambda one: (-len(one[1]), one[1].mean()))  # type: ignore[misc]
             steps = float(np.exp(best.mean()))
-            row |= {"steps": steps, "tokens_to_target": steps * row["batch"] * row["seq_len"]}
-            row |= {"peak_lr": lr, "average": average, "seeds": len(best)}
+            row |= {"steps": steps, "peak_lr": lr, "average": average, "seeds": len(best)}
+            row["tokens_to_target"] = steps * here.iloc[0][["batch", "seq_len"]].prod()
             row |= {"seed_noise": best.std(ddof=1) if len(best) > 1 else np.nan}
             row["bracketed"] = bool(rates.min() < lr < rates.max())
         rows.append(row)
