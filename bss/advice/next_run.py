@@ -2,13 +2,10 @@
 
 A measurement y with noise SD s lowers the variance of a goal g by cov(g, y)² / (var(y) + s²), if
 the two are jointly normal (Chaloner and Verdinelli, Stat. Sci. 10, 273, 1995). The moments are
-those over the draws of a fit.
+those over the draws of a fit; the goal is a function of predictions, drawn with those of the runs.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from statistics import NormalDist
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -17,38 +14,27 @@ from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
 from bss.laws.base import Fit
-from bss.laws.functional.curves import stack
-from bss.laws.functional.law import CurveLaw, law_losses
-from bss.laws.functional.paths import plan_path
 from bss.laws.minimum import parabola_vertex
-from bss.laws.resampling import rms
-from bss.schedules.batch import BatchSchedule
-from bss.units import parse_tokens, rounded_tokens
+from bss.units import parse_tokens
 
 GOALS = {
-    "es": ("B_opt@LOSS", r"B_opt@(\d*\.?\d+)"),
-    "critical": ("exponent:D or exponent:N", r"exponent:([ND])"),
-    "table": ("B_opt@N,D or loss@N,D,B", r"B_opt@([^,]+),([^,]+)|loss@([^,]+),([^,]+),([^,]+)"),
-    "curve": ("loss@SCHEDULE", r"loss@(.+)"),
+    "es": "B_opt@LOSS",
+    "critical": "exponent:D or exponent:N",
+    "table": "B_opt@N,D or loss@N,D,B",
+    "curve": "loss@SCHEDULE",
 }
-"""By kind of fit: the goals, and their pattern."""
+"""By kind of fit."""
+RUNS = {
+    "es": ["batch"],
+    "critical": ["params", "tokens"],
+    "table": ["params", "tokens", "batch_tokens"],
+    "curve": ["batch", "tokens", "lr"],
+}
+"""By kind of fit, the columns of a candidate run."""
 NO_DRAWS = "fit: it has no draws of this goal; fit again by `bss fit`, with --json"
 GRID = 65  # batch sizes among which a minimum is searched
 MOSTLY = 0.9  # share of the draws in which a candidate must reach the goal's loss
-NORMAL_DRAWS = 4_000  # of a power law, whose fit keeps none
-
-
-class Draws(NamedTuple):
-    """Joint draws of a goal [R] and of what each candidate would measure [R, n].
-
-    `noise` [n] is the standard deviation of one measurement; `runs` has the candidates with their
-    FLOPs, or their tokens where the fit is of one model.
-    """
-
-    goal: np.ndarray
-    measured: np.ndarray
-    noise: np.ndarray
-    runs: pd.DataFrame
+Goal = tuple[pd.DataFrame, Callable[[np.ndarray], np.ndarray]]
 
 
 def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -56,10 +42,8 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
 
     Args:
         fit: of any kind, with its draws.
-        goal: as in `GOALS`; by default that of `default_goal`.
-        candidates: es: batch; critical: params and tokens, or one of them; table: params, tokens,
-            batch_tokens; curve: batch, tokens, lr. By default what was measured, and a factor of 2
-            around it.
+        goal: as in `GOALS`; by default that of the fit's answer.
+        candidates: columns as in `RUNS`. By default what was measured, and a factor of 2 around it.
 
     Returns:
         The candidates with FLOPs (tokens, where the fit is of one model), variance_reduction, the
@@ -69,27 +53,30 @@ def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) 
     Raises:
         InputError: The fit has no draws, or no such goal; or a column is missing.
     """
-    draw: Callable[..., Draws] = {"es": _es, "critical": _critical, "table": _table,
-                                  "curve": _curve}[fit.KIND]  # fmt: skip
-    form, pattern = GOALS[fit.KIND]
-    if (match := re.fullmatch(pattern, goal or default_goal(fit))) is None:
-        raise InputError(f"--goal {goal!r}: expected {form}")
-    found = draw(fit, [part for part in match.groups() if part], candidates)
-    known = np.isfinite(found.measured).mean(axis=0) >= MOSTLY
-    if len(found.goal) < 2:
+    goal = goal or fit.goal
+    asked, reduced = _goal(fit, goal)
+    runs = _candidates(fit, candidates)
+    others = {name: asked[name].iloc[0] for name in asked if name not in runs}
+    rows = pd.concat([asked, runs.assign(**others)[[*asked]]], ignore_index=True)
+    draws = fit.draws_at(rows)
+    if len(draws) < 2:
         raise InputError(NO_DRAWS)
-    if not known.any() or not np.ptp(found.goal) > 0:
+    drawn, measured = reduced(draws[:, : len(asked)]), draws[:, len(asked) :]
+    known = np.isfinite(measured).mean(axis=0) >= MOSTLY
+    if not known.any() or not np.ptp(drawn) > 0:
         raise InputError(f"--goal {goal}: it is the same in every draw of the fit; choose another")
-    measured = found.measured[:, known]  # infinite where a draw never reaches the loss
+    runs, measured = runs[known].reset_index(drop=True), measured[:, known]
+    # Infinite where a draw never reaches the loss.
     most = np.where(np.isfinite(measured), measured, -np.inf).max(axis=0)
     measured = np.minimum(measured, most)
-    centred = found.goal - found.goal.mean()
+    centred = drawn - drawn.mean()
     covariance = centred @ (measured - measured.mean(axis=0)) / len(centred)
-    total = measured.var(axis=0) + found.noise[known] ** 2
-    share = covariance**2 / total / centred.var()
-    runs = found.runs[known].reset_index(drop=True)
-    cost = runs["FLOPs" if "FLOPs" in runs else "tokens"].to_numpy(float)
-    rate = share / cost
+    share = covariance**2 / (measured.var(axis=0) + fit.noise**2) / centred.var()
+    if "params" in runs:
+        cost = runs["FLOPs"] = 6 * runs["params"] * runs["tokens"]
+    else:  # of one model
+        cost = runs["tokens"] = runs.get("tokens", np.exp(np.median(measured, axis=0)))
+    rate = share / np.asarray(cost, float)
     runs = runs.assign(variance_reduction=share, per_compute=rate / rate.max())
     return runs.sort_values("per_compute", ascending=False, ignore_index=True)
 
@@ -108,110 +95,55 @@ def described_run(runs: pd.DataFrame, goal: str) -> str:
     return f"Next run: {named}; removes {share:.0%} of the variance of {goal}"
 
 
-def default_goal(fit: Fit) -> str:
-    """Return the goal of a fit's answer: B_opt, the exponent, or the loss of the best batch."""
-    if isinstance(fit, EsFit):
-        known = [at for at in fit.fits if at.best.value is not None] or [*fit.fits]
-        return f"B_opt@{known[-1].target_loss:g}"
-    if isinstance(fit, TableFit):
-        known = [at for at in fit.optima if at.batch.value is not None] or [*fit.optima]
-        at = max(known, key=lambda at: (at.params, at.tokens))
-        return f"B_opt@{rounded_tokens(at.params, 4)},{rounded_tokens(at.tokens, 4)}"
-    if isinstance(fit, CriticalFit):
-        varied = {name for law in fit.laws.values() for name in law.variables}
-        return "exponent:N" if varied == {"params"} else "exponent:D"
-    assert isinstance(fit, CurveFit)
-    best = fit.best_batch(fit.tokens)
-    return f"loss@{round(best.value or best.high or best.low or fit.batches[1])}"
+def _goal(fit: Fit, goal: str) -> Goal:
+    """Return the predictions that a goal depends on, and the goal as a function of their draws.
+
+    A batch B_opt is where a prediction on a grid is least, an exponent the difference of two.
+    """
+    name, _, at = goal.replace("exponent:", "exponent@").partition("@")
+    try:
+        match fit, name:
+            case EsFit(), "B_opt":
+                grid = np.geomspace(fit.batches[0] / 2, fit.batches[-1] * 2, GRID)
+                table = pd.DataFrame({"batch": grid, "target_loss": float(at)})
+                return table, lambda draws: parabola_vertex(np.log(grid), draws)
+            case CriticalFit(), "exponent":
+                variable = {"N": "params", "D": "tokens"}.get(at, "")
+                law = fit.law if fit.law and variable in fit.law.variables else None
+                sizes = {n: 1e9 for n in law.variables} if law else {}
+                table = pd.DataFrame([sizes | {variable: x} for x in (1e9, 1e9 * np.e)])
+                return table, lambda draws: draws[:, 1] - draws[:, 0]
+            case TableFit(), "B_opt":
+                params, tokens = (parse_tokens(part, field="") for part in at.split(","))
+                measured = fit.law.points.batch
+                grid = np.geomspace(measured.min() / 2, measured.max() * 2, GRID)
+                sizes = {"params": params, "tokens": tokens, "batch_tokens": grid}
+                return pd.DataFrame(sizes), lambda draws: parabola_vertex(np.log(grid), draws)
+            case TableFit(), "loss":
+                sizes = [parse_tokens(part, field="") for part in at.split(",")]
+                sizes[2] *= int(fit.seq_len or 1)
+                return pd.DataFrame([sizes], columns=RUNS["table"]), lambda draws: draws[:, 0]
+            case CurveFit(), "loss":
+                run = {"batch": [at], "tokens": fit.tokens, "lr": fit.rates[1]}
+                return pd.DataFrame(run), lambda draws: draws[:, 0]
+    except (ValueError, IndexError):
+        pass
+    raise InputError(f"--goal {goal!r}: expected {GOALS[fit.KIND]}")
 
 
-def _es(fit: EsFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
-    """Log tokens to the goal's loss at each batch; the goal is where they are fewest."""
-    loss = float(goal[0])
-    runs = _candidates(candidates, {"batch": fit.batches})
-    batch = runs["batch"].to_numpy(float)
-    grid = np.geomspace(fit.batches[0] / 2, fit.batches[-1] * 2, GRID)
-    measured = np.log(fit.token_draws(batch, loss)).T
-    if not len(measured):
-        raise InputError(NO_DRAWS)
-    residuals = fit.residuals()
-    nearest = (residuals["target_loss"] - loss).abs()
-    noise = rms(residuals.loc[nearest == nearest.min(), "residual"].to_numpy(float))
-    runs = runs.assign(tokens=np.exp(np.median(measured, axis=0)))
-    best = parabola_vertex(np.log(grid), np.log(fit.token_draws(grid, loss)).T)
-    return Draws(best, measured, np.full(len(runs), noise), runs)
-
-
-def _critical(fit: CriticalFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
-    """Log critical batches of sizes, each of which takes a run at every batch of a curve."""
-    variable = {"N": "params", "D": "tokens"}[goal[0]]
-    law = fit.law if fit.law and variable in fit.law.variables else fit.law_of([variable])
-    sizes = {n: [getattr(at.curve, n) for at in fit.fits] for n in ("params", "tokens")}
-    runs = _candidates(candidates, sizes)
-    scatter = (law.margin or 0.0) / NormalDist().inv_cdf((1 + law.level) / 2)
-    normal = np.random.default_rng(0).standard_normal((NORMAL_DRAWS, len(law.inverse)))
-    theta = scatter * normal @ np.linalg.cholesky(law.inverse).T
-    design = law.design({n: runs[n].to_numpy(float) for n in law.variables})
-    each = np.median([len(at.curve.batch) for at in fit.fits])
-    runs = runs.assign(FLOPs=6 * runs["params"] * runs["tokens"] * each)
-    noise = np.full(len(runs), scatter)
-    return Draws(theta[:, 1 + law.variables.index(variable)], theta @ design.T, noise, runs)
-
-
-def _table(fit: TableFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
-    """Final losses of runs at tuned learning rates; the goal is a loss, or log B_opt."""
-    law, points = fit.law, fit.law.points
-    sizes = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
-    runs = _candidates(candidates, sizes)
-    params, tokens, *batch = [parse_tokens(part, field="--goal") for part in goal]
-    grid = np.geomspace(points.batch.min() / 2, points.batch.max() * 2, GRID)
-    if batch:
-        grid = np.array(batch) * (fit.seq_len or 1.0)
-    N, D, B = (runs[name].to_numpy(float) for name in sizes)
-    own = np.ones(len(grid))
-    draws = law.draws(np.append(params * own, N), np.append(tokens * own, D), np.append(grid, B))[
-        1:
-    ]
-    losses, measured = draws[:, : len(grid)], draws[:, len(grid) :]
-    drawn = losses[:, 0] if batch else parabola_vertex(np.log(grid), losses)
-    deviation = law.predictions(N, D, B)[1]
-    noise = np.sqrt(np.maximum(deviation**2 - measured.var(axis=0), 0.0))
-    runs = runs.assign(FLOPs=6 * runs["params"] * runs["tokens"])
-    return Draws(drawn, measured, noise, runs)
-
-
-def _curve(fit: CurveFit, goal: list[str], candidates: pd.DataFrame | None) -> Draws:
-    """Log losses at the end of runs of constant learning rate; the goal is a schedule's."""
-    ends = [(one.batch[0], round(one.tokens[-1]), max(one.lr)) for one in fit.curves]
-    columns: dict[str, Any] = dict(
-        zip(("batch", "tokens", "lr"), zip(*ends, strict=True), strict=True)
-    )
-    runs = _candidates(candidates, columns)
-    rows = [
-        (goal[0], fit.tokens, fit.rates[1]),
-        *runs[[*columns]].itertuples(index=False, name=None),
-    ]
-    paths = [
-        plan_path(BatchSchedule.parse(f"{batch}", total=int(tokens)), int(tokens), fit.seq_len, lr)
-        for batch, tokens, lr in rows
-    ]
-    curves = stack(paths, fit.seq_len)
-    logs = np.log([law_losses(CurveLaw(*row), curves)[:, 0] for row in fit.draws])
-    return Draws(logs[:, 0], logs[:, 1:], np.full(len(runs), fit.rmse), runs)
-
-
-def _candidates(
-    given: pd.DataFrame | None, measured: Mapping[str, Sequence[float] | np.ndarray]
-) -> pd.DataFrame:
+def _candidates(fit: Fit, given: pd.DataFrame | None) -> pd.DataFrame:
     """Return the candidates given, or what was measured with each size halved and doubled too."""
+    columns = RUNS[fit.KIND]
     if given is not None:
-        if missing := [name for name in measured if name not in given]:
-            raise InputError(f"--candidates: no column {missing[0]}; needed: {', '.join(measured)}")
-        return given[[*measured]].reset_index(drop=True)
-    own = pd.DataFrame({name: np.asarray(x) for name, x in measured.items()}).dropna()
-    around = [own, *(own.assign(**{n: own[n] * x}) for n in measured for x in (0.5, 2.0))]
-    runs = pd.concat(around).drop_duplicates(ignore_index=True)
-    for name in ("batch", "tokens"):
-        if name in runs:
-            runs = runs[runs[name] >= 1].astype({name: np.int64})
-    return runs.drop_duplicates(ignore_index=True)
+        if missing := [name for name in columns if name not in given]:
+            raise InputError(f"--candidates: no column {missing[0]}; needed: {', '.join(columns)}")
+        return given[columns].reset_index(drop=True)
+    own = fit.residuals()
+    if isinstance(fit, CurveFit):  # a row per run, of a row per loss
+        own = own.groupby("run").agg({"batch": "first", "tokens": "max", "lr": "max"})
+    own = own[columns].dropna()
+    around = [own, *(own.assign(**{n: own[n] * x}) for n in columns for x in (0.5, 2.0))]
+    runs = pd.concat(around)
+    counts = runs.columns.intersection(["batch", "tokens"])
+    runs[counts] = runs[counts].astype(np.int64)
+    return runs[(runs[counts] >= 1).all(axis=1)].drop_duplicates(ignore_index=True)

@@ -76,16 +76,8 @@ def _of_curve(fit: CurveFit, setting: Setting, ending: str) -> FitAdvice:
     return of_losses((batch * fit.seq_len).tolist(), loss.tolist(), fit.level, warnings)
 
 
-def asked_peak(fit: CurveFit, lr: float | None) -> float:
-    """Return the requested peak learning rate, or else the one that all runs had."""
-    least, most = fit.rates
-    if lr is None and least != most:
-        raise InputError(f"--lr: missing; give the peak LR, {least:.4g} to {most:.4g} measured")
-    return most if lr is None else lr
-
-
 def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
     """Return the learning rate schedule of an ending."""
     decay = {"wsd": DECAY, "cosine": 1.0, "constant": 0.0}[ending] * setting.tokens
     shape = "cosine" if ending == "cosine" else "linear"
-    return wsd(asked_peak(fit, setting.lr), setting.tokens, 0, decay, shape)
+    return wsd(fit.peak_lr(setting.lr), setting.tokens, 0, decay, shape)

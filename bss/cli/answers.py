@@ -128,7 +128,7 @@ def _fitted(
 
     A condition without enough runs for a fit has a remark.
     """
-    tables, fits, remarks, comparisons = [], {}, [], []
+    tables, fits, remarks = [], {}, []
     for name, some in by_condition(runs).items():
         try:
             warmup = config.setup.schedule.warmup
@@ -139,10 +139,8 @@ def _fitted(
             remarks.append(f"{name and f'{name}: '}no fit of E(S): {error}")
             continue
         fits[name] = replace(fit, warnings=(*fit.warnings, *said))
-        comparisons += [fit.comparison] if fit.comparison else []
         remarks += [f"{name and f'{name}: '}{text}" for text in said]
     files: dict[str, Any] = {"points.csv": pd.concat(tables)} if tables else {}
     entries = {name: {fit.law_name: fit} for name, fit in fits.items()}
     files |= {"fits.json": entries.get("", entries)} if fits else {}
-    files |= {"comparison.json": comparisons[0]} if comparisons and "" in fits else {}
     return files, fits, remarks

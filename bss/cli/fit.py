@@ -1,6 +1,6 @@
 """bss fit: fit a law to measurements."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -76,7 +76,6 @@ def critical(
     overhead: float = 0.2,
     reference_batch: str = "256",
     unit: Literal["sequences", "tokens"] = "sequences",
-    forecast: str | None = None,
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     show: ShowPlot = ShowPlot(),
@@ -90,7 +89,6 @@ def critical(
         reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
             each b/a)
         unit: of batches
-        forecast: model sizes or budgets to forecast at, e.g. 7B,70B
 
     Examples:
         bss fit critical STEPS.csv
@@ -101,19 +99,7 @@ def critical(
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
     fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
-    extra, tables = {}, {}
-    if forecast:
-        name = fit.law.variables[0] if fit.law and len(fit.law.variables) == 1 else None
-        if name is None:
-            raise InputError("--forecast: there is no law in one variable; leave it out")
-        sizes = [parse_tokens(part, field="--forecast") for part in forecast.split(",")]
-        found = fit.predict(_frame({name: sizes}))
-        extra["forecasts"] = [
-            {name: x, "cbs": {"value": row.pop("critical_batch"), **row}}
-            for x, row in zip(sizes, found.to_dict("records"), strict=True)
-        ]
-        tables["Forecasts, with prediction intervals"] = _frame({name: sizes}).join(found)
-    return _output(fit, free, how, warnings, figure("critical.critical_figure", fit), tables, extra)
+    return _output(fit, free, how, warnings, figure("critical.critical_figure", fit))
 
 
 def table(
@@ -200,8 +186,6 @@ def _output(
     how: FitOptions,
     warnings: Sequence[str],
     draw: Callable[[], Any],
-    tables: "Mapping[str, pd.DataFrame] | None" = None,
-    extra: dict[str, Any] | None = None,
 ) -> Output:
     """Return the answer, the summary, cross-validation and warnings of any fit."""
     _save_residuals(fit, how.residuals)
@@ -209,14 +193,13 @@ def _output(
     shown = [Table.of_frame(f"{fit.law_name}, {fit.level:.0%} intervals", fit.summary())]
     if free is not None:
         shown.append(Table.of_frame("without the constraint", free.summary()))
-    more = fit.details() | dict(tables or {})
-    shown += [Table.of_frame(title, frame) for title, frame in more.items()]
+    shown += [Table.of_frame(title, frame) for title, frame in fit.details().items()]
     for one in fit.held_out:
-        rows = _frame({one.by: [*one.errors], "rows": [*one.counts.values()],
-                       "rms_error": [*one.errors.values()]})  # fmt: skip
-        title = f"left out in turn: {one.by}; rms error {one.rmse:.3g} {one.unit}"
-        shown.append(Table.of_frame(title, rows.head(40)))
-    payload = fit.to_dict() | (extra or {}) | ({"free": free.to_dict()} if free else {})
+        rows = [{one.by: key, "rows": one.counts[key], "rms_error": error}
+                for key, error in one.errors.items()]  # fmt: skip
+        title = f"cross-validated by {one.by}; rms error {one.rmse:.3g} {one.unit}"
+        shown.append(Table.of_records(title, rows[:40]))
+    payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]
     return Output(payload, fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
@@ -265,9 +248,3 @@ def _critical_points(path: Path, table: TableOptions) -> "tuple[pd.DataFrame, li
         largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
         measured = measured.assign(budget_tokens=largest)
     return measured, warnings
-
-
-def _frame(columns: dict[str, Any]) -> "pd.DataFrame":
-    import pandas as pd
-
-    return pd.DataFrame(columns)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bss.advice.next_run import default_goal, described_run, next_runs
+from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.cli.kinds import read_fit
 from bss.cli.options import TableOptions
@@ -36,7 +36,7 @@ def next(
     """
     fitted = read_fit(fit, "next", option="")
     given = candidates and read_table(candidates, table.reading())[0]
-    wanted = goal or default_goal(fitted)
+    wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, given)
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
     cost = "FLOP" if "FLOPs" in runs else "token"

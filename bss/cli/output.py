@@ -126,17 +126,10 @@ def check_outputs(arguments: Mapping[str, Any], show: Show) -> None:
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """Show the current work in one line of a terminal's stderr, erased in the end."""
-    shown, erase = sys.stderr.isatty(), "\r\033[K"
+    from rich.console import Console
 
-    def report(text: str) -> None:
-        if shown:
-            print(f"{erase}{text} …", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield report
-    finally:
-        if shown:
-            print(erase, end="", file=sys.stderr, flush=True)
+    with Console(stderr=True).status("") as status:
+        yield status.update
 
 
 def finite(value: Any) -> Any:

@@ -14,7 +14,7 @@ from bss import values, version
 from bss.cells import number
 from bss.errors import InputError, check
 from bss.laws.constraints import FREE, Constraints
-from bss.laws.resampling import HeldOut
+from bss.laws.resampling import HeldOut, rms
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
@@ -263,6 +263,24 @@ class Fit:
     @property
     def answer(self) -> str:
         """The answer of the fit in one line, with its interval and its method."""
+        raise NotImplementedError
+
+    @property
+    def goal(self) -> str:
+        """The quantity that the next run should narrow: that of the answer."""
+        raise NotImplementedError
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one measurement, in `RESIDUAL_UNIT`."""
+        return rms(self.residuals()["residual"].to_numpy(float))
+
+    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+        """Return joint draws [R, n] of what the runs of a table [n] would measure.
+
+        Args:
+            table: columns of a run of this kind of fit; units as `noise`. R is 0 without draws.
+        """
         raise NotImplementedError
 
     def details(self) -> "dict[str, pd.DataFrame]":

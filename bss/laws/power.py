@@ -8,6 +8,7 @@ here).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.resampling import rms
 
+DRAWS = 4_000  # normal ones, of a law that keeps none
 LEAST_SPREAD = 2.0  # of a variable: over less, a scatter of 10% moves an exponent by .2 or more
 
 
@@ -50,6 +52,17 @@ class PowerFit:
     def design(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
         """Rows [n, 1+K] of 1 and log(x_k / unit), of x [n] by variable."""
         return _design({name: x[name] for name in self.variables}, self.unit)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of log y about the law, as wide as `margin`; 0 without a margin."""
+        return (self.margin or 0.0) / NormalDist().inv_cdf((1 + self.level) / 2)
+
+    def draws(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
+        """Return normal draws [R, n] of the error of log y of the law, at x [n] by variable."""
+        normal = np.random.default_rng(0).standard_normal((DRAWS, len(self.inverse)))
+        theta = self.deviation * normal @ np.linalg.cholesky(self.inverse).T
+        return theta @ self.design(x).T
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON; with one variable `x` is its name and `exponent` its one estimate."""

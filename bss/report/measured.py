@@ -1,11 +1,11 @@
-"""The results of a run table: points, laws and a schedule, or the reason why one is missing.
+"""The results of a run table: points and laws, or the reason why one is missing.
 
-Each is made as the commands make it (points, fit es, fit curve, fit table, schedule).
+Each is made as the commands make it (points, fit es, fit curve, fit table).
 """
 
 import warnings as python_warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,21 +13,15 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
+from bss.laws import CurveFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
 from bss.points import rates
 from bss.points.batches import alike
 from bss.points.measuring import measure_points
-from bss.policies.functional_best import FunctionalBest, assumed_rate
-from bss.policies.measured import derive_schedule
-from bss.policies.policy import Basis, Limits
 from bss.report.results import Results
-from bss.schedules.batch import BatchSchedule
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
-STAGES = 4
-SHOWN = ["run", "batch", "target_loss", "steps", "tokens_to_target", "reached"]
 Value = TypeVar("Value")
 
 
@@ -80,22 +74,17 @@ def measured_results(
     if points is not None:
         attempts.warnings += _left_out(runs, same)
         chosen = attempts.attempt("E(S) law", partial(fit_es, points, options=options))
-    comparison = chosen.comparison if chosen else None
     bounds = {"warmup": measuring.get("warmup", 0), "since": since}
     how = partial(_curve_fit, runs, varied, options=Options(resamples), **bounds)
     curve = attempts.attempt("The law of loss curves", how)
     how = partial(_table_fit, runs, Options(resamples))
     table = attempts.attempt("The law of final losses", how)
-    make = partial(_schedule, same, points, chosen, curve)
     return Results(
         experiment=experiment,
         runs=runs,
         points=points,
         fits={"": {chosen.law_name: chosen}} if chosen else {},
-        comparisons={"": asdict(comparison)} if comparison else {},
         curve_fit=curve,
-        schedule=attempts.attempt("The schedule", make),
-        tables={} if points is None else {"points": points.loc[:, SHOWN]},
         table_fit=table,
         varied=varied,
         warnings=tuple(dict.fromkeys(attempts.warnings)),
@@ -155,31 +144,3 @@ def _table_fit(runs: pd.DataFrame, options: Options) -> TableFit:
     if one_budget and len(set(losses["params"])) < 2:
         raise InputError("all runs of one batch end at one model size and one budget")
     return fit_table(losses, options=options)
-
-
-def _schedule(
-    same: pd.DataFrame,
-    measured: pd.DataFrame | None,
-    fit: EsFit | None,
-    curve: CurveFit | None,
-) -> dict[str, Any]:
-    """The schedule that the points call for, or else the law of loss curves, and its rate."""
-    limits = Limits(STAGES)
-    if measured is not None:
-        seq_len, tokens = int(same["seq_len"].iloc[0]), max(int(n) for n in same["tokens"])
-        derived = derive_schedule(fit, measured, tokens, limits)
-        return _entry(*derived, tokens, seq_len, rates.one_rate(measured))
-    if curve is None:
-        raise InputError("no points and no law of loss curves to make one of")
-    rate = assumed_rate(curve, curve.tokens)
-    basis = Basis(curve.seq_len, curve, rate=rate)
-    schedule, rate = FunctionalBest().search(basis, curve.tokens, limits)
-    note = "the lowest loss that the law of loss curves predicts at equal tokens"
-    return _entry(schedule, "functional", note, curve.tokens, curve.seq_len, rate.peak)
-
-
-def _entry(
-    schedule: BatchSchedule, law: str, note: str, tokens: int, seq_len: int, lr: float | None
-) -> dict[str, Any]:
-    entry = {"batch": str(schedule), "law": law, "note": note}
-    return entry | {"tokens": tokens, "seq_len": seq_len, "lr": lr, "warmup": 0}

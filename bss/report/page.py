@@ -21,8 +21,7 @@ def write_report(results: Path, file: Path) -> None:
 
     Args:
         results: directory with experiment.json, and any of runs.parquet, points.csv, fits.json,
-            comparison.json, fit.json, schedule.json, contenders.csv, other CSV tables and PNG
-            figures.
+            fit.json, schedule.json, contenders.csv and PNG figures.
         file: the HTML file.
 
     Raises:

@@ -1,7 +1,7 @@
 """The results of an experiment, read from its directory and checked.
 
-Only experiment.json is required. Files of fits and schedules are known by name; other tables and
-pictures are kept as they are.
+Only experiment.json is required. Tables, fits and schedules are known by name; every PNG file is
+a picture of the report.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,6 @@ SCHEDULE = ("batch", "law", "tokens", "seq_len", "lr", "warmup", "note")
 CONTENDERS = (
     "name", "batch", "ending", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
 )  # fmt: skip
-COMPARISON = ("table", "winner", "left_out")
 TEXTS = dict.fromkeys(("name", "batch", "run", "ending", "role"), str)
 HINT = "run the experiment again to rewrite it"
 
@@ -39,11 +38,9 @@ class Results:
         runs: run table.
         points: table of points of these runs.
         fits: fitted laws E(S) by name, by the name of their group; "" where there are no groups.
-        comparisons: of the laws of each group, as `bss.laws.es.compare.Comparison.to_dict` has it.
         curve_fit: the functional law of loss curves.
         schedule: the derived schedule and the settings it was trained with.
         contenders: final losses, a row per run.
-        tables: all other tables, by file name.
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
         varied: of a run table, the runs whose batch or rate changes.
@@ -55,11 +52,9 @@ class Results:
     runs: pd.DataFrame | None = None
     points: pd.DataFrame | None = None
     fits: dict[str, dict[str, EsFit]] = field(default_factory=dict)
-    comparisons: dict[str, dict[str, Any]] = field(default_factory=dict)
     curve_fit: CurveFit | None = None
     schedule: dict[str, Any] | None = None
     contenders: pd.DataFrame | None = None
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
     varied: pd.DataFrame | None = None
@@ -90,22 +85,17 @@ def read_results(directory: Path) -> Results:
     """
     experiment = _json(directory / "experiment.json", EXPERIMENT)
     files = {path.name: path for path in sorted(directory.iterdir())}
-    tables = {name: _table(path) for name, path in files.items() if path.suffix == ".csv"}
-    fits, comparisons = _fits(directory / "fits.json") if "fits.json" in files else ({}, {})
-    if "comparison.json" in files:
-        comparisons[""] = _json(files["comparison.json"], COMPARISON)
+    fits = _fits(directory / "fits.json") if "fits.json" in files else {}
     curve = _json(files["fit.json"]) if "fit.json" in files else {}
-    fitted = "" in fits and tables.pop("points.csv", None) is not None
+    fitted = "" in fits and "points.csv" in files
     return Results(
         experiment=experiment,
         runs=read_runs(files["runs.parquet"]) if "runs.parquet" in files else None,
         points=read_points(files["points.csv"]) if fitted else None,
         fits=fits,
-        comparisons=comparisons,
         curve_fit=CurveFit.from_dict(curve) if curve.get("kind") == "curve" else None,
         schedule=_json(files["schedule.json"], SCHEDULE) if "schedule.json" in files else None,
-        contenders=_contenders(tables, directory / "contenders.csv"),
-        tables={name: table for name, table in tables.items() if len(table)},
+        contenders=_contenders(files["contenders.csv"]) if "contenders.csv" in files else None,
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
         table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
     )
@@ -118,50 +108,41 @@ def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
     return value
 
 
-def _fits(path: Path) -> tuple[dict[str, dict[str, EsFit]], dict[str, dict[str, Any]]]:
-    """The E(S) fits of a file and the comparisons of their laws, by group."""
+def _fits(path: Path) -> dict[str, dict[str, EsFit]]:
+    """The E(S) fits of a file, by group."""
     fits: dict[str, dict[str, EsFit]] = {}
-    comparisons: dict[str, dict[str, Any]] = {}
     try:
         for names, entry in _entries(_json(path)):
-            if set(COMPARISON) <= set(entry):
-                comparisons[", ".join(names)] = entry
-            elif entry["kind"] == "es":
+            if entry["kind"] == "es":
                 fits.setdefault(", ".join(names[:-1]), {})[names[-1]] = EsFit.from_dict(entry)
     except (InputError, TypeError, AttributeError, KeyError) as error:
         raise InputError(f"{path}: {error}; write the fits again") from None
-    return fits, comparisons
+    return fits
 
 
 def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """Yield fits and comparisons at any depth, each with the names that lead to it."""
-    if "kind" in entry or set(COMPARISON) <= set(entry):
+    """Yield fits at any depth, each with the names that lead to it."""
+    if "kind" in entry:
         yield names, entry
         return
     for name, value in entry.items():
         if isinstance(value, dict):
-            inside = names if name in ("fits", "fit", "comparison") else (*names, name)
-            yield from _entries(value, inside)
+            yield from _entries(value, names if name in ("fits", "fit") else (*names, name))
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _contenders(path: Path) -> pd.DataFrame | None:
+    """Return the compared schedules; None for a table of another kind of this name."""
     try:
-        known = TEXTS if path.name == "contenders.csv" else None
-        return pd.read_csv(path, dtype=known)  # type: ignore[arg-type]
+        table = pd.read_csv(path, dtype=TEXTS)  # type: ignore[arg-type]
     except pd.errors.EmptyDataError:
-        return pd.DataFrame()
+        table = pd.DataFrame()
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: is damaged ({reason}); {HINT}") from None
-
-
-def _contenders(tables: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame | None:
-    """Take the compared schedules out of all tables."""
-    table = tables.get(path.name)
-    if table is None or "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
+    if "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
         return None
     missing = [column for column in CONTENDERS if column not in table]
     if missing or table.empty:
         lacks = f"columns {', '.join(missing)}" if missing else "rows"
         raise InputError(f"{path}: lacks {lacks}; {HINT}")
-    return tables.pop(path.name)
+    return table

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.advice.next_run import default_goal, described_run, next_runs
+from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
@@ -73,7 +73,7 @@ def answers(results: Results) -> list[str]:
                 )
     for fit in _fits(results)[:1]:
         with suppress(InputError):  # a fit without draws
-            goal = default_goal(fit)
+            goal = fit.goal
             lines.append(described_run(next_runs(fit, goal), goal))
     return lines
 
@@ -88,7 +88,6 @@ def sections(results: Results) -> list[Section]:
         for make in functions if (value := getattr(results, name)) is not None else ():
             with suppress(InputError):
                 made += make(value, results)
-    made += [Section(name, tables=[_first_rows(table)]) for name, table in results.tables.items()]
     return made
 
 
@@ -158,8 +157,8 @@ def _es(groups: dict[str, dict[str, EsFit]], results: Results) -> Iterator[Secti
             ]
         figures += [] if group else _residuals(chosen)
         tables = [Table.of_frame(f"{name} law", fit.summary()) for name, fit in fits.items()]
-        if group in results.comparisons:
-            tables.append(_comparison(results.comparisons[group]))
+        compared = [fit.details() for fit in fits.values() if fit.comparison][:1]
+        tables += [Table.of_frame(*one) for details in compared for one in details.items()]
         yield Section("E(S): tokens and steps to a target loss", figures, tables, group)
 
 
@@ -168,15 +167,6 @@ def _residuals(fit: Fit | None) -> list[tuple[str, Figure]]:
     with suppress(InputError):
         return [("Residuals of the fit", residuals_figure(fit))] if fit is not None else []
     return []
-
-
-def _comparison(entry: dict[str, Any]) -> Table:
-    """Errors of the laws at batch sizes left out in turn."""
-    columns = {"law": "law", "parameters": "parameters", "interior_log_E": "CV error (log tokens)",
-               "edge_log_E": "CV error at the smallest and largest batch"}  # fmt: skip
-    frame = pd.DataFrame(entry["table"], columns=[*columns])
-    strong = (frame["law"] == entry["winner"]).tolist()
-    return Table.of_frame("Cross-validation", frame.rename(columns=columns), strong)
 
 
 def _curve(fit: CurveFit, results: Results) -> Iterator[Section]:

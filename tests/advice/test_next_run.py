@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.advice.next_run import default_goal, next_runs
+from bss.advice.next_run import next_runs
 from bss.cli import main
 from bss.errors import InputError
 from bss.laws import fit_critical, fit_es
@@ -44,9 +44,7 @@ def test_the_variance_of_an_exponent_is_that_of_least_squares_with_the_run_added
         assert found.loc[tokens, "variance_reduction"] == pytest.approx(removed, abs=0.04)
     assert found["variance_reduction"].idxmax() == 1e11  # the farthest from the mean
     assert found.index[0] == 2e8  # by far the cheapest, and far from the mean too
-    assert found["FLOPs"].tolist() == pytest.approx(
-        (6 * 6 * found["params"] * found.index).tolist()
-    )
+    assert found["FLOPs"].tolist() == pytest.approx((6 * found["params"] * found.index).tolist())
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +71,7 @@ def test_the_run_named_first_narrows_B_opt_more_than_the_one_named_last(es, plan
 
 def test_a_fit_is_asked_by_name_for_what_it_has(es, critical, tmp_path, capsys):
     fit, _ = es
-    assert default_goal(fit).startswith("B_opt@") and default_goal(critical) == "exponent:D"
+    assert fit.goal.startswith("B_opt@") and critical.goal == "exponent:D"
     for goal in ("loss@2", "exponent:D", "B_opt"):
         with pytest.raises(InputError, match="expected B_opt@LOSS"):
             next_runs(fit, goal)

@@ -8,19 +8,18 @@ import pytest
 from bss.cli import main
 from bss.laws import CriticalFit
 from bss.laws.power import predict
-from tests.cli.called import refused
+from tests.cli.called import printed, refused
 
 PUBLISHED = str(files("bss.laws") / "published" / "cbs_steps.csv")
 HEAD = "model,params_m,tokens,target_loss,batch,steps\n"
 ROWS = [f"x,85,1741000000,3.4,{64 * 2**i},{1000 + 3_000_000 // (64 * 2**i)}" for i in range(8)]
 
 
-def test_the_published_file_gives_models_law_and_warnings(capsys, reads_back):
-    arguments = ["--overhead", "0.2", "--reference-batch", "256", "--forecast", "7B"]
+def test_the_published_file_gives_models_law_and_warnings(capsys, reads_back, tmp_path):
+    arguments = ["--overhead", "0.2", "--reference-batch", "256"]
     assert main(["fit", "critical", PUBLISHED, *arguments, "--json"]) == 0
     fit = json.loads(capsys.readouterr().out)
     law = reads_back(CriticalFit, fit).law
-    assert predict(law, {"params": 7e9}).high == pytest.approx(fit["forecasts"][0]["cbs"]["high"])
     assert [at["model"] for at in fit["models"]] == ["85M", "151M", "302M", "604M", "1.2B"]
     keys = {"model", "params", "tokens", "S_min", "E_min_sequences", "B_crit", "cbs", "status"}
     for at in fit["models"]:
@@ -31,7 +30,10 @@ def test_the_published_file_gives_models_law_and_warnings(capsys, reads_back):
     assert fit["law"]["coefficient"]["value"] == pytest.approx(93.20, abs=0.01)
     assert fit["law"]["exponent"]["low"] < 0.468 < fit["law"]["exponent"]["high"]
     assert isinstance(fit["warnings"], list)
-    forecast = fit["forecasts"][0]["cbs"]
+    (tmp_path / "fit.json").write_text(json.dumps(fit))
+    ask = ("predict", "--from", f"{tmp_path}/fit.json", "--params", "7B", "--extrapolate")
+    forecast = printed(capsys, *ask)["critical_batch"]
+    assert predict(law, {"params": 7e9}).high == pytest.approx(forecast["high"])
     assert forecast["value"] == pytest.approx(93.2 * 7000**0.4683, rel=1e-3)
     assert forecast["low"] < forecast["value"] < forecast["high"]
 
@@ -54,7 +56,6 @@ def test_people_get_tables_and_the_law_in_a_line(capsys):
         (ROWS, ("--overhead", "-1"), "overhead"),
         (ROWS, ("--level", "2"), "level: 2.0 given"),
         (ROWS, ("--resamples", "0"), "--resamples"),
-        (ROWS, ("--forecast", "7B"), "--forecast"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, rows, arguments, told):

@@ -38,7 +38,7 @@ def stored(fit, tmp_path):
 
 def test_a_schedule_is_predicted_with_an_interval(fit, stored, capsys):
     told = printed(capsys, "predict", "--from", stored(), *SCHEDULE, *SHAPED)
-    assert (told["kind"], told["of"], told["extrapolates"]) == ("prediction", "curve", [])
+    assert (told["kind"], told["of"], told["outside"]) == ("prediction", "curve", [])
     rate = rates.wsd(4e-3, 2_000_000, 20_000, 400_000)
     schedule = BatchSchedule.parse("0:2 1M:8", total=2_000_000)
     (expected,) = schedule_losses(fit, schedule, 2_000_000, rate)
@@ -47,8 +47,6 @@ def test_a_schedule_is_predicted_with_an_interval(fit, stored, capsys):
     assert loss["low"] < loss["value"] - 0.01 < loss["value"] + 0.01 < loss["high"]
     assert loss["level"] == 0.9
     assert told["steps"] == math.ceil(1e6 / 128) + (2_000_000 - 7813 * 128) // 512
-    assert told["tested"]["cv_error"] == 2e-3
-    assert told["tested"]["batch"] == {"low": 1.0, "high": 16.0}
 
 
 def test_runs_of_a_table_come_back_a_row_each(planted_curves, stored, tmp_path, capsys):
@@ -61,10 +59,10 @@ def test_runs_of_a_table_come_back_a_row_each(planted_curves, stored, tmp_path, 
     first, second, third = told["runs"]
     assert [row["run"] for row in told["runs"]] == ["0:1 50%:8", "4", "planned"]
     for row in (first, second):
-        assert row["measured"] == pytest.approx(row["loss"]["value"], rel=1e-5)
-        assert row["error"] == pytest.approx(row["loss"]["value"] - row["measured"])
+        assert row["measured"] == pytest.approx(row["predicted"], rel=1e-5)
+        assert row["error"] == pytest.approx(row["predicted"] - row["measured"])
     assert (third["measured"], third["error"]) == (None, None)
-    assert third["loss"] == second["loss"]
+    assert third["predicted"] == second["predicted"]
     assert told["rmse"] < 1e-4
     assert main(["predict", *arguments]) == 0
     assert "planned" in capsys.readouterr().out
@@ -89,7 +87,7 @@ def test_what_was_not_tested_is_refused_until_it_is_asked_for(
     error = refused(capsys, "predict", *asked)
     assert told in error
     assert "--extrapolate" in error
-    assert told in printed(capsys, "predict", *asked, "--extrapolate")["extrapolates"][0]
+    assert told in printed(capsys, "predict", *asked, "--extrapolate")["outside"][0]
 
 
 @pytest.mark.parametrize(

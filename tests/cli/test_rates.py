@@ -40,19 +40,20 @@ def table(rates, tmp_path):
 def test_every_run_is_predicted_at_its_own_rate(table, capsys):
     runs = table("a,429260800,20B,256,2048,2e-3", "b,429260800,20B,256,2048,4e-4")
     told = printed(capsys, "predict", *runs)
-    a, b = told["predictions"]
-    assert (a["run"], a["lr"], a["outside"]) == ("a", 2e-3, [])
+    a, b = told["runs"]
+    assert (a["run"], a["lr"], a["outside"]) == ("a", 2e-3, "")
     # Measured between these rates at batch 256: 2.338 to 2.352 nats; a fifth of the rate costs.
-    assert a["loss"]["low"] < 2.339 < a["loss"]["high"]
-    assert a["loss"]["high"] - a["loss"]["low"] < 0.03
-    assert b["loss"]["value"] > a["loss"]["value"] + 0.01 and a["loss"]["level"] == 0.9
+    assert a["low"] < 2.339 < a["high"]
+    assert a["high"] - a["low"] < 0.03
+    assert b["predicted"] > a["predicted"] + 0.01
 
 
 def test_what_is_outside_is_named_or_refused(table, capsys):
     runs = table("far,429260800,20B,256,2048,5e-2", "in,429260800,20B,256,2048,2e-3")
     assert "lr: 0.05 is" in refused(capsys, "predict", *runs)
     told = printed(capsys, "predict", *runs, "--extrapolate")
-    assert [one["outside"] for one in told["predictions"]] == [["lr"], []]
+    far, inside = told["runs"]
+    assert far["outside"].startswith("lr: 0.05 is") and inside["outside"] == ""
 
 
 def test_errors_are_told_beside_losses(rates, tmp_path, capsys):
@@ -63,9 +64,9 @@ def test_errors_are_told_beside_losses(rates, tmp_path, capsys):
     told = printed(
         capsys, "predict", "--from", rates, "--runs", str(file), "--columns", "lr=peak_lr"
     )
-    errors = [one["error"] for one in told["predictions"]]
+    errors = [one["error"] for one in told["runs"]]
     assert told["rmse"] == pytest.approx((sum(x**2 for x in errors) / 2) ** 0.5)
-    assert errors[0] == pytest.approx(told["predictions"][0]["loss"]["value"] - 2.341)
+    assert errors[0] == pytest.approx(told["runs"][0]["predicted"] - 2.341)
 
 
 def test_one_run_is_told_its_best_rate_and_its_best_batch(rates, capsys):

@@ -11,7 +11,7 @@ from bss.laws import EsFit
 from bss.laws.base import BestBatch, Estimate
 from bss.laws.es import LAWS
 from bss.laws.es.law import SurfaceParameters
-from bss.laws.es.values import TargetFit
+from bss.laws.es.values import Comparison, TargetFit
 from bss.points.curve import points
 from bss.report.results import CONTENDERS
 
@@ -100,9 +100,17 @@ def planted_fits():
         status = "not converged" if i == 1 else "converged"
         crit = {"B_crit": _around(E_min / S_min / SEQ_LEN)}
         hyperbola.append(_target(loss, "hyperbola", crit, parameters, status))
+    table = [
+        {"law": "surface", "parameters": 4, "points": 40, "interior_loss": 0.0021,
+         "interior_log_E": 0.013, "edge_log_E": 0.09},
+        {"law": "hyperbola", "parameters": 12, "points": 40, "interior_loss": 0.0164,
+         "interior_log_E": 0.11, "edge_log_E": 0.31},
+    ]  # fmt: skip
+    compared = {"comparison": Comparison(tuple(table), "surface", ("piecewise",))}
     shared = {"seq_len": SEQ_LEN, "batches": BATCHES, "resamples": 100}
+    joint = {"joint": LAW._asdict(), **compared, **shared}
     return {
-        "surface": EsFit(LAWS["surface"], fits=tuple(surface), joint=LAW._asdict(), **shared),
+        "surface": EsFit(LAWS["surface"], fits=tuple(surface), **joint),
         "piecewise": EsFit(LAWS["piecewise"], fits=tuple(piecewise), **shared),
         "hyperbola": EsFit(LAWS["hyperbola"], fits=tuple(hyperbola), **shared),
     }
@@ -132,29 +140,10 @@ def planted_contenders(seeds=1):
     return pd.DataFrame(rows, columns=list(CONTENDERS))
 
 
-def planted_throughput():
-    rows = []
-    for name, batches in [
-        *((f"constant {b}", (b,)) for b in BATCHES),
-        ("derived schedule", (2, 4)),
-    ]:
-        for batch in batches:
-            speed = 30_000 * batch / (batch + 0.8)
-            rows.append((name, name, batch, TOKENS // len(batches), speed, np.nan, 2, 0))
-    columns = "run name batch tokens tokens_per_second mfu programs recompilations"
-    return pd.DataFrame(rows, columns=columns.split())
-
-
 def write_planted(directory, seeds=1):
     """The files of a results directory."""
     directory.mkdir(parents=True, exist_ok=True)
     runs = planted_runs(seeds)
-    table = [
-        {"law": "surface", "parameters": 4, "points": 40, "interior_loss": 0.0021,
-         "interior_log_E": 0.013, "edge_log_E": 0.09},
-        {"law": "hyperbola", "parameters": 12, "points": 40, "interior_loss": 0.0164,
-         "interior_log_E": 0.11, "edge_log_E": 0.31},
-    ]  # fmt: skip
     values = {
         "experiment.json": {
             "title": "E(S) of a planted law & <script>",
@@ -165,7 +154,6 @@ def write_planted(directory, seeds=1):
             "versions": {"bss": "0.1.0", "jax": "0.10.2"}, "config": {"stages": 4},
         },
         "fits.json": {name: fit.to_dict() for name, fit in planted_fits().items()},
-        "comparison.json": {"table": table, "winner": "surface", "left_out": ["piecewise"]},
         "schedule.json": {
             "batch": SCHEDULE, "law": "surface", "tokens": TOKENS, "seq_len": SEQ_LEN, "lr": 4e-3,
             "warmup": 50_000, "decay": 320_000,
@@ -177,7 +165,6 @@ def write_planted(directory, seeds=1):
     runs.to_parquet(directory / "runs.parquet")
     points(runs, TARGETS).to_csv(directory / "points.csv", index=False)
     planted_contenders(seeds).to_csv(directory / "contenders.csv", index=False)
-    planted_throughput().to_csv(directory / "throughput.csv", index=False)
     return directory
 
 

@@ -40,7 +40,7 @@ def test_every_section_that_cannot_be_made_says_why(two, tmp_path):
     assert main(["report", str(tmp_path / "two.csv")]) == 0
     page = (tmp_path / "two.html").read_text()
     assert re.findall(r"<h2>(.*?)</h2>", page) == [
-        "Runs", "Loss against tokens", "The schedule", "points", "Loss of each run",
+        "Runs", "Loss against tokens", "Loss of each run",
         "Not available", "How to reproduce this page",
     ]  # fmt: skip
     few = "points: 2 batch sizes reach a target; a law E(S) needs at least 3"
@@ -60,7 +60,6 @@ def test_runs_that_all_change_their_batch_are_drawn(two, tmp_path):
         "E(S)": "no run keeps one batch throughout",
         "The law of loss curves": "runs: model small, large are mixed; fit one at a time",
         "The law of final losses": "all runs of one batch end at one model size and one budget",
-        "The schedule": "no points and no law of loss curves to make one of",
     }
     write_results(found, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -116,11 +115,10 @@ def test_the_page_of_a_whole_sweep_has_every_law(planted, tmp_path):
     large["eval_loss"] = large["loss"]
     found = measured(pd.concat([small, short, large]), targets=(1.65, 1.55))
     assert len(found.fits[""]) == 1
-    assert found.table_fit is not None and found.schedule is not None
+    assert found.table_fit is not None
     assert found.missing == {
         "The law of loss curves": "no run changes its batch, nor its rate after the peak"
     }
     write_results(found, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<h2>The law of final losses</h2>" in page
-    assert found.schedule["batch"] in page

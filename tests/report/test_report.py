@@ -11,7 +11,7 @@ from bss.report import write_report
 from bss.report.results import read_results
 
 FILES = (
-    "experiment.json", "runs.parquet", "points.csv", "fits.json", "comparison.json",
+    "experiment.json", "runs.parquet", "points.csv", "fits.json",
     "schedule.json", "contenders.csv",
 )  # fmt: skip
 
@@ -97,7 +97,6 @@ SECTIONS = {
     "E(S): tokens and steps to a target loss": ("points.csv", "fits.json"),
     "The schedule": ("schedule.json",),
     "Schedules at equal tokens": ("contenders.csv",),
-    "throughput.csv": ("throughput.csv",),
 }
 
 
@@ -110,21 +109,16 @@ def test_a_section_stands_where_its_files_are(results, tmp_path, title):
     assert [name for name in SECTIONS if f"<h2>{name}</h2>" in page] == [title]
 
 
-def test_other_tables_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
+def test_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
     for file in ("experiment.json", "points.csv"):
         (tmp_path / file).write_bytes((results / file).read_bytes())
     fits = {name: fit.to_dict() for name, fit in planted.fits.items()}
-    comparison = json.loads((results / "comparison.json").read_text())
-    groups = {"stable, shared": {"comparison": comparison, "fits": fits}}
+    groups = {"stable, shared": {"fits": fits}}
     (tmp_path / "fits.json").write_text(json.dumps(groups))
-    pd.DataFrame({"switch": ["20%"] * 50, "gap": [0.125] * 50}).to_csv(
-        tmp_path / "gaps.csv", index=False
-    )
     (tmp_path / "curve.png").write_bytes(b"picture")
     write_report(tmp_path, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "(stable, shared)" in page and "Cross-validation" in page
-    assert "<td>0.125</td>" in page and "the first 40 of 50 rows" in page
     assert "data:image/png;base64,cGljdHVyZQ==" in page
 
 

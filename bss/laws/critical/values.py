@@ -162,6 +162,23 @@ class CriticalFit(Fit):
             for name, e in pairs
         )
 
+    @property
+    def goal(self) -> str:
+        """The exponent in D, or in N where the laws have no other variable."""
+        varied = {name for law in self.laws.values() for name in law.variables}
+        return "exponent:N" if varied == {"params"} else "exponent:D"
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of a log critical batch about the law."""
+        law = self.law or next(iter(self.laws.values()), None)
+        return law.deviation if law else np.nan
+
+    def draws_at(self, table: pd.DataFrame) -> np.ndarray:
+        """Return draws [R, n] of log critical batches, by the law in the columns of the table."""
+        law = self.law_of([name for name in ("params", "tokens") if name in table])
+        return law.draws({name: table[name].to_numpy(float) for name in law.variables})
+
     def details(self) -> dict[str, pd.DataFrame]:
         """Return the laws of the critical batch, and its values over definitions."""
         laws = [

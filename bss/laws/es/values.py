@@ -201,12 +201,22 @@ class EsFit(Fit):
         return self.law.from_tokens(entry, self.seq_len)
 
     @property
+    def _lowest(self) -> TargetFit:
+        """The fit at the lowest target that identifies B_opt, or at the lowest target."""
+        known = [at for at in self.fits if at.best.value is not None]
+        return (known or self.fits)[-1]
+
+    @property
+    def goal(self) -> str:
+        """B_opt at the lowest target that identifies it."""
+        return f"B_opt@{self._lowest.target_loss:g}"
+
+    @property
     def answer(self) -> str:
         """B_opt at the lowest target that identifies it, or its bound at the lowest target."""
-        known = [at for at in self.fits if at.best.value is not None]
-        at = (known or self.fits)[-1]
+        at = self._lowest
         by = "measured minimum" if at.best.method == "measured" else f"{self.law.name} law"
-        method = by if known else at.best.status
+        method = at.best.status if at.best.value is None else by
         return described(f"B_opt at loss {at.target_loss:g}", at.best, "sequences", method)
 
     def summary(self) -> "pd.DataFrame":
@@ -288,6 +298,11 @@ class EsFit(Fit):
             return np.empty((len(batch), 0))
         entry = {name: np.array(x)[None] for name, x in draws.items()}
         return np.exp(self._log_law(entry, batch[:, None], target_loss))
+
+    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+        """Return draws [R, n] of log tokens to one target_loss, at batches in sequences."""
+        (loss,) = table["target_loss"].unique()
+        return np.log(self.token_draws(table["batch"].to_numpy(float), loss)).T
 
     def losses(self, batch: Any, tokens: Any) -> np.ndarray:
         """Return losses [n] in nats after tokens at constant batches in sequences.

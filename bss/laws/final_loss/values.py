@@ -183,6 +183,8 @@ class TableFit(Fit):
     def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Return loss, low, high in nats of a new run of each row; without lr at the best one.
 
+        `outside` has what of the run lies beyond what the fit was tested for, else it is empty.
+
         Args:
             table: params, tokens, batch_tokens, and lr if the law has it.
         """
@@ -194,13 +196,30 @@ class TableFit(Fit):
         loss, deviation = self.law.predictions(params, tokens, batch, lr)
         half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
         columns = {"loss": loss, "low": loss - half, "high": loss + half}
-        return pd.DataFrame(columns, table.index)
+        names = [*SIZES, *(["lr"] if lr is not None else [])]
+        outside = ["; ".join(self.untested(row)) for row in table[names].to_dict("records")]
+        return pd.DataFrame(columns | {"outside": outside}, table.index)
+
+    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+        """Return draws [R, n] of losses in nats; columns params, tokens, batch_tokens."""
+        return self.law.draws(*(table[name].to_numpy(float) for name in SIZES))[1:]
+
+    @property
+    def _largest(self) -> CellOptimum:
+        """The largest measured (N, D) that identifies B_opt."""
+        known = [at for at in self.optima if at.batch.value is not None] or [*self.optima]
+        return max(known, key=lambda at: (at.params, at.tokens))
+
+    @property
+    def goal(self) -> str:
+        """B_opt at the largest measured (N, D) that identifies it."""
+        sizes = (self._largest.params, self._largest.tokens)
+        return f"B_opt@{','.join(rounded_tokens(size, 4) for size in sizes)}"
 
     @property
     def answer(self) -> str:
         """B_opt at the largest measured (N, D) that identifies it."""
-        known = [at for at in self.optima if at.batch.value is not None] or [*self.optima]
-        at = max(known, key=lambda at: (at.params, at.tokens))
+        at = self._largest
         size, budget = rounded_tokens(at.params), rounded_tokens(at.tokens)
         name = f"B_opt at N = {size}, D = {budget} tokens"
         unit, noun = (self.seq_len, "sequences") if self.seq_len else (1.0, "tokens")
@@ -341,14 +360,21 @@ class TableFit(Fit):
         """Return how many times outside of what was measured, by size; empty inside."""
         return {n: f for n, x in sizes.items() if (f := self._range(n).times(x)) > 1 + 1e-9}
 
-    def check_tested(self, sizes: Mapping[str, float]) -> None:
-        """Raise InputError if a size lies beyond what the fit was tested for."""
+    def untested(self, sizes: Mapping[Any, float]) -> list[str]:
+        """Return what of a run lies beyond what the fit was tested for."""
+        texts = []
         for name, value in sizes.items():
             seen = self._range(name)
             times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
             if times > reach * (1 + 1e-9):
-                raise InputError(
+                texts.append(
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
-                    "the largest; pass --extrapolate, or measure there"
+                    "the largest"
                 )
+        return texts
+
+    def check_tested(self, sizes: Mapping[str, float]) -> None:
+        """Raise InputError if a size lies beyond what the fit was tested for."""
+        for text in self.untested(sizes):
+            raise InputError(f"{text}; pass --extrapolate, or measure there")

@@ -117,7 +117,7 @@ def predicted_rows(fit: CurveFit, table: pd.DataFrame) -> pd.DataFrame:
         rows = np.flatnonzero(runs == run)[-len(tokens) :]  # without step 0
         found[rows] = np.where(tokens > fit.since, losses, np.nan).T
     predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
-    return predictions.assign(extrapolates=[beyond[run] for run in runs])
+    return predictions.assign(outside=[beyond[run] for run in runs])
 
 
 def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:
@@ -131,6 +131,17 @@ def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:
     ends = interval(found[0], found[1:] if fit.draws else found, level=fit.level)
     best = BestBatch(ends.value, ends.low, ends.high, fit.level, method="law")
     return bounded(best, found[1:], (float(batch[0]), float(batch[-1])))
+
+
+def drawn_ends(fit: CurveFit, table: pd.DataFrame) -> np.ndarray:
+    """Return the draws of `CurveFit.draws_at`."""
+    paths = [
+        plan_path(BatchSchedule.parse(f"{batch}", total=int(tokens)), int(tokens), fit.seq_len, lr)
+        for batch, tokens, lr in table[["batch", "tokens", "lr"]].itertuples(index=False)
+    ]
+    curves = stack(paths, fit.seq_len)
+    ends = [law_losses(CurveLaw(*row), curves)[:, 0] for row in fit.draws]
+    return np.log(np.reshape(ends, (-1, len(paths))))
 
 
 def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bss.errors import InputError
 from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described
 from bss.laws.functional.law import CurveLaw
 
@@ -115,6 +116,22 @@ class CurveFit(Fit):
         error = self.cv_error
         return line if error is None else f"{line}; CV error {error:.2%} of the loss"
 
+    @property
+    def goal(self) -> str:
+        """The loss of the best constant batch at the longest budget measured."""
+        best = self.best_batch(self.tokens)
+        return f"loss@{round(best.value or best.high or best.low or self.batches[1])}"
+
+    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+        """Return draws [R, n] of log losses at the ends of runs of one learning rate each.
+
+        Args:
+            table: columns batch (a schedule as text, or a number of sequences), tokens, lr.
+        """
+        from bss.laws.functional.forecast import drawn_ends
+
+        return drawn_ends(self, table)
+
     def details(self) -> "dict[str, pd.DataFrame]":
         """Return the error of each clock at left-out ends of runs."""
         import pandas as pd
@@ -137,7 +154,7 @@ class CurveFit(Fit):
         ])  # fmt: skip
 
     def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        """Return losses in nats at the rows of a run table: loss, low, high, extrapolates.
+        """Return losses in nats at the rows of a run table: loss, low, high, outside.
 
         Args:
             table: runs or plans as `fit_curve` takes them, with the warm-up of the fit; losses are
@@ -145,7 +162,7 @@ class CurveFit(Fit):
 
         Returns:
             One row per row of the table, with its index; NaN at step 0 and up to `since`.
-            `extrapolates` has what of the run is outside the ranges measured, else it is empty.
+            `outside` has what of the run is outside the ranges measured, else it is empty.
 
         Raises:
             InputError: if the table is no run table, or has another sequence length.
@@ -167,6 +184,17 @@ class CurveFit(Fit):
         from bss.laws.functional.forecast import best_constant
 
         return best_constant(self, tokens, self.rates[1] if rate is None else rate)
+
+    def peak_lr(self, lr: float | None) -> float:
+        """Return the requested peak learning rate, or else the one that all runs had.
+
+        Raises:
+            InputError: if none is requested and the runs had several.
+        """
+        least, most = self.rates
+        if lr is None and least != most:
+            raise InputError(f"--lr: missing; give the peak LR, {least:.4g} to {most:.4g} measured")
+        return most if lr is None else lr
 
     def residuals(self) -> "pd.DataFrame":
         """Return a row per loss fitted: run, tokens, share, batch, lr, measured, fitted, residual.
