@@ -1,13 +1,11 @@
 """The critical batch size against data and model size.
 
-Zhang et al. (arXiv 2410.21676) grow model and data together, the data at one model, and the model
-at one budget, and measure the largest batch size within 20% of linear scaling. This experiment
-repeats that with intervals, other definitions, width against depth, context lengths, LR schedules
-and the gradient noise scale.
+Zhang et al. (arXiv 2410.21676) measure the largest batch size within 20% of linear scaling at
+several model sizes and token budgets. This experiment repeats that with intervals, width against
+depth, context lengths and LR schedules.
 
-    python -m experiments.critical_batch --config=configs/critical_batch.py:cpu
-    python -m experiments.critical_batch --config=configs/critical_batch.py:paper \
-        --config.dry_run=True
+    python -m experiments.critical_batch --config=configs/critical_batch.py:c1-12k
+    python -m experiments.critical_batch --config=configs/critical_batch.py:gpu
 """
 
 from experiments.critical_batch.run import Study, experiment

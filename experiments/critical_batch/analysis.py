@@ -1,454 +1,482 @@
-"""Critical batch sizes from points: minima over settings, fits, tables, published measurements.
+"""Tables and answers from the curves that `run.py` wrote; nothing is trained.
 
-After Zhang et al. (arXiv 2410.21676): at every batch size the setting counts that needs the fewest
-steps to the target. A minimum over more settings is lower by chance, so their number is kept.
-Notebook: notebooks/critical_batch.ipynb.
+    python -m experiments.critical_batch.analysis        # results/critical_batch/*.csv, fits.json
+
+After Zhang et al. (arXiv 2410.21676). The target of a model and a token budget D is the loss at D
+of the best setting of the smallest batch size. At every batch size the setting counts that needs
+the fewest steps to the target. Parts that are not trained are left out.
 """
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from bss.errors import InputError
-from bss.files import read_json
+from bss.files import write_json
 from bss.held_out import HeldOutColumn
-from bss.laws import CriticalFit, TableFit, fit_critical
-from bss.laws.base import Estimate, Options
-from bss.laws.critical.curves import StepsCurve
+from bss.laws import CriticalFit, fit_critical
+from bss.laws.base import Options
 from bss.laws.critical.values import CriticalBatch
-from bss.laws.minimum import FEWEST
-from bss.laws.power import PowerFit, fit_power, predict, unidentified
-from bss.tables import read_points
-from bss.training.distributed import log_primary
-from bss.units import format_tokens
-from experiments.shared import critical_table, laws_table
-from experiments.tables import Tables
-
-CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
-BATCH = [*CELL, "batch"]
-BETAS = ["beta1", "beta2", "beta2_half_life"]
-
-PUBLISHED = files("bss.laws") / "published"
-PUBLISHED_OVERHEAD, PUBLISHED_REFERENCE = 0.2, 256
-PUBLISHED_LENGTH = 512  # tokens per sequence of the published steps
-PAPER = {"params": (93.20, 0.47), "tokens": (22.91, 0.47)}
-"""Laws of arXiv 2410.21676: 93.20·N^0.47, and with D = 20N 22.91·D^0.47, in millions."""
-SYMBOLS = {"params": "N", "tokens": "D"}
-ALONE = ("together", "data", "size")
-TITLES = {
-    "together": "N and D together",
-    "data": "D at one N",
-    "size": "N at one D",
-    "both": "all points, joint",
-}
-BEST, CRITICAL, OURS = (
-    "best, arXiv 2503.04715",
-    "critical, arXiv 2410.21676",
-    "critical, our runs",
+from bss.points.curve import points, smooth_curve
+from bss.stats import LEVEL, POWER, holm
+from bss.tables import read_points, write_table
+from experiments.critical_batch.resampled import (
+    Cell,
+    Estimated,
+    cells_of,
+    critical,
+    estimated,
+    exponents,
+    exponents_table,
+    resampled,
 )
+from experiments.findings import COLUMNS, Question, read_questions
+from experiments.shared import critical_table
+
+RESULTS = Path("results/critical_batch")
+PUBLISHED = Path("results/published/mlperf_rcp.csv")
+QUESTIONS = Path(__file__).parent / "questions.toml"
+PAPER = {"paper": "2410.21676", "command": "python -m experiments.critical_batch.analysis"}
+
+GRID = ("c1-7k", "c1-12k", "c1-27k", "c1-49k")
+SIZE, BUDGETS, SHORT = "12k", (100_000, 200_000, 400_000, 800_000), (100_000, 200_000)
+HALF_LIVES, NONE = ("1%", "4%", "16%"), "none"
+CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
+RESAMPLES = 1000
+LINEAR = 0.1
+SCHEDULES = {"cosine": "schedule_cosine", "WSD": "schedule_wsd", "schedule-free": "schedule_free"}
+CONSTANT = "constant + average"
 
 
-@dataclass(frozen=True)
-class Point:
-    """A critical batch size to measure: model, budget in tokens, sequence length (0: setup's)."""
-
-    model: str
-    tokens: int
-    seq_len: int = 0
+# Points
 
 
-@dataclass(frozen=True)
-class PointSet:
-    """Points that are fitted together, with batch sizes in "sequences" or in "tokens"."""
-
-    name: str
-    points: tuple[Point, ...]
-    unit: str = "sequences"
+def curves(part: str, name: str = "runs.parquet") -> pd.DataFrame:
+    """Return the loss curves of a part, with the name of the model as `size`."""
+    table = pd.read_parquet(RESULTS / part / name)
+    return table.assign(size=table["name"].str.split(" | ", regex=False).str[0])
 
 
-# From points to fits
+def trained(*parts: str) -> list[str]:
+    """Return the parts that have curves."""
+    return [part for part in parts if (RESULTS / part / "runs.parquet").exists()]
 
 
-def by_average(table: pd.DataFrame, half_lives: Sequence[str]) -> pd.DataFrame:
+def by_average(table: pd.DataFrame, averages: Sequence[str] = HALF_LIVES) -> pd.DataFrame:
     """Return every run once per weight average: `averaged` is its loss, `average` the half-life."""
-    return pd.concat(
-        [
-            table.assign(
-                trial=table["run"],
-                run=table["run"] + f" {half_life}",
-                average=half_life,
-                averaged=table[str(HeldOutColumn(half_life=half_life))],
-            )
-            for half_life in half_lives
-        ],
-        ignore_index=True,
-    )
+    tables = []
+    for average in averages:
+        column = "eval_loss" if average == NONE else str(HeldOutColumn(half_life=average))
+        named = table["run"] + f" {average}"
+        tables.append(table.assign(run=named, average=average, averaged=table[column]))
+    return pd.concat(tables, ignore_index=True)
 
 
-def minima(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the best setting of each batch size.
+def target_losses(smallest: pd.DataFrame, budgets: Sequence[int]) -> dict[float, int]:
+    """Return the budgets that the smallest batch size reached by their targets.
+
+    A target is the loss at the budget of the best setting of the smallest batch size.
 
     Args:
-        measured: Table of `run.measure`.
+        smallest: Its runs, from `by_average`.
+        budgets: D in tokens.
+
+    Raises:
+        InputError: If no run of it reached a budget.
+    """
+    rows = []
+    for _, run in smallest.groupby("run", sort=False):
+        curve, setting = smooth_curve(run, "averaged"), tuple(run.iloc[0][["peak_lr", "average"]])
+        for budget in (d for d in budgets if run["tokens"].iloc[-1] >= d):
+            at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
+            rows.append((budget, setting, at))
+    if not rows:
+        raise InputError(f"no run of the smallest batch size reached D = {min(budgets)}")
+    losses = pd.DataFrame(rows, columns=["budget", "setting", "loss"])
+    means = losses.groupby(["budget", "setting"])["loss"].agg(["size", "mean"]).reset_index()
+    means = means.sort_values(["size", "mean"], ascending=[False, True])
+    best = means.drop_duplicates("budget").sort_values("budget")
+    return dict(zip(best["mean"], best["budget"], strict=True))
+
+
+def measured(
+    table: pd.DataFrame, budgets: Sequence[int], averages: Sequence[str] = HALF_LIVES
+) -> pd.DataFrame:
+    """Return the points of every model and sequence length at the targets of its budgets.
+
+    Args:
+        table: Loss curves with `size`.
+        budgets: D in tokens.
+        averages: Half-lives of weight averages, and NONE; targets are of HALF_LIVES.
 
     Returns:
-        CELL, batch, trials (settings that finished), steps and tokens_to_target (geometric means
-        over seeds; the most taken if not reached), peak_lr, BETAS, average (of points that have
-        one), reached, seeds, bracketed (a higher and a lower LR were tried), seed_noise (standard
-        deviation of log steps).
+        Columns of points with size, average and budget_tokens.
     """
-    tried_with = ["peak_lr", *BETAS, *(["average"] if "average" in measured else [])]
-    setting = [*BATCH, *tried_with]
-    counts = ("steps", "tokens_to_target")
-    reached = measured.loc[measured["reached"]]
-    reached = reached.assign(**{name: np.log(reached[name]) for name in counts})
-    means = reached.groupby(setting, sort=False, as_index=False).agg(
-        steps=("steps", "mean"),
-        tokens_to_target=("tokens_to_target", "mean"),
-        seeds=("steps", "size"),
-        seed_noise=("steps", "std"),
-    )
-    means = means.sort_values(["seeds", "steps"], ascending=[False, True], kind="stable")
-    means = means.assign(**{name: np.exp(means[name]) for name in counts})
-    # If no setting reached the target, the run that went farthest represents the batch size.
-    farthest = measured.sort_values("tokens_to_target", ascending=False, kind="stable")
-    ranked = pd.concat([means.assign(reached=True), farthest.assign(reached=False, seeds=0)])
-    tried = measured.drop_duplicates(setting).groupby(BATCH, sort=False, as_index=False)
-    tried = tried.agg(trials=("peak_lr", "size"), low=("peak_lr", "min"), high=("peak_lr", "max"))
-    best = tried.merge(ranked.drop_duplicates(BATCH), on=BATCH, how="left")
-    inside = (best["low"] < best["peak_lr"]) & (best["peak_lr"] < best["high"])
-    best["bracketed"] = best["reached"] & inside
-    last = ["reached", "seeds", "bracketed", "seed_noise"]
-    return best.reindex(columns=[*BATCH, "trials", *counts, *tried_with, *last])
+    found = []
+    for (size, seq_len), some in table.groupby(["size", "seq_len"], sort=False):  # type: ignore[misc]
+        smallest = some.loc[some["batch"] == some["batch"].min()]
+        targets = target_losses(by_average(smallest), budgets)
+        met = _met(by_average(some, averages), [*targets], "averaged", "averaged")
+        met["budget_tokens"] = met["target_loss"].map(targets.get)
+        found.append(met.assign(size=size, seq_len=seq_len))
+    return pd.concat(found, ignore_index=True)
 
 
-def with_overhead(best: pd.DataFrame, reference_tokens: int) -> pd.DataFrame:
-    """Add `overhead`: tokens to the target relative to the reference batch size, minus 1."""
-    cells = best.groupby(CELL, sort=False).ngroup()
-    at_reference = best["reached"] & (best["batch"] * best["seq_len"] == reference_tokens)
-    needed = best["tokens_to_target"].where(at_reference).groupby(cells).transform("max")
-    overhead = (best["tokens_to_target"] / needed - 1).where(best["reached"])
-    order = np.lexsort((best["batch"], cells))
-    return best.assign(overhead=overhead).iloc[order].reset_index(drop=True)
+def _met(table: pd.DataFrame, targets: Sequence[float], column: str, kind: str) -> pd.DataFrame:
+    """Return points, also if no run reaches a target; large batch sizes have few evaluations."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "points: .* fewer than")
+        last = [float(smooth_curve(run, column).loss[-1]) for _, run in table.groupby("run")]
+        reach = {max(target, min(last)): target for target in targets}
+        met = points(table, [*reach], column=column, kind=kind)
+    wanted = met["target_loss"].map(reach.get)
+    return met.assign(target_loss=wanted, reached=met["reached"] & (met["target_loss"] <= wanted))
 
 
-def around_bend(cell: pd.DataFrame) -> list[int]:
-    """Return the batch size nearest to twice the reference's tokens, and its two neighbours.
+def minima(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the best setting of each batch size: that with the most seeds, then fewest tokens.
 
-    At B = b/a a run needs twice the tokens. A cell is one model and budget of `with_overhead`.
+    Returns:
+        CELL, batch, settings tried, steps and tokens_to_target (geometric means over seeds).
+        Then peak_lr, average, seeds and seed_noise (standard deviation of log steps). `bracketed`:
+        a lower and a higher LR were tried. A batch size that missed the target has no seed.
     """
-    seen = cell.dropna(subset="overhead")
-    if seen.empty:
-        return []
-    doubled = np.abs(np.log1p(seen["overhead"].to_numpy(float)) - math.log(2))
-    at = int(np.argmin(doubled))
-    return [int(batch) for batch in seen["batch"].to_numpy()[max(at - 1, 0) : at + 2]]
+    rows = []
+    for key, here in table.groupby([*CELL, "batch"], sort=False):
+        row = dict(zip([*CELL, "batch"], key, strict=True))  # type: ignore[arg-type]
+        rates, met = here["peak_lr"], here.loc[here["reached"]]
+        settings = met.groupby(["peak_lr", "average"], sort=False)
+        row |= {"settings": len(here.drop_duplicates(["peak_lr", "average"])), "seeds": 0}
+        logs = [(key, np.log(some["steps"].to_numpy(float))) for key, some in settings]
+        if logs:
+            (lr, average), best = min(logs, key=lambda one: (-len(one[1]), one[1].mean()))  # type: ignore[misc]
+            steps = float(np.exp(best.mean()))
+            row |= {"steps": steps, "peak_lr": lr, "average": average, "seeds": len(best)}
+            row["tokens_to_target"] = steps * here.iloc[0][["batch", "seq_len"]].prod()
+            row |= {"seed_noise": best.std(ddof=1) if len(best) > 1 else np.nan}
+            row["bracketed"] = bool(rates.min() < lr < rates.max())
+        rows.append(row)
+    return pd.DataFrame(rows).sort_values([*CELL, "batch"], ignore_index=True)
 
 
-def fit_designs(
-    designs: Iterable[PointSet], measured: pd.DataFrame, seq_len: int, **definition: Any
-) -> dict[str, CriticalFit]:
-    """Return the critical batch sizes and laws of every design that can be fitted, by name.
-
-    Args:
-        designs: Points that are fitted together.
-        measured: Table of `run.measure`.
-        seq_len: Sequence length of points without one.
-        definition: Arguments of `fit_critical`, with `reference` in tokens.
-    """
-    fits = {}
-    for design in designs:
-        labels = {(point.model, point.seq_len or seq_len, point.tokens) for point in design.points}
-        keys = zip(measured["size"], measured["seq_len"], measured["budget_tokens"], strict=True)
-        chosen = measured.loc[np.array([key in labels for key in keys])]
-        try:
-            fits[design.name] = _fit(design.unit, chosen, **definition)
-        except InputError as error:
-            log_primary(f"design {design.name}: {error}")
-    return fits
-
-
-def _fit(unit: str, chosen: pd.DataFrame, *, reference: int, **definition: Any) -> CriticalFit:
-    """Return the fit of points with 3 or more batch sizes at the target."""
-    if unit == "sequences" and chosen["seq_len"].nunique() > 1:
-        raise InputError("unit is sequences, and points have several lengths; write tokens")
-    enough = [
-        cell
-        for _, cell in chosen.groupby(CELL, sort=False)
-        if cell.loc[cell["reached"], "batch"].nunique() >= FEWEST
-    ]
-    if not enough:
-        raise InputError(f"no point has {FEWEST} batch sizes at its target; train longer")
-    size = 1 if unit == "tokens" else int(chosen["seq_len"].iloc[0])
-    return fit_critical(pd.concat(enough), reference=reference / size, unit=unit, **definition)
-
-
-# Tables of a study
-
-
-def tables(
-    curve: pd.DataFrame, measured: pd.DataFrame, fits: dict[str, CriticalFit], reference: int
-) -> dict[str, Any]:
-    """Return points, steps, fits and their tables, by file name."""
-    found = {
-        "points.csv": measured,
-        "steps.csv": with_overhead(minima(measured), reference),
-        "fits.json": {name: fit.to_dict() for name, fit in fits.items()},
-        "critical.csv": critical_table(fits),
-        "laws.csv": laws_table(fits),
-        "definitions.csv": definitions_table(fits),
-    }
-    if "noise_scale" in curve:
-        found["noise_scale.csv"] = noise_table(curve, measured, fits)
+def notes(best: pd.DataFrame, fit: CriticalFit) -> list[str]:
+    """Return per curve of a fit what its points do not support; "" for nothing."""
+    found = []
+    for at in fit.fits:
+        curve = at.curve
+        here = best.loc[
+            (best["params"] == curve.params)
+            & (best["seq_len"] == curve.seq_len)
+            & (best["budget_tokens"] == curve.tokens)
+        ]
+        ends = here.loc[(here["seeds"] > 0) & (here["bracketed"] == False), "batch"]  # noqa: E712
+        missed = here.loc[here["seeds"] == 0, "batch"]
+        texts = []
+        if len(ends):
+            texts.append(f"the best LR is an end of those tried at batch {_listed(ends)}")
+        if len(missed):
+            texts.append(f"the target was missed at batch {_listed(missed)}")
+        above = above_linear(at)
+        if above > LINEAR or not at.is_linear:
+            texts.append(f"the smallest batch {at.reference:g} is {above:.0%} above linear scaling")
+        found.append("; ".join(texts))
     return found
 
 
-def definitions_table(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
-    """Return critical batch sizes and exponents by design, definition and curve."""
-    rows = []
-    for name, fit in fits.items():
-        for definition in fit.definitions:
-            law, columns = definition.law, {}
-            if law:
-                exponents = zip(law.variables, law.exponents, strict=True)
-                columns = {f"exponent_{variable}": p.value for variable, p in exponents}
-            for at, value in zip(fit.fits, definition.values, strict=True):
-                row = {"design": name, "definition": definition.name}
-                row |= {key: getattr(at.curve, key) for key in ("model", *SYMBOLS, "seq_len")}
-                rows.append({**row, "critical_batch": value, **columns})
-    return pd.DataFrame(rows)
+def above_linear(at: CriticalBatch) -> float:
+    """Return the share of tokens above E_min = b that the smallest batch size needs: B / (b/a).
 
-
-def noise_table(
-    table: pd.DataFrame, measured: pd.DataFrame, fits: Mapping[str, CriticalFit]
-) -> pd.DataFrame:
-    """Return the gradient noise scale of each batch's best run at its target, with b/a and cbs.
-
-    Args:
-        table: Run table with the column noise_scale, in sequences.
-        measured: Table of `run.measure`.
-        fits: Fits by design. b/a and cbs are of the first design in sequences that has the curve.
+    Above LINEAR the reference is itself not in the range of linear scaling.
     """
-    known = {
-        (at.curve.model, at.curve.target_loss): {"B_crit": at.B_crit.value, "cbs": at.cbs.value}
-        for fit in [*fits.values()][::-1]
-        if fit.unit == "sequences"
-        for at in fit.fits
-    }
-    known_noise = table.dropna(subset="noise_scale").astype({"noise_scale": float})
-    noise = dict(list(known_noise.groupby("run")))
-    reached = measured.loc[measured["reached"]]
-    best = reached.loc[reached.groupby(BATCH, sort=False)["steps"].idxmin()]
-    rows = []
-    for row in best.to_dict("records"):
-        if row["trial"] in noise:
-            run = noise[row["trial"]]
-            at = float(np.interp(row["tokens_to_target"], run["tokens"], run["noise_scale"]))
-            fitted = known.get((row["model"], row["target_loss"]), {"B_crit": None, "cbs": None})
-            rows.append({**{key: row[key] for key in BATCH}, "noise_scale": at, **fitted})
-    return pd.DataFrame(rows)
+    bend = at.B_crit.value
+    return math.nan if bend is None else float(at.curve.batch[0]) / bend
 
 
-# Committed results, for the notebook
+def _listed(batches: Iterable[float]) -> str:
+    return ", ".join(f"{batch:g}" for batch in batches)
 
 
-def fits_of(results: Path) -> dict[str, CriticalFit]:
-    """Return the committed fits by design."""
-    entries = Tables(results).json("fits.json")
-    return {name: CriticalFit.from_dict(entry) for name, entry in entries.items()}
+# Fits
 
 
-def labelled(fits: Mapping[str, CriticalFit]) -> dict[str, CriticalFit]:
-    """Return fits whose curves are named by model and budget, or by context length."""
+def designs(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the points that are fitted together, by name."""
+    pairs = dict(zip(("7k", "12k", "27k"), BUDGETS, strict=False))
+    together = table["size"].map(pairs.get) == table["budget_tokens"]
+    return {"together": table.loc[together], "both": table}
 
-    def label(curve: StepsCurve, unit: str) -> str:
-        if unit == "tokens":
-            return f"context {curve.seq_len:g}"
-        return f"{curve.model}, {format_tokens(round(curve.tokens))}"
 
-    def named(at: CriticalBatch, unit: str) -> CriticalBatch:
-        return replace(at, curve=replace(at.curve, model=label(at.curve, unit)))
+def fitted(table: pd.DataFrame, unit: str = "sequences") -> CriticalFit:
+    """Return the critical batch sizes and their law."""
+    options = Options(2000, LEVEL)
+    return fit_critical(table, reference="smallest", unit=unit, options=options)
 
+
+def by_size(fit: CriticalFit) -> dict[str, CriticalFit]:
+    """Return the curves of a fit by model size, named by their budgets."""
+    parts: dict[str, list[CriticalBatch]] = {}
+    for at in sorted(fit.fits, key=lambda one: (one.curve.params, one.curve.tokens)):
+        named = replace(at.curve, model=f"D = {at.curve.tokens / 1e6:g}M")
+        parts.setdefault(f"N = {at.curve.params // 1e3:.0f}k", []).append(replace(at, curve=named))
+    return {name: replace(fit, fits=tuple(some)) for name, some in parts.items()}
+
+
+def curve_table(table: pd.DataFrame, fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
+    """Return the critical batch size of every curve with what its points do not support."""
+    best, rows = minima(table), critical_table(fits)
+    return rows.assign(notes=[text for fit in fits.values() for text in notes(best, fit)])
+
+
+# Answers
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The estimate that answers a question, and what it was measured on."""
+
+    estimate: Estimated
+    n: int
+    conditions: str
+    table: str
+
+
+def grid_answers() -> dict[str, Answer]:
+    """Return the answers on N and D, and write their tables."""
+    runs = pd.concat([curves(part) for part in trained(*GRID)], ignore_index=True)
+    table = measured(runs, BUDGETS).round(7)
+    write("points.csv", table)
+    fits = {name: fitted(some) for name, some in designs(table).items()}
+    write_json(RESULTS / "fits.json", {name: fit.to_dict() for name, fit in fits.items()})
+    write("curves.csv", curve_table(table, {"both": fits["both"]}))
+    write("steps.csv", minima(table))
+    cells = sorted(cells_of(table), key=lambda cell: cell.params)
+    values = [critical(c, t) for c, t in zip(cells, resampled(cells, RESAMPLES), strict=True)]
+    laws = {name: exponents(cells, [v[name] for v in values]) for name in ("cbs", "b/a")}
+    write("exponents.csv", exponents_table(laws))
+    told = f"{', '.join(c.size for c in cells)} (muP); D 0.1M to 0.8M; LR tuned; averaged weights"
+    found = {}
+    for quantity, end in (("cbs", ""), ("b/a", "_other")):
+        law = laws[quantity]
+        chosen = {"together": (1, 1), "data": (0, 1), "size": (1, 0), "data_size": (-1, 1)}
+        estimates = {key: law.of(*weights) for key, weights in chosen.items()}
+        if not end:
+            estimates["published_exponent"] = law.of(1, 1, 0.47)
+            estimates["width"] = _last_slope(cells, [v["cbs"] for v in values])
+        for key, one in estimates.items():
+            found[key + end] = Answer(one, law.curves, f"{told}; 2 seeds", "exponents.csv")
+    return found | average_answers(curves(f"c1-{SIZE}"))
+
+
+def _last_slope(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Estimated:
+    """Return the slope of log critical batch over log N between the two widest models."""
+    shared = min(value.shape[1] for value in values[-2:])
+    logs = np.log(values[-1][:, :shared] / values[-2][:, :shared])
+    return estimated(logs.mean(axis=1) / math.log(cells[-1].params / cells[-2].params))
+
+
+def average_answers(runs: pd.DataFrame) -> dict[str, Answer]:
+    """Return the answers on weight averages, and write the tokens to the targets by half-life."""
+    table = measured(runs, BUDGETS, (*HALF_LIVES, NONE))
+    [cell] = cells_of(table)
+    tokens, rows = {}, []
+    for average in (*HALF_LIVES, NONE):
+        some = table.loc[table["average"] == average]
+        [part] = cells_of(some)
+        tokens[average] = resampled([part], RESAMPLES)[0]
+        for i, batch in enumerate(part.batches):
+            for k, budget in enumerate(part.budgets):
+                row = {"average": average, "batch_tokens": batch, "budget_tokens": budget}
+                rows.append(row | {"tokens_to_target": np.exp(tokens[average][0, i, k])})
+    write("averages.csv", pd.DataFrame(rows))
+    [averaged] = resampled(cells_of(table.loc[table["average"] != NONE]), RESAMPLES)
+    apart = averaged - tokens[NONE]
+    last = np.flatnonzero(np.isfinite(apart[0]).all(axis=0))[-1]  # D that all runs reached
+    gain = apart[:, :, last]
+    told = f"{SIZE} parameters; D {cell.budgets[last] / 1e6:g}M; batch 32 to 2,048 tokens"
+    numbers = {"averages": gain.mean(axis=1), "averages_batch": gain[:, -1] - gain[:, 0]}
     return {
-        name: replace(fit, fits=tuple(named(at, fit.unit) for at in fit.fits))
-        for name, fit in fits.items()
+        key: Answer(estimated(draws), cell.logs[0].shape[2], told, "averages.csv")
+        for key, draws in numbers.items()
     }
 
 
-def interval(estimate: Estimate, digits: int = 0) -> str:
-    """Return an estimate with its interval as text, or its bound."""
-    value, low, high = estimate.value, estimate.low, estimate.high
-    if low is None and high is None:
-        return "–" if value is None else f"{value:,.{digits}f} (no interval)"
-    if value is None:
-        return f"below {high:,.{digits}f}" if low is None else f"above {low:,.{digits}f}"
-    ends = ["open" if end is None else f"{end:,.{digits}f}" for end in (low, high)]
-    return f"{value:,.{digits}f} ({' to '.join(ends)})".replace("-", "−")
+@dataclass(frozen=True)
+class Pair:
+    """Two cells whose critical batch sizes are compared, by the value of a column.
 
-
-def curve_table(fits: Mapping[str, CriticalFit], digits: int = 0) -> pd.DataFrame:
-    """Return one row per curve of steps against batch size as text; 95% intervals.
-
-    Args:
-        fits: Fits by title.
-        digits: Decimals of batch sizes.
+    Attributes:
+        part: That was trained for it; the other cell may be of the grid.
+        column, first, second: What distinguishes the cells.
+        smallest: Smallest batch size that counts, in tokens.
+        conditions: In words.
     """
-    rows = [
-        {
-            "design": title,
-            "curve": at.curve.model,
-            "N": f"{at.curve.params:,.0f}",
-            "D": format_tokens(round(at.curve.tokens)),
-            "target loss": f"{at.curve.target_loss:.3f}",
-            "batch sizes": f"{at.curve.batch[0]:g} to {at.curve.batch[-1]:g}",
-            "settings": f"{at.curve.settings.min()} to {at.curve.settings.max()}",
-            "B_crit = b/a": interval(at.B_crit, digits),
-            "critical batch": interval(at.cbs, digits),
-            "without a law": interval(at.interpolated, digits),
-            "residuals of S": _span([100 * (np.exp(r) - 1) for r in at.residuals]),
-            "seed SD": f"{at.curve.seed_noise:.1%}",
-        }
-        for title, fit in fits.items()
-        for at in fit.fits
+
+    part: str
+    column: str
+    first: Any
+    second: Any
+    smallest: int
+    conditions: str
+
+
+PAIRS = {
+    "shape": Pair("c2-shape", "size", SIZE, "4 layers", 32, "1 layer of width 32, 4 of width 16"),
+    "context": Pair("c2-context", "seq_len", 16, 64, 64, "sequences of 16 and of 64 tokens"),
+}
+
+
+def pair_answer(key: str, pair: Pair) -> Answer:
+    """Return log critical batch in tokens of the second cell minus the first, and its table."""
+    runs = pd.concat([curves(f"c1-{SIZE}"), curves(pair.part)], ignore_index=True)
+    table = measured(runs, SHORT)
+    fits = {f"D = {d}": fitted(some, "tokens") for d, some in table.groupby("budget_tokens")}
+    write(f"curves_{key}.csv", curve_table(table, fits))
+    write(f"steps_{key}.csv", minima(table))
+    logs = []
+    for value in (pair.first, pair.second):
+        cells = cells_of(table.loc[table[pair.column] == value])
+        [tokens] = resampled(cells, RESAMPLES, seed=len(logs))
+        logs.append(np.log(critical(cells[0], tokens, pair.smallest)["cbs"]))
+    told = f"12k parameters; {pair.conditions}; D 0.1M and 0.2M; 2 seeds"
+    ratio = estimated((logs[1] - logs[0]).mean(axis=1))
+    return Answer(ratio, 2 * len(SHORT), told, f"curves_{key}.csv")
+
+
+def _schedule_curves() -> list[pd.DataFrame]:
+    """Return the curves of LR schedules of the parts that are trained."""
+    name = "schedules.parquet"
+    return [curves(p, name) for p in ("c3-wsd", "c3") if (RESULTS / p / name).exists()]
+
+
+def schedule_answers() -> dict[str, Answer]:
+    """Return the answers on LR schedules, and write the steps of each to the target."""
+    constant, others = curves(f"c1-{SIZE}"), pd.concat(_schedule_curves())
+    smallest = by_average(constant.loc[constant["batch"] == constant["batch"].min()])
+    [target] = target_losses(smallest, SHORT[-1:])
+    batches = sorted(others["batch"].unique())
+    constant = constant.loc[constant["batch"].isin(batches)]
+    tables = {CONSTANT: _met(by_average(constant), [target], "averaged", "averaged")}
+    tables["constant"] = _met(constant.assign(average=NONE), [target], "eval_loss", "stable")
+    for name, some in others.groupby("name", sort=False):
+        ends = final_losses(some) if name in ("cosine", "WSD") else some
+        tables[str(name)] = _met(ends.assign(average=NONE), [target], "eval_loss", "annealed")
+    best, draws = [], {}
+    for name, table in tables.items():
+        table = table.assign(size=SIZE, budget_tokens=SHORT[-1])
+        best.append(minima(table).assign(schedule=name))
+        tokens = resampled(cells_of(table), RESAMPLES)[0][:, :, 0]
+        longest = np.log(table.groupby("batch")["tokens_to_target"].max().to_numpy(float))
+        draws[name] = np.where(np.isnan(tokens), longest, tokens)
+    apart = {name: some - draws[CONSTANT] for name, some in draws.items()}
+    rows = pd.concat(best, ignore_index=True)
+    needed = rows.loc[rows["schedule"] == CONSTANT].set_index("batch")["tokens_to_target"]
+    rows["relative"] = rows["tokens_to_target"] / rows["batch"].map(needed.get)
+    rows["batch_tokens"] = rows["batch"] * rows["seq_len"]
+    rows["error"] = [
+        estimated(apart[row["schedule"]][:, batches.index(row["batch"])]).error
+        for row in rows.to_dict("records")
     ]
+    write("schedules.csv", rows)
+    told = f"{SIZE} parameters; target of D 0.2M; batch 64, 512 and 2,048 tokens; 2 seeds"
+    return {
+        key: Answer(estimated(apart[name].mean(axis=1)), 6, told, "schedules.csv")
+        for name, key in SCHEDULES.items()
+        if name in draws
+    }
+
+
+def final_losses(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the last row of every run; horizons of one batch size, LR and seed form one curve."""
+    last = table.drop_duplicates("run", keep="last")
+    keys = zip(last["batch"], last["peak_lr"], last["seed"], strict=True)
+    last = last.assign(run=[f"batch {batch}, LR {lr:g}, seed {seed}" for batch, lr, seed in keys])
+    counts = last.groupby("run")["tokens"].transform("size")
+    return last.loc[counts >= 3].sort_values(["run", "tokens"], ignore_index=True)
+
+
+# Published runs
+
+
+def published_table() -> pd.DataFrame:
+    """Return b/a of six published models with 95% intervals, and what they do not support."""
+    rows = []
+    for name, some in read_points(str(PUBLISHED)).groupby("model", sort=False):
+        row = {"model": name, "params": some["params"].iloc[0], "seq_len": some["seq_len"].iloc[0]}
+        row |= {"smallest": some["batch"].min(), "largest": some["batch"].max()}
+        median = some.groupby("batch")["steps"].transform("median")
+        odd = some.loc[(some["steps"] / median > 5) | (some["steps"] / median < 0.2)]
+        row["outliers"] = "; ".join(f"batch {r.batch}: {r.steps:g} steps" for r in odd.itertuples())
+        fit = fitted(some.drop(odd.index))
+        [at] = fit.fits
+        row |= {"B_crit": at.B_crit.value, "low": at.B_crit.low, "high": at.B_crit.high}
+        row |= {"above_linear": above_linear(at), "notes": "; ".join(fit.warnings)}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _span(values: Sequence[float]) -> str:
-    return f"{min(values):+.0f}% to {max(values):+.0f}%".replace("-", "−")
+# Findings
 
 
-def schedules(results: Path) -> pd.DataFrame:
-    """Return schedules.csv with `bound`: "above" or "below" if `relative` is a bound, else ""."""
-    compared, table = Tables(results).config["schedules"], Tables(results).read("schedules.csv")
-    least = min(compared["lengths"]) * 1.001
-    annealed = table["schedule"].isin(["cosine", "WSD"])
-    below = annealed & table["reached"] & (table["relative"] <= least)
-    return table.assign(bound=np.select([~table["reached"], below], ["above", "below"], ""))
-
-
-def ratio_noise(results: Path, table: pd.DataFrame, seeds: int = 3) -> float:
-    """Return the SD over seeds of the log ratio of one run to the mean of several."""
-    listed = Tables(results).read("critical.csv")
-    same = (listed["model"] == table["model"].iloc[0]) & (
-        listed["tokens"] == table["budget_tokens"].iloc[0]
-    )
-    return float(listed.loc[same, "seed_noise"].iloc[0]) * np.sqrt(1 + 1 / seeds)
-
-
-def known_scales(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a noise scale, a b/a and a critical batch size."""
-    rows = table.dropna(subset=["noise_scale", "B_crit", "cbs"])
-    return rows.loc[rows["noise_scale"] > 0]
-
-
-# Published measurements
-
-
-def published_fit(largest: float = math.inf) -> CriticalFit:
-    """Return critical batch sizes of the published steps of arXiv 2410.21676, as it defines them.
-
-    Args:
-        largest: Parameters of the largest model that counts.
-    """
-    points = read_points(str(PUBLISHED / "cbs_steps.csv"))
-    return fit_critical(
-        points.loc[points["params"] <= largest],
-        overhead=PUBLISHED_OVERHEAD,
-        reference=PUBLISHED_REFERENCE,
-        options=Options(resamples=500, level=0.95),
-    )
-
-
-def published_laws(fit: CriticalFit) -> pd.DataFrame:
-    """Return the fitted laws and the paper's; 95% intervals."""
+def findings(questions: Sequence[Question], answers: Mapping[str, Answer]) -> pd.DataFrame:
+    """Return one row per question, decided as `questions.toml` says."""
+    tested = [q.key for q in questions if q.sign and q.key in answers]
+    adjusted = holm([answers[key].estimate.p for key in tested]) if tested else []
+    p = dict(zip(tested, adjusted, strict=True))
     rows = []
-    for variable, (coefficient, exponent) in PAPER.items():
-        law, symbol = fit.laws[variable], SYMBOLS[variable]
-        least, most = law.leave_one_out[0]
-        rows.append(
-            {
-                "variable": f"{symbol}, in millions",
-                "paper": f"{coefficient:.2f}·{symbol}^{exponent}",
-                "coefficient": interval(law.coefficient, 2),
-                "exponent": interval(law.exponents[0], 3),
-                "without one size": f"{least:.3f} to {most:.3f}",
-            }
-        )
-    return pd.DataFrame(rows)
+    for question in questions:
+        row = {"question": question.statement, "unit": question.unit, "level": LEVEL}
+        row |= {"key": question.key, "figure": question.figure, **PAPER}
+        one = answers.get(question.key)
+        if one is None:
+            rows.append(row | {"answer": "not tested", "n": 0})
+            continue
+        low, high = one.estimate.ends()
+        row |= {"effect": one.estimate.value, "low": low, "high": high, "n": one.n}
+        row |= {"conditions": one.conditions, "table": one.table, "p": p.get(question.key)}
+        row["answer"] = decided(question, one.estimate, p.get(question.key, 1.0))
+        row["detectable"] = float(norm.ppf((1 + LEVEL) / 2) + norm.ppf(POWER)) * one.estimate.error
+        if row["answer"] == "inconclusive":
+            row["seeds_needed"] = math.ceil(
+                question.seeds * (row["detectable"] / question.margin) ** 2
+            )
+        rows.append(row)
+    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
 
 
-def forecasts(fit: CriticalFit, sizes: Sequence[float]) -> pd.DataFrame:
-    """Return forecasts of the published law at larger sizes and at sizes that were left out."""
-    coefficient, exponent = PAPER["params"]
-    rows = []
-    for size in sizes:
-        ahead = interval(predict(fit.laws["params"], {"params": size}))
-        paper = f"{coefficient * (size / 1e6) ** exponent:,.0f}"
-        rows.append([format_tokens(round(size)), "5 sizes", ahead, paper, "–"])
-    for count in (3, 4):
-        law = published_fit(fit.fits[count - 1].curve.params).laws["params"]
-        for at in fit.fits[count:]:
-            ahead = interval(predict(law, {"params": at.curve.params}))
-            name, fewest = at.curve.model, f"the smallest {count}"
-            rows.append([name, fewest, ahead, "–", interval(at.cbs)])
-    return pd.DataFrame(rows, columns=["size", "law from", "forecast", "paper's law", "measured"])
+def decided(question: Question, one: Estimated, p: float) -> str:
+    """Return the answer to a question from its estimate and adjusted p value."""
+    within = max(map(abs, one.ends(0.90))) < question.margin
+    if question.sign == 0:
+        outside = min(map(abs, one.ends())) > question.margin and one.p < 1 - LEVEL
+        return "supported" if within else "contradicted" if outside else "inconclusive"
+    if p < 1 - LEVEL:
+        return "supported" if np.sign(one.value) == question.sign else "contradicted"
+    return "no relevant effect" if within else "inconclusive"
 
 
-def batches_by_source(
-    ours: Mapping[str, CriticalFit], published: CriticalFit
-) -> tuple[pd.DataFrame, dict[str, PowerFit]]:
-    """Return best and critical batch sizes in tokens of three sources, and a power law of each.
-
-    Best batch sizes are the measured minima of the published losses of arXiv 2503.04715, at 90%.
-
-    Args:
-        ours: Fits of our runs by design; those in tokens, and of other shapes, do not count.
-        published: `published_fit`.
-
-    Returns:
-        A table with source, params, tokens, batch_tokens, low, high, and `definition`, which is
-        empty except for critical batch sizes by another definition; the law of each source in N
-        and D, or in D if its points do not separate them.
-    """
-    best = TableFit.from_dict(read_json(Path(str(PUBLISHED / "steplaw_dense.json")), "restore it"))
-    rows: list[dict[str, Any]] = [
-        {"source": BEST, "params": at.params, "tokens": at.tokens, "definition": ""}
-        | _tokens_per_batch(at.measured, 1)
-        for at in best.optima
-    ]
-    rows += _critical(CRITICAL, [published], PUBLISHED_LENGTH)
-    rows += _critical(OURS, [fit for name, fit in ours.items() if name in TITLES])
-    table = pd.DataFrame(rows).drop_duplicates(["source", "params", "tokens", "definition"])
-    laws = {}
-    own = table.loc[(table["definition"] == "") & table["batch_tokens"].notna()]
-    for source, some in own.groupby("source", sort=False):
-        x = {name: some[name].to_numpy(float) for name in SYMBOLS}
-        x = {"tokens": x["tokens"]} if unidentified(x) else x
-        laws[str(source)] = fit_power(some["batch_tokens"].to_numpy(float), x)
-    return table, laws
+def write(name: str, table: pd.DataFrame) -> None:
+    """Write a table, rounded so that it is the same on every machine."""
+    write_table(table.round(7), RESULTS / name)
 
 
-def _critical(
-    source: str, fits: Iterable[CriticalFit], length: float | None = None
-) -> Iterable[dict[str, Any]]:
-    for fit in fits:
-        for i, at in enumerate(fit.fits):
-            size = length or at.curve.seq_len
-            own = {"source": source, "params": at.curve.params, "tokens": at.curve.tokens}
-            yield own | {"definition": ""} | _tokens_per_batch(at.cbs, size)
-            for other in fit.definitions:
-                value = other.values[i]
-                if value is not None:
-                    yield own | {"definition": other.name, "batch_tokens": value * size}
+def main() -> None:
+    """Write the tables of every part that was trained, and findings.csv."""
+    answers: dict[str, Answer] = {}
+    if trained(*GRID):
+        answers |= grid_answers()
+    answers |= {key: pair_answer(key, pair) for key, pair in PAIRS.items() if trained(pair.part)}
+    if _schedule_curves():
+        answers |= schedule_answers()
+    write("published.csv", published_table())
+    write_table(findings(read_questions(QUESTIONS), answers).round(7), RESULTS / "findings.csv")
 
 
-def _tokens_per_batch(estimate: Estimate, length: float) -> dict[str, float]:
-    ends = {"batch_tokens": estimate.value, "low": estimate.low, "high": estimate.high}
-    return {name: np.nan if end is None else end * length for name, end in ends.items()}
+if __name__ == "__main__":
+    main()

@@ -1,30 +1,17 @@
-"""Figures of critical batch sizes: designs, LR schedules, noise, data.
+"""Figures of critical batch sizes, weight averages and LR schedules, from tables of `analysis.py`.
 
-After Zhang et al. (arXiv 2410.21676) and McCandlish et al. (arXiv 1812.06162).
+After Zhang et al. (arXiv 2410.21676).
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 
 from bss.laws import CriticalFit
-from bss.laws.power import PowerFit, predict
 from bss.plots import style
-from bss.plots.critical import SYMBOLS, curve_handles, draw_steps
-from bss.units import format_tokens
-
-_MARGIN = 1.5
-LOOKS: tuple[dict[str, Any], ...] = (
-    {"color": "#c2571a", "marker": "s", "mfc": "#c2571a", "ls": "--"},
-    {"color": "#666666", "marker": "o", "mfc": "white", "ls": ":"},
-    {"color": "#10375c", "marker": "^", "mfc": "#10375c", "ls": "-"},
-)
-OTHER: dict[str, Any] = {"marker": "_", "ls": "none", "ms": 5, "mew": 0.7, "color": style.FAINT}
+from bss.plots.critical import curve_handles, draw_steps
 
 
 def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
@@ -46,122 +33,60 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
     return figure
 
 
-def schedules_figure(table: pd.DataFrame, noise: float) -> Figure:
-    """Draw steps of each LR schedule relative to the first one, against batch size.
+def growth_figure(curves: pd.DataFrame, laws: pd.DataFrame) -> Figure:
+    """Draw critical batch sizes against D by N, and against N by D, with the law of both.
 
     Args:
-        table: Columns schedule, batch, relative, and bound: "" for a measurement, "above" or
-            "below" for a bound.
-        noise: Standard deviation of the logarithm of a ratio, drawn as a band of ± 2.
+        curves: Columns params, tokens, cbs, cbs_low, cbs_high, in sequences.
+        laws: Table of exponents, with `quantity` "cbs".
+    """
+    known = laws.loc[laws["quantity"] == "cbs"].set_index("exponent")["value"]
+    logs = np.log(curves["cbs"]) - known["N"] * np.log(curves["params"])
+    level = float((logs - known["D"] * np.log(curves["tokens"])).mean())
+    figure, [[left, right]] = style.new_figure(3.6, columns=2, sharey=True)
+    entries, names = [], {"params": "N", "tokens": "D"}
+    for ax, x, by in ((left, "tokens", "params"), (right, "params", "tokens")):
+        looks = style.named_styles(sorted(curves[by].unique()))
+        for i, (value, look) in enumerate(looks.items()):
+            some = curves.loc[curves[by] == value].sort_values(x)
+            at, cbs, low, high = style.columns(some, x, "cbs", "cbs_low", "cbs_high")
+            law = np.exp(level) * at ** known[names[x]] * value ** known[names[by]]
+            shift = 1.03 ** (i - (len(looks) - 1) / 2)
+            style.bars(ax, (at * shift, cbs, low, high), {**look, "linestyle": "none"})
+            ax.plot(at, law, color=look["color"], lw=1.1)
+            text = f"{value // 1e3:.0f}k" if by == "params" else f"{value / 1e6:g}M"
+            entries.append(style.handle(f"{names[by]} = {text}", ls="none", ms=5, **look))
+        ax.set(xscale="log", yscale="log")
+        ax.set_xlim(curves[x].min() / 1.3, curves[x].max() * 1.3)
+        style.tokens_axis(ax.xaxis, most=4)
+    style.panel_title(left, "against data", xlabel="training tokens D")
+    style.panel_title(right, "against model size", xlabel="non-embedding parameters N")
+    left.set_ylabel("critical batch (sequences), 95% CI")
+    style.count_axis(left.yaxis)
+    title = f"lines: N^{known['N']:.2f} · D^{known['D']:.2f}"
+    return style.side_legend(figure, entries, title)
+
+
+def relative_figure(table: pd.DataFrame, name: str, label: str, title: str) -> Figure:
+    """Draw ratios of tokens to one target against batch size, one line per name.
+
+    Args:
+        table: Columns `name`, batch_tokens, relative, and error: standard error of its logarithm,
+            or NaN.
+        name: Column of the lines.
+        label: Of the ratio's axis.
+        title: Of the figure.
     """
     figure, [[ax]] = style.new_figure(3.6)
-    looks, entries, tips = style.named_styles(table["schedule"]), [], []
-    if np.isfinite(noise):
-        band = {"color": style.FAINT, "alpha": 0.18, "lw": 0, "label": "± 2 s.d. of seeds"}
-        entries.append(ax.axhspan(*np.exp([-2 * noise, 2 * noise]), **band))
+    looks = style.named_styles(table[name])
     ax.axhline(1, color=style.FAINT, lw=1)
-    for i, (name, look) in enumerate(looks.items()):
-        rows = table.loc[table["schedule"] == name].sort_values(by="batch")
-        shift = 1.07 ** (i - (len(looks) - 1) / 2)
-        at, relative = style.columns(rows, "batch", "relative")
-        ax.plot(at * shift, relative, color=look["color"], lw=0.7, alpha=0.6)
-        for x, y, side in zip(at * shift, relative, rows["bound"], strict=True):
-            face = "white" if side else look["color"]
-            ax.plot([x], [y], ls="none", ms=6, mec=look["color"], mfc=face, **look)
-            if side:
-                tips.append(y * (1.08 if side == "above" else 1 / 1.08))
-                arrow = {"arrowstyle": "->", "color": look["color"]}
-                ax.annotate("", (x, tips[-1]), (x, y), arrowprops=arrow)
-    entries += style.handles(looks, ms=6, lw=0.7)
-    if any(table["bound"]):
-        entries.append(style.hollow("open, with an arrow: a bound"))
-    ax.set_xlim(table["batch"].min() / _MARGIN, table["batch"].max() * _MARGIN)
-    low, high = ax.get_ylim()
-    ax.set_ylim(min([low, *(0.98 * tip for tip in tips)]), max([high, *(1.02 * t for t in tips)]))
-    style.batch_axis(ax.xaxis, table["batch"])
-    ax.set(xlabel="batch B (sequences)", ylabel=f"steps relative to\n{next(iter(looks))}")
-    style.panel_title(ax, "schedules to one target")
-    return style.side_legend(figure, entries)
-
-
-def noise_figure(table: pd.DataFrame) -> Figure:
-    """Draw the gradient noise scale of runs against b/a and the critical batch size of steps.
-
-    Args:
-        table: Columns batch, noise_scale, B_crit and cbs, in sequences.
-    """
-    figure, axes = style.new_figure(3.6, columns=2)
-    looks = style.batch_styles(table["batch"])
-    measured = {"B_crit": ("b/a of the steps", "b/a"), "cbs": ("critical batch", "critical batch")}
-    for ax, (column, (label, title)) in zip(axes[0], measured.items(), strict=True):
-        for batch, look in looks.items():
-            rows = table.loc[table["batch"] == batch]
-            ax.plot(rows[column], rows["noise_scale"], ls="none", ms=5, **look)
-        x, y = style.columns(table, column, "noise_scale")
-        ends = min(x.min(), y.min()) / _MARGIN, max(x.max(), y.max()) * _MARGIN
-        ax.set(xscale="log", yscale="log", xlim=(x.min() / _MARGIN, x.max() * _MARGIN), ylim=ends)
-        style.panel_title(ax, f"noise scale and {title}", xlabel=f"{label} (sequences)")
-    style.share_log_ranges(axes[0])
-    for ax in axes[0]:
-        ax.axline((1, 1), (2, 2), color=style.FAINT, lw=1, ls="--", zorder=1)
-        for axis in (ax.xaxis, ax.yaxis):
-            style.batch_axis(axis)
-    axes[0, 0].set_ylabel("gradient noise scale\nat the target (sequences)")
-    entries = style.handles(looks, "B = {:g}", ls="none", ms=5)
-    return style.side_legend(figure, [*entries, style.handle("equal", color=style.FAINT, ls="--")])
-
-
-def data_figure(points: pd.DataFrame, laws: Mapping[str, PowerFit], sized: str) -> Figure:
-    """Draw batch sizes in tokens against data: of every source, and of one by model size.
-
-    Args:
-        points: Table of `analysis.batches_by_source`.
-        laws: Law of each source, drawn at the median model size.
-        sized: Source of the right panel, its law drawn at each model size.
-    """
-    figure, (left, right) = style.panels(2, 3.9, beside=2.2)
-    looks = dict(zip(points["source"].unique(), LOOKS, strict=False))
-    other = points["definition"] != ""
-    left.plot(points.loc[other, "tokens"], points.loc[other, "batch_tokens"], **OTHER)
-    entries = []
-    for source, look in looks.items():
-        rows, law = points.loc[~other & (points["source"] == source)], laws[str(source)]
-        _draw(left, rows, law, look)
-        entries.append(style.handle(f"{source}\n{_powers(law)}", ms=5.5, lw=1.1, **look))
-    entries.append(style.handle("critical by another\ndefinition", **OTHER))
-    rows = points.loc[~other & (points["source"] == sized)]
-    sizes = style.named_styles(sorted(rows["params"].unique()))
-    for params, look in sizes.items():
-        _draw(right, rows.loc[rows["params"] == params], laws[sized], {"ls": "-", **look})
-        name = f"N = {format_tokens(int(float(f'{params:.3g}')))}"
-        entries.append(style.handle(name, ms=5.5, lw=1.1, **look))
-    for ax in (left, right):
-        ax.set(xscale="log", yscale="log", xlabel="training tokens D")
-    for axis in (left.xaxis, left.yaxis):
-        axis.set_major_locator(LogLocator(numticks=9))
-        axis.set_minor_locator(NullLocator())
-    for axis in (right.xaxis, right.yaxis):
-        style.tokens_axis(axis)
-    left.set_ylabel("batch in tokens")
-    style.panel_title(left, "every source")
-    style.panel_title(right, sized)
-    return style.side_legend(figure, entries)
-
-
-def _draw(ax: Axes, rows: pd.DataFrame, law: PowerFit, look: Mapping[str, Any]) -> None:
-    """Draw batch sizes with intervals, and the law at the median model size."""
-    x, y, low, high = style.columns(rows, "tokens", "batch_tokens", "low", "high")
-    mark = {"mfc": look["color"], **look, "ls": "none", "mec": look["color"], "zorder": 4}
-    ax.errorbar(x, y, np.nan_to_num(np.array([y - low, high - y])), lw=1, ms=5.5, **mark)
-    data, middle = np.geomspace(x.min(), x.max(), 40), float(np.median(rows["params"]))
-    at = [{"params": middle, "tokens": float(tokens)} for tokens in data]
-    along = np.array([predict(law, where).value for where in at], float)
-    ax.plot(data, along, color=look["color"], ls=look["ls"], lw=1.1, zorder=3)
-
-
-def _powers(law: PowerFit) -> str:
-    """Return the exponents as text, e.g. ∝ N^0.15·D^0.32."""
-    pairs = zip(law.variables, law.exponents, strict=True)
-    powers = (f"{SYMBOLS[name]}^{{{p.value:.2f}}}" for name, p in pairs)
-    product = r"\,".join(powers)
-    return rf"$\propto {product}$" + ("" if len(law.variables) > 1 else ", N with D")
+    for i, (one, look) in enumerate(looks.items()):
+        rows = table.loc[(table[name] == one) & table["relative"].notna()]
+        at, relative, error = style.columns(rows, "batch_tokens", "relative", "error")
+        low, high = relative * np.exp(-1.96 * error), relative * np.exp(1.96 * error)
+        shift = 1.04 ** (i - (len(looks) - 1) / 2)
+        style.bars(ax, (at * shift, relative, low, high), look)
+    style.batch_axis(ax.xaxis)
+    ax.set(xlabel="batch size (tokens)", ylabel=label)
+    style.panel_title(ax, title)
+    return style.side_legend(figure, style.handles(looks, ms=5, lw=1.2))

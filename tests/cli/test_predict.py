@@ -2,14 +2,14 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.laws import CriticalFit, EsFit
-from bss.laws.base import Estimate
+from bss.laws import CriticalFit, EsFit, fit_critical
+from bss.laws.base import Estimate, Options
 from bss.laws.es import LAWS
 from bss.laws.es.values import TargetFit
 from bss.laws.power import fit_power
@@ -19,7 +19,7 @@ from tests.cli.called import printed, refused
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
 TARGETS = (1.9, 1.8, 1.7)
-CRITICAL = Path(__file__).parents[2] / "results" / "critical_batch" / "fits.json"
+GROWN = {7_008: 56_000, 12_416: 99_000, 27_816: 223_000, 62_460: 500_000}  # N and D together
 
 
 def steps_to(loss, batch):
@@ -59,13 +59,26 @@ def planted(name) -> EsFit:
     return EsFit(law, SEQ_LEN, tuple(fits), *joint, residuals, 21, 7, kept, scatter)
 
 
+def planted_critical() -> CriticalFit:
+    """Critical batches of planted steps, with a scatter of 2%."""
+    random, rows = np.random.default_rng(0), []
+    for params, tokens in GROWN.items():
+        batch = 2.0 ** np.arange(8)
+        steps = tokens / 32 * (1 / batch + (params / 12_416) ** -0.5 / 25)
+        columns = {"batch": batch, "steps": steps * np.exp(0.02 * random.normal(size=8))}
+        row = {"params": params, "budget_tokens": tokens, "target_loss": 2.0, "seq_len": 32.0}
+        row |= {"model": str(params), "kind": "averaged", "peak_lr": 1e-3, "reached": True}
+        rows.append(pd.DataFrame(columns).assign(**row))
+    return fit_critical(pd.concat(rows), reference=1, options=Options(60))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Fits as files: two laws E(S), and one of critical batches."""
     folder = tmp_path_factory.mktemp("fits")
     for name in ("surface", "hyperbola"):
         (folder / f"{name}.json").write_text(json.dumps(planted(name).to_dict()))
-    fit = CriticalFit.from_dict(json.loads(CRITICAL.read_text())["together"])
+    fit = planted_critical()
     values = [float(at.cbs.value or 0) for at in fit.fits]
     laws = {
         name: fit_power(values, {name: [getattr(at.curve, name) for at in fit.fits]}, unit=law.unit)

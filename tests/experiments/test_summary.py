@@ -56,3 +56,14 @@ def test_answers_are_counted_over_conditions():
     )
     assert summary.answer(more) == "**supported** in 2 of 3, **contradicted** in 1 of 3"
     assert summary.answer(more.assign(source="archived")).endswith("(archived)")
+
+
+def test_an_archived_answer_gives_way_to_one_that_was_tested_again(tmp_path):
+    rows = {"archive": ["supported", "supported"], "mine": ["contradicted", "not tested"]}
+    for folder, answers in rows.items():
+        (tmp_path / folder).mkdir()
+        table = pd.DataFrame({"paper": 2410.21676, "key": ["data", "size"], "answer": answers})
+        table.to_csv(tmp_path / folder / "findings.csv", index=False)
+    kept = summary.read_findings(tmp_path)
+    tested = kept.loc[kept["answer"] != "not tested"].set_index("key")
+    assert tested["source"].to_dict() == {"data": "mine", "size": "archived"}

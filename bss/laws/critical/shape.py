@@ -50,7 +50,7 @@ class Shapes(NamedTuple):
 
 def fit_shapes(curves: Sequence[StepsCurve]) -> Shapes:
     """Fit by least squares in log space with equal weights."""
-    fits = [_fit(np.log(curve.batch), np.log(curve.steps)) for curve in curves]
+    fits = [fit_log_steps(np.log(curve.batch), np.log(curve.steps)) for curve in curves]
     return Shapes(*map(np.array, zip(*fits, strict=True)))
 
 
@@ -68,7 +68,7 @@ def refit_shapes(
         sampled = draw_noise(noise, max(count - 2, 1), (resamples, count), generator)
         every.append(sampled)
         log_steps = log_steps_of(fitted, i, curve.batch) + sampled
-        fits.append(_fit(np.log(curve.batch), log_steps))
+        fits.append(fit_log_steps(np.log(curve.batch), log_steps))
     return Shapes(*map(np.array, zip(*fits, strict=True))), every
 
 
@@ -83,7 +83,7 @@ def _rest(log_kappa: np.ndarray, log_batch: np.ndarray, log_steps: np.ndarray) -
     return rest - rest.mean(axis=-1, keepdims=True)
 
 
-def _fit(log_batch: np.ndarray, log_steps: np.ndarray) -> tuple[np.ndarray, ...]:
+def fit_log_steps(log_batch: np.ndarray, log_steps: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return a, κ and noise [...] of log S [..., n]: the best of a grid, then Gauss-Newton."""
     grid = np.linspace(log_batch[0] - SEARCHED, log_batch[-1] + SEARCHED, 200)
     squares = [np.sum(_rest(at, log_batch, log_steps) ** 2, axis=-1) for at in grid]
