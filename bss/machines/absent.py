@@ -29,7 +29,7 @@ _LIBTPU = {
 def devices_of(name: str) -> list[Any]:
     """Return the devices of a machine as `jax.sharding.Mesh` takes them.
 
-    Call it before JAX has started: JAX then opens the CPU only, with as many devices.
+    Call it before JAX has started: JAX then uses the CPU only, with this number of devices.
 
     Raises:
         InputError: If the machine is unknown or its compiler is not installed.

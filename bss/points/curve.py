@@ -38,7 +38,7 @@ class Smooth:
 
 
 def rate_numbers(run: pd.DataFrame, column: str) -> np.ndarray:
-    """Return a column of learning rates as numbers; NaN where it has none."""
+    """Return a column as numbers; NaN for cells that are not numbers."""
     return pd.Series(pd.to_numeric(run[column], errors="coerce"), dtype=float).to_numpy()
 
 

@@ -1,8 +1,8 @@
-"""Policies: from what is known of a law, or measured, or of the rate, to a batch schedule.
+"""Policies derive a batch schedule from a fitted law, measured points and a learning rate.
 
-A policy is a value that is called with (basis, tokens, limits) and gives a `BatchSchedule`; its
-settings are the fields of a frozen dataclass. One file each, and its name here. A user's own, any
-callable of that signature, is named `package.module:ATTRIBUTE`, or passed as it is.
+A policy is called with (basis, tokens, limits) and returns a `BatchSchedule`. Its settings are the
+fields of a frozen dataclass. Each policy has its own file and is registered here. A custom policy
+is any callable with this signature, named `package.module:ATTRIBUTE` or passed directly.
 """
 
 import json
@@ -40,14 +40,14 @@ POLICIES: Registry[Policy] = Registry(
 
 
 def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
-    """A policy by its name, with some of its settings changed.
+    """Return a policy by its name, with some of its settings changed.
 
     Args:
-        name: registered, or `package.module:ATTRIBUTE`.
-        settings: of the form "NAME=VALUE".
+        name: A registered name, or `package.module:ATTRIBUTE`.
+        settings: Texts of the form "NAME=VALUE".
 
     Raises:
-        InputError: no such policy, no such setting, or a value it cannot have.
+        InputError: If the policy or setting is unknown, or the value is invalid.
 
     Examples:
         >>> policy_named("late-switch", ["at=0.8", "factor=4"])

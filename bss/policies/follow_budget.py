@@ -1,7 +1,8 @@
 """The batch schedule of a law of final losses: the best batch of every budget on the way to D.
 
-At each moment the batch is the one that would be best if the run ended there, so that it grows with
-the data; a law of final losses says nothing of how a run remembers its batches (derived here).
+At each moment the batch size is the one that would be best if the run ended there, so it grows with
+the data. The law of final losses does not model how a run depends on its earlier batch sizes
+(derived here).
 """
 
 from dataclasses import dataclass
@@ -19,22 +20,22 @@ BUDGETS = 33
 
 @dataclass(frozen=True)
 class FollowBudget:
-    """Follows B_opt(N, D) along D.
+    """A schedule that follows B_opt(N, D) along D.
 
     Attributes:
-        params: the model's non-embedding parameters N.
-        constant: whether to keep the best batch of the whole budget instead.
+        params: Non-embedding parameters N of the model.
+        constant: Whether to use the best batch size of the whole budget throughout.
     """
 
     params: int = 0
     constant: bool = False
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The schedule, where the fit was tested for this model and budget.
+        """Return the schedule.
 
         Raises:
-            InputError: no params, or they or the budget lie beyond what the fit was tested for, or
-                B_opt is unidentified on the way.
+            InputError: If params are missing, if the fit was not tested for this model and budget,
+                or if B_opt is not identified at a smaller budget.
         """
         fit = basis.fitted(TableFit)
         if self.params <= 0:
@@ -53,6 +54,6 @@ def _batch(fit: TableFit, params: int, tokens: float) -> float:
     if best.value is None:
         raise InputError(
             f"fit: B_opt at {format_tokens(params)} and {format_tokens(int(tokens))} tokens is "
-            f"{best.note}; measure smaller and larger batches, each at its own best rate"
+            f"{best.note}; measure smaller and larger batches, each at its best LR"
         )
     return best.value

@@ -1,10 +1,11 @@
-"""A law E(S) as a batch schedule: B_opt along the loss trajectory.
+"""The batch schedule that follows B_opt along the loss trajectory of a law E(S).
 
-The heuristic of Zhou et al. (arXiv 2601.05034) [paper: built on B_min and B_opt; secondary: the
-batch grows stepwise with consumed tokens]: where t tokens have brought the loss to the L at which
-E_min(L) = t, train with B_opt(L). On the surface B grows as t^{α/(1+α)} (derived here). It is not
-the law's own optimum: in the surface the noise depends on the current batch only, so that a late
-switch does better at constant LR (derived here); recommend both to an experiment.
+This is the heuristic of Zhou et al. (arXiv 2601.05034) [paper: built on B_min and B_opt; secondary:
+the batch grows stepwise with consumed tokens]. After t tokens the loss is the L with E_min(L) = t,
+so the schedule uses B_opt(L). In the joint loss model B grows as t^{α/(1+α)} (derived here).
+
+The schedule is not optimal under the law. In the joint model the noise depends on the current batch
+size only, so a late switch reaches a lower loss at constant LR (derived here). Compare both in an experiment.
 """
 
 import math
@@ -21,26 +22,26 @@ from bss.schedules.batch import BatchSchedule
 
 @dataclass(frozen=True)
 class FollowOptimum:
-    """Reads a fitted law E(S) that identifies B_opt."""
+    """A schedule that follows B_opt of a fitted law E(S)."""
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The schedule that follows B_opt.
+        """Return the schedule.
 
         Raises:
-            InputError: there is no such fit, or it identifies B_opt at no target.
+            InputError: If the basis has no fit of E(S), or B_opt is not identified at any target.
         """
         ideal = optimal_batch(basis.fitted(EsFit))
         return limits.within(basis.measured).follow(ideal, tokens)
 
 
 def optimal_batch(fit: EsFit) -> Callable[[float], float]:
-    """B_opt in sequences as a function of tokens consumed: B_opt(L) where E_min(L) = tokens.
+    """Return B_opt in sequences as a function of tokens consumed: B_opt(L) with E_min(L) = tokens.
 
-    A joint law gives it at every loss, a law per target at its targets, between and beyond which it
-    is a power law of tokens.
+    A joint law defines it at every loss. Other laws define it at their targets; between and beyond
+    the targets it is a power law of tokens.
 
     Raises:
-        InputError: the fit identifies B_opt at no target.
+        InputError: If B_opt is not identified at any target.
     """
     if not any("B_opt" in target.batches for target in fit.fits):
         raise InputError(f"fit: the {fit.law.name} has no B_opt; leave the law out of `bss fit es`")
@@ -65,7 +66,7 @@ def _why(fit: EsFit) -> str:
 
 
 def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
-    """Logs of E_min in tokens and of B_opt of a joint law, at losses down to near its floor."""
+    """Return log E_min (tokens) and log B_opt of a joint law, at losses down to near its floor."""
     highest = fit.fits[0].target_loss
     parameters = fit.parameters(highest)
     floor = fit.law.loss(parameters, math.inf, math.inf)

@@ -1,8 +1,8 @@
-"""The batch schedule of the lowest predicted loss, with a free batch in each cell of a grid.
+"""The batch schedule of the lowest predicted loss, with a free batch size in each cell of a grid.
 
-By gradients of the law: where clock and noise are those of SGD this is the water-filling
-B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) of the theory (arXiv 2602.14208, bss.theory.joint), found
-numerically for any clock and rate (derived here). A budget in tokens holds by construction.
+It is found by gradient descent on the law (derived here), for any time variable and LR schedule.
+With the time variable and noise of SGD it is B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) (arXiv 2602.14208,
+bss.theory.joint). The token budget is fixed, because each cell has a fixed number of tokens.
 """
 
 import math
@@ -29,14 +29,14 @@ def free_batches(
     bounds: Sequence[float],
     target_loss: float | None = None,
 ) -> np.ndarray:
-    """The best batch in each cell of `GRID` (shares of the budget), real numbers of sequences.
+    """Return the best batch size in each cell of `GRID` (shares of the budget), in sequences.
 
     Args:
-        fit: the law.
-        tokens: budget.
-        rate: the learning rate.
-        bounds: batches, of which the smallest and largest are the bounds.
-        target_loss: in nats; with it the fewest steps that reach it.
+        fit: Fitted law of loss curves.
+        tokens: Token budget.
+        rate: LR schedule.
+        bounds: Batch sizes; the smallest and the largest are the bounds.
+        target_loss: In nats. If given, the steps to reach it are minimized.
     """
     size = np.diff(GRID) * tokens / fit.seq_len
     lr = np.asarray(rate((GRID[1:] + GRID[:-1]) / 2 * tokens), float)
@@ -61,7 +61,7 @@ def free_batches(
 
 @jax.jit
 def _objective(log_batch, law: CurveLaw, size, lr, aim, weights):
-    """The logarithm of the excess loss, or of the steps with a penalty; and its gradient."""
+    """Return the log of the excess loss, or of the steps plus a penalty, and its gradient."""
 
     def value(log_batch):
         batch = jnp.exp(log_batch)

@@ -1,8 +1,9 @@
-"""The schedule that a fitted law of loss curves calls best, at equal tokens or at equal loss.
+"""The best schedule under a fitted law of loss curves, at equal tokens or at equal loss.
 
-The free optimum (bss.policies.free_batches) is followed in a few stages, which are moved while that
-helps, beside constants and late switches. Rates are searched among those that a trainer knows:
-peak, decay and its shape. All predictions are of whole plans (derived here).
+Candidates are fixed batch sizes, late switches, and the free optimum (bss.policies.free_batches) in
+a few stages. The best candidates are improved by moving one start or batch size at a time. LR
+schedules are searched over peak, decay and its shape. Every prediction is of a whole plan (derived
+here).
 """
 
 import itertools
@@ -34,7 +35,7 @@ CHUNK = 32
 
 @dataclass(frozen=True)
 class _Search:
-    """What stays the same while schedules are compared."""
+    """The settings shared by all compared schedules."""
 
     fit: CurveFit
     tokens: int
@@ -43,7 +44,7 @@ class _Search:
     target: float | None
 
     def measured(self, candidates: Sequence["_Candidate"]) -> list[tuple[float, int]]:
-        """Predicted loss and steps of each, in chunks of one shape."""
+        """Return the predicted loss and the steps of each, in chunks of one shape."""
         paths = [plan_path(c.schedule, self.tokens, self.fit.seq_len, c.rate) for c in candidates]
         losses: list[float] = []
         for begin in range(0, len(paths), CHUNK):
@@ -53,7 +54,7 @@ class _Search:
         return list(zip(losses, steps, strict=False))
 
     def best(self, candidates: Sequence["_Candidate"]) -> tuple[tuple[float, ...], "_Candidate"]:
-        """The candidate of the lowest score: loss, steps breaking ties; or steps to the target."""
+        """Return the candidate with the lowest score: loss, then steps; or steps to the target."""
 
         def score(loss: float, steps: int) -> tuple[float, ...]:
             if self.target is not None:
@@ -71,14 +72,14 @@ class _Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class FunctionalBest:
-    """The lowest predicted loss for a budget, or the fewest steps to a loss.
+    """A schedule with the lowest predicted loss for a budget, or the fewest steps to a loss.
 
     Attributes:
-        optimise: "batch" at the rate of the basis, "lr" at the best constant batch, or "both".
-        target_loss: in nats; with it the fewest steps that reach it within the tokens.
+        optimise: "batch" at the LR of the basis, "lr" at the best fixed batch size, or "both".
+        target_loss: In nats. If given, the steps to reach it within the tokens are minimized.
 
     Raises:
-        InputError: on construction, if `optimise` is none of them.
+        InputError: If `optimise` is invalid.
     """
 
     optimise: Optimise = "batch"
@@ -88,18 +89,18 @@ class FunctionalBest:
         check(self.optimise in get_args(Optimise), "optimise", self.optimise, "batch, lr or both")
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The schedule of `search`, whatever its rate."""
+        """Return the batch schedule of `search`."""
         return self.search(basis, tokens, limits)[0]
 
     def search(self, basis: Basis, tokens: int, limits: Limits) -> tuple[BatchSchedule, Rate]:
-        """The schedule, and its rate: the one of the basis, unless it is optimised too.
+        """Return the batch schedule and the LR schedule; the latter may be optimised too.
 
-        The fit of loss curves must identify how noise is forgotten; the peak of the rate (by
-        default `assumed_rate`) bounds the rates searched.
+        The fit must identify how fast noise decays. The peak LR of the basis (default:
+        `assumed_rate`) is the largest one searched.
 
         Raises:
-            InputError: the fit does not identify what is optimised, or the target is below every
-                prediction.
+            InputError: If the fit does not identify the effect of what is optimised, or the target
+                is below every prediction.
         """
         fit = basis.fitted(CurveFit)
         check_identified(fit, batch_changes=self.optimise != "lr")
@@ -117,7 +118,7 @@ class FunctionalBest:
         return chosen.schedule, chosen.rate
 
     def _optimised(self, search: "_Search", rate: Rate) -> "_Candidate":
-        """The batch and the rate improved in turn, from the best constant."""
+        """Improve batch and LR schedule alternately, starting at the best fixed batch size."""
         constants = [BatchSchedule.constant(batch) for batch in search.choices]
         score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
         for _ in range(ROUNDS):
@@ -135,12 +136,12 @@ class FunctionalBest:
 
 
 def assumed_rate(fit: CurveFit, tokens: int) -> Rate:
-    """The rate where none is given: constant, at the largest one measured."""
+    """Return the default LR schedule: constant, at the largest peak LR measured."""
     return Rate(fit.rates[1], tokens)
 
 
 def _rates(rate: Rate, least: float) -> list[Rate]:
-    """The family of rates up to this one's peak that a trainer knows."""
+    """Return LR schedules up to the peak of this one, over decays and shapes."""
     longest = rate.total - rate.warmup
     decays = [(0, SHAPES[0]), *itertools.product((round(x * longest) for x in SHARES), SHAPES)]
     return [
@@ -152,7 +153,7 @@ def _rates(rate: Rate, least: float) -> list[Rate]:
 
 
 def _improved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
-    """The best of constants, late switches and the free optimum in stages; then moved."""
+    """Return the best of the candidates of the module, after moving its starts and batches."""
     rate, tokens = chosen.rate, search.tokens
     ideal = free_batches(search.fit, tokens, rate, search.choices, search.target)
     places = (GRID[1:] + GRID[:-1]) / 2 * tokens
@@ -176,7 +177,7 @@ def _improved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _
 
 
 def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
-    """Downhill, one start or batch at a time."""
+    """Improve a candidate by moving one start or batch size at a time."""
     score, chosen = search.best([chosen])
     for _ in range(ROUNDS):
         before = score
@@ -188,7 +189,7 @@ def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Can
 
 
 def _neighbours(schedule: BatchSchedule, search: _Search) -> Iterator[BatchSchedule]:
-    """Schedules with one start or one batch moved, or a stage put between two."""
+    """Yield schedules with one start or batch size moved, or one stage inserted."""
     starts, batches, choices = schedule.starts, schedule.batches, search.choices
     for i in range(len(batches)):
         place = choices.index(batches[i]) if batches[i] in choices else -math.inf

@@ -1,7 +1,7 @@
-"""A small batch for most of the tokens, then a multiple of it.
+"""A small batch size for most of the tokens, then a multiple of it.
 
-Where noise is forgotten within the last part of a run, a large batch is only of use there
-(arXiv 2602.14208: hard tasks keep the smallest batch and grow it late).
+If the effect of noise decays within the last part of a run, a large batch size helps only there
+(arXiv 2602.14208).
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from bss.schedules.batch import BatchSchedule
 
 @dataclass(frozen=True)
 class LateSwitch:
-    """One switch, at a share of the tokens.
+    """A schedule with one switch.
 
     Attributes:
-        at: that share.
-        factor: by which the batch grows.
-        batch: the first batch, in sequences; by default the smallest within the limits.
+        at: Share of the tokens before the switch.
+        factor: Ratio of the second to the first batch size.
+        batch: The first batch size in sequences; default: the smallest within the limits.
 
     Raises:
-        InputError: on construction, if one is out of range.
+        InputError: If a value is out of range.
     """
 
     at: float = 0.7
@@ -33,7 +33,7 @@ class LateSwitch:
         check(self.factor >= 1, "factor", self.factor, "1 or more, by which the batch grows")
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The switch; it needs nothing but the batches measured, for the limits."""
+        """Return the schedule. Only the measured batch sizes of the basis are used."""
         choices = limits.within(basis.measured)
         choices.check_switch()
         first = choices.nearest(choices.low if self.batch is None else self.batch)

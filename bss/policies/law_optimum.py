@@ -1,8 +1,8 @@
-"""The schedule that a law E(S) itself calls best: one late switch (derived here).
+"""The optimal schedule under a joint law E(S): one late switch (derived here).
 
-In a joint law, progress accumulates with the steps, and the noise is that of the current batch
-alone. So a growing schedule is best with its smallest batch until the end and a large one just long
-enough for the noise of the small one to be forgotten.
+In a joint law progress accumulates over steps, and noise depends on the current batch size only. So
+the best schedule keeps the small batch size for as long as possible. The large batch size follows
+for just as long as the noise of the small one takes to decay.
 """
 
 import itertools
@@ -17,14 +17,14 @@ from bss.schedules.batch import BatchSchedule
 
 @dataclass(frozen=True)
 class LawOptimum:
-    """Searches the pair of batches.
+    """A late switch with the best pair of batch sizes.
 
     Attributes:
-        settle: the last stage as a share of the tokens: how long noise takes to be forgotten,
-            which the law does not know.
+        settle: Length of the last stage as a share of the tokens. It is the time in which noise
+            decays, which the law does not contain.
 
     Raises:
-        InputError: on construction, if settle is no share.
+        InputError: If settle is not between 0 and 1.
     """
 
     settle: float = 0.1
@@ -34,10 +34,10 @@ class LawOptimum:
         check(0 < self.settle < 1, "settle", self.settle, share)
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The best pair.
+        """Return the schedule.
 
         Raises:
-            InputError: the fit is of no law that has a loss at a changing batch.
+            InputError: If the fitted law is not a joint law.
         """
         fit = basis.fitted(EsFit)
         law = fit.law

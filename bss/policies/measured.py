@@ -1,9 +1,9 @@
-"""The best measured batch of each target, followed; no law is assumed (derived here).
+"""The schedule through the best measured batch size of each target, without a law (derived here).
 
-For a design in which no law identifies B_opt. At a target it is the batch with the fewest tokens
-(geometric mean over its runs); between targets a power law of tokens; outside them constant. A run
-that missed the target counts with what it consumed, where that is above the mean of those that
-reached it; else it says nothing.
+It is used if no law identifies B_opt. At a target it has the batch size with the fewest tokens
+(geometric mean over its runs). Between targets it is a power law of tokens, outside them constant.
+A run that missed the target counts with the tokens that it consumed if these exceed the mean of
+the runs that reached it; otherwise it is ignored.
 """
 
 import math
@@ -21,13 +21,13 @@ from bss.schedules.batch import BatchSchedule
 
 @dataclass(frozen=True)
 class FollowMeasured:
-    """Reads the table of points."""
+    """A schedule through the best measured batch sizes."""
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The schedule through the best batches.
+        """Return the schedule.
 
         Raises:
-            InputError: there are no points, or no target was reached.
+            InputError: If there are no points, or no run reached a target.
         """
         points = basis.points
         if points is None:
@@ -49,19 +49,19 @@ class FollowMeasured:
 def derive_schedule(
     fit: EsFit | None, points: pd.DataFrame, tokens: int, limits: Limits
 ) -> tuple[BatchSchedule, str, str]:
-    """The schedule of a fit, or of the points where it identifies B_opt at no target.
+    """Return the schedule of a fit, or of the points if the fit does not identify B_opt.
 
     Args:
-        fit: of the points; None where no law could be fitted.
-        points: table of points.
-        tokens: the budget.
-        limits: what the schedule may be made of.
+        fit: A fit to the points, or None if no law could be fitted.
+        points: A table of points.
+        tokens: Token budget.
+        limits: Limits of the schedule.
 
     Returns:
         The schedule, its law, and a sentence on how it was chosen.
 
     Raises:
-        InputError: no target was reached, or the limits leave no schedule.
+        InputError: If no target was reached, or the limits leave no schedule.
     """
     basis = Basis(int(points["seq_len"].iloc[0]), fit, points)
     note = "the best measured batch at each target is followed"
@@ -76,7 +76,7 @@ def derive_schedule(
 
 
 def _mean(rows: pd.DataFrame) -> float | None:
-    """Mean log tokens of a batch's runs at a target, a lower bound where some missed it."""
+    """Return the mean log tokens of the runs; a lower bound if some missed the target."""
     logs, reached = np.log(rows["tokens_to_target"].to_numpy(float)), rows["reached"].to_numpy(bool)
     if not reached.any():
         return None

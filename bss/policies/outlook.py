@@ -1,4 +1,4 @@
-"""What a fitted law of loss curves expects of a schedule, whichever policy made it."""
+"""The prediction of a fitted law of loss curves for the schedule of any policy."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,15 +13,16 @@ from bss.schedules.rates import Rate
 
 @dataclass(frozen=True)
 class Outlook:
-    """The prediction for a schedule, beside the best constant batch (derived here).
+    """The prediction for a schedule, compared with the best fixed batch size (derived here).
 
     Attributes:
-        predicted_loss: at the end, in nats.
-        constant_batch: the constant of the lowest predicted loss, at the same rate.
-        constant_loss: predicted of it with as many tokens.
-        saved_at_equal_steps: share of the tokens that the constant takes in as many steps.
-        saved_at_equal_loss: share of the tokens that the constant needs for the predicted loss;
-            None where it never gets there.
+        predicted_loss: Final loss in nats.
+        constant_batch: Fixed batch size with the lowest predicted loss, at the same LR.
+        constant_loss: Its predicted loss at equal tokens.
+        saved_at_equal_steps: Tokens saved relative to the fixed batch size at equal steps, as a
+            share of the tokens of the fixed one.
+        saved_at_equal_loss: The same at equal predicted loss; None if the fixed batch size does not
+            reach it.
     """
 
     predicted_loss: float
@@ -34,10 +35,10 @@ class Outlook:
 def outlook(
     fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, constants: Sequence[int]
 ) -> Outlook:
-    """Asks the law of a schedule, and of the best of constant batches beside it.
+    """Predict a schedule and the best of several fixed batch sizes.
 
     Raises:
-        InputError: the fit does not identify what the schedule or the rate changes.
+        InputError: If the fit does not identify the effect of a change of batch size or LR.
     """
     losses = [
         float(schedule_losses(fit, BatchSchedule.constant(size), tokens, rate)[0])
@@ -68,7 +69,7 @@ def outlook(
 def _first_below(
     function: Callable[[float], float], level: float, middle: float, least: float
 ) -> float | None:
-    """e^x at which a falling function of x first meets a level, to 1e-4; None beyond ×1000."""
+    """Return e^x with function(x) = level, for a falling function; None beyond 1000 × e^middle."""
     low, high = math.log(2 * least), middle + math.log(1000)
     if function(high) > level:
         return None

@@ -1,4 +1,4 @@
-"""What every policy is called with, and what it gives back."""
+"""The interface of policies: basis, limits and choices of batch sizes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ Fit = TypeVar("Fit", EsFit, CurveFit, TableFit)
 
 @dataclass(frozen=True)
 class Choices:
-    """The batches that a policy may choose, all in sequences.
+    """The batch sizes that a policy may choose, in sequences.
 
     Attributes:
-        low, high: the smallest and the largest, which is infinite for none.
-        multiple_of: all multiples of it between the two ...
-        listed: ... unless these are all there are, ascending.
-        stages: how many constant stages at most.
+        low, high: The smallest and the largest batch size; `high` may be infinite.
+        multiple_of: All multiples of it between the two may be chosen, if `listed` is empty.
+        listed: The only batch sizes that may be chosen, ascending.
+        stages: Maximum number of constant stages.
     """
 
     low: int
@@ -34,17 +34,17 @@ class Choices:
     stages: int
 
     def nearest(self, batch: float) -> int:
-        """The choice nearest to a batch in ratio, or in difference where multiples are free."""
+        """Return the choice nearest to a batch size: by ratio if listed, else by difference."""
         inside = min(max(batch, self.low), self.high)
         if self.listed:
             return min(self.listed, key=lambda choice: abs(math.log(choice / inside)))
         return round(inside / self.multiple_of) * self.multiple_of
 
     def ladder(self) -> tuple[int, ...]:
-        """All that are listed, or about four choices to the doubling; ascending.
+        """Return all listed batch sizes, or about four per doubling; ascending.
 
         Raises:
-            InputError: there is no largest batch.
+            InputError: If the largest batch size is unknown.
         """
         if self.listed:
             return self.listed
@@ -55,7 +55,7 @@ class Choices:
         return tuple(sorted({round(unit) * self.multiple_of for unit in units}))
 
     def follow(self, ideal: Callable[[int], float], tokens: int) -> BatchSchedule:
-        """Follows a batch that is a function of tokens consumed, in stages of these choices."""
+        """Return a schedule in stages of these choices that follows a function of tokens."""
         return BatchSchedule.follow(
             lambda count: min(max(ideal(count), self.low), self.high),
             tokens,
@@ -65,14 +65,14 @@ class Choices:
         )
 
     def check_switch(self) -> None:
-        """Raises InputError where only one stage may be taken, for a policy that switches once."""
+        """Raise InputError if only one stage is allowed."""
         check(self.stages >= 2, "stages", self.stages, "2 or more, as a late switch has 2")
 
 
 def through(
     log_tokens: np.ndarray, log_batch: np.ndarray, power: float = 0.0
 ) -> Callable[[float], float]:
-    """A batch over tokens consumed: a power law between points, and beyond them of this power."""
+    """Return batch size over tokens: a power law between points, with `power` beyond them."""
 
     def at(count: float) -> float:
         x = math.log(max(count, 1))
@@ -84,13 +84,13 @@ def through(
 
 @dataclass(frozen=True)
 class Limits:
-    """What a schedule may be made of, as a user says it.
+    """Limits of a schedule as a user sets them.
 
     Attributes:
-        stages: how many constant stages at most.
-        multiple_of: batches are multiples of it ...
-        allowed: ... unless the batches to choose from are given, in sequences.
-        min_batch, max_batch: by default the smallest and the largest batch allowed or measured.
+        stages: Maximum number of constant stages.
+        multiple_of: Batch sizes are multiples of it, if `allowed` is empty.
+        allowed: The only batch sizes to choose from, in sequences.
+        min_batch, max_batch: Default: the smallest and the largest batch size allowed or measured.
     """
 
     stages: int = 4
@@ -100,10 +100,10 @@ class Limits:
     max_batch: float | None = None
 
     def within(self, measured: Sequence[float]) -> Choices:
-        """The choices these limits leave, where so many batches were measured (none: unbounded).
+        """Return the choices within these limits and the measured batch sizes.
 
         Raises:
-            InputError: they leave none.
+            InputError: If no batch size is left.
         """
         known = [batch for batch in self.allowed or measured if batch > 0]
         low = min(known, default=1) if self.min_batch is None else self.min_batch
@@ -134,13 +134,13 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What a policy may read; each says what it lacks.
+    """The inputs of a policy; a missing one raises an error that names it.
 
     Attributes:
-        seq_len: tokens per sequence.
-        fit: a fitted law E(S), law of loss curves, or law of final losses.
-        points: table of points.
-        rate: the learning rate of the run, a function of tokens.
+        seq_len: Tokens per sequence.
+        fit: A fit of E(S), of loss curves, or of final losses.
+        points: A table of points.
+        rate: LR of the run as a function of tokens.
     """
 
     seq_len: int
@@ -150,13 +150,13 @@ class Basis:
 
     @property
     def measured(self) -> tuple[float, ...]:
-        """The batches measured, or the smallest and the largest of them; empty where unknown."""
+        """The measured batch sizes, or their smallest and largest; empty if unknown."""
         if self.fit is not None:
             return self.fit.batches
         return () if self.points is None else tuple(self.points["batch"].unique())
 
     def fitted(self, kind: type[Fit]) -> Fit:
-        """The fit, where it is one of this kind; raises InputError where it is not."""
+        """Return the fit if it is of this kind, else raise InputError."""
         if isinstance(self.fit, kind):
             return self.fit
         maker = {EsFit: "es", CurveFit: "curve", TableFit: "table"}[kind]
@@ -169,19 +169,20 @@ class Basis:
 class Policy(Protocol):
     """A rule that makes a batch schedule; its settings are the fields of a frozen dataclass.
 
-    One that chooses the rate too has a `search`, called alike, which gives both.
+    A policy that chooses the LR schedule too has a method `search` with the same arguments, which
+    returns both.
     """
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """The schedule for a budget.
+        """Return the schedule for a budget.
 
         Args:
-            basis: what is known: a fit, points, the rate.
-            tokens: budget of the run.
-            limits: what the schedule may be made of.
+            basis: Fit, points and LR schedule.
+            tokens: Token budget.
+            limits: Limits of the schedule.
 
         Raises:
-            InputError: the basis lacks what the policy reads, or a setting is out of range.
+            InputError: If the basis lacks an input, or a setting is out of range.
         """
         ...
 
@@ -189,7 +190,7 @@ class Policy(Protocol):
 def schedule_and_rate(
     policy: Policy, basis: Basis, tokens: int, limits: Limits
 ) -> tuple[BatchSchedule, Rate | None]:
-    """The schedule of a policy, and its rate: that of the basis, unless the policy chooses one."""
+    """Return the batch schedule of a policy, and the LR schedule that it chooses or was given."""
     if search := getattr(policy, "search", None):
         return search(basis, tokens, limits)
     return policy(basis, tokens, limits), basis.rate

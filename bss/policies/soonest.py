@@ -1,8 +1,8 @@
-"""A law E(S) as the batch schedule with the fewest tokens, least time or least cost (derived here).
+"""The batch schedule of a law E(S) that minimizes tokens, time or cost (derived here).
 
-As in `follow_optimum`, where t tokens have brought the loss to L, train with the batch size that is
-best for L: here the one that reaches L from the start soonest, or with the lowest cost.
-Between the targets of the fit it is a power law of tokens.
+As in `follow_optimum`, the schedule uses the batch size that is best for the loss L reached so far.
+Here it is the batch size that reaches L from the start soonest, or at the lowest cost. Between the
+targets of the fit it is a power law of tokens.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from bss.schedules.batch import BatchSchedule
 
 @dataclass(frozen=True)
 class Soonest:
-    """Reads a fitted law E(S) and seconds per step.
+    """A schedule from a fitted law E(S) and seconds per step.
 
     Attributes:
-        minimize: tokens, time or cost.
-        step_time: seconds per step as text, e.g. "0.05 + 0.002*B", or a CSV file.
-        devices: devices that take a step, where a table has no such column.
+        minimize: "tokens", "time" or "cost".
+        step_time: Seconds per step as text, e.g. "0.05 + 0.002*B", or a CSV file.
+        devices: Number of devices per step, if the table has no such column.
 
     Raises:
-        InputError: on construction, if a setting is none of these.
+        InputError: If a setting is invalid.
     """
 
     minimize: str = "time"
