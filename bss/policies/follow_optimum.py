@@ -5,7 +5,8 @@ the batch grows stepwise with consumed tokens]. After t tokens the loss is the L
 so the schedule uses B_opt(L). In the joint loss model B grows as t^{α/(1+α)} (derived here).
 
 The schedule is not optimal under the law. In the joint model the noise depends on the current batch
-size only, so a late switch reaches a lower loss at constant LR (derived here). Compare both in an experiment.
+size only, so a late switch reaches a lower loss at constant LR (derived here). Compare both in an
+experiment.
 """
 
 import math
