@@ -62,7 +62,7 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
     table = pd.DataFrame({"params": [3e8], "tokens": [3e10], "batch_tokens": [4e5]})
     (row,) = fit.predict(table).to_dict("records")
     assert row["low"] < LAW.losses(3e8, 3e10, 4e5) < row["high"]
-    assert fit.residuals()["residual"].abs().max() < 0.01
+    assert fit.residuals()["residual"].abs().max() < 0.02
     assert list(fit.summary()["status"]) == ["ok"] * 9
 
 
