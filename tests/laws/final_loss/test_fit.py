@@ -200,7 +200,7 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     ask = ["predict", "--from", str(kept), "--params", "400M", "--tokens", "30B"]
     assert main([*ask, "--batch", "512", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert {"loss", "best_batch", "tested"} < set(answer)
+    assert {"loss", "best_batch", "outside"} < set(answer)
     assert answer["loss"]["low"] < answer["loss"]["value"] < answer["loss"]["high"]
     assert main(ask) == 0
     assert "best_batch" in capsys.readouterr().out
