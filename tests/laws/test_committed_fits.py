@@ -54,6 +54,8 @@ def assert_same(fit, expected, rel=1e-6):
         elif isinstance(value, float):
             # A fold's fit of a law that is flat about its best ends where its last step falls.
             near = max(rel, 5e-3) if path.startswith(".comparison") else rel
+            if path.startswith(".residuals.fitted"):  # committed ones were evaluated in float32
+                near = max(rel, 1e-5)
             assert found[path] == pytest.approx(value, rel=near, abs=1e-8), path
         else:
             assert found[path] == value, path

@@ -62,7 +62,7 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
     table = pd.DataFrame({"params": [3e8], "tokens": [3e10], "batch_tokens": [4e5]})
     (row,) = fit.predict(table).to_dict("records")
     assert row["low"] < LAW.losses(3e8, 3e10, 4e5) < row["high"]
-    assert fit.residuals()["residual"].abs().max() < 0.01
+    assert fit.residuals()["residual"].abs().max() < 0.02
     assert list(fit.summary()["status"]) == ["ok"] * 9
 
 
@@ -200,7 +200,7 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     ask = ["predict", "--from", str(kept), "--params", "400M", "--tokens", "30B"]
     assert main([*ask, "--batch", "512", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert {"loss", "best_batch", "tested"} < set(answer)
+    assert {"loss", "best_batch", "outside"} < set(answer)
     assert answer["loss"]["low"] < answer["loss"]["value"] < answer["loss"]["high"]
     assert main(ask) == 0
     assert "best_batch" in capsys.readouterr().out
