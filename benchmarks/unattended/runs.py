@@ -15,7 +15,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 from bss.sweeps.cluster import RayEngine
 from bss.sweeps.setup import EngineConfig
-from bss.training.checkpoint import open_checkpoints
+from bss.training.checkpoint import open_checkpoints, restore_path
 from bss.training.execution import Execution
 from bss.training.loop import train, train_vmapped
 from bss.training.optimizers import AdamW
@@ -69,7 +69,7 @@ def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
     directory = directory_of(run, folder)
     status, shapes = read_status(directory), state_shapes(run, make_mesh(1))
     with open_checkpoints(directory) as checkpoints:
-        state, record = checkpoints.restore(checkpoints.tokens()[0], shapes)
+        state, record = restore_path(checkpoints.path(checkpoints.tokens()[0]), shapes)
     arrays = [np.asarray(x).tobytes() for x in jax.tree.leaves(state)]
     return status.status, rows_of(directory), dict(status.losses), record["tokens"], arrays
 

@@ -71,9 +71,9 @@ class Checkpoints:
 
         A damaged one is moved to the folder of damaged ones, with a warning; None is returned.
         """
-        path = self._path(tokens)
+        path = self.path(tokens)
         try:
-            return _restore(path, abstract_state)
+            return restore_path(path, abstract_state)
         except Damaged as damaged:
             instead = "it is moved to `damaged`, and the one before it is used"
             warnings.warn(f"checkpoint {path} {damaged}; {instead}", RuntimeWarning, stacklevel=2)
@@ -88,7 +88,8 @@ class Checkpoints:
             if newer > tokens:
                 self._recent.delete(newer)
 
-    def _path(self, tokens: int) -> Path:
+    def path(self, tokens: int) -> Path:
+        """Return the directory of a checkpoint."""
         manager = self._forks if tokens in self._forks.all_steps() else self._recent
         return Path(manager.directory) / str(tokens)
 
@@ -146,7 +147,7 @@ def restore_fork(directory: Path, tokens: int, abstract_state: Any) -> Restored:
         )
     path = directory / "forks" / str(tokens)
     try:
-        return _restore(path, abstract_state)
+        return restore_path(path, abstract_state)
     except Damaged as damaged:
         raise InputError(
             f"fork point {path} {damaged}; delete it and train that run again"
@@ -191,7 +192,7 @@ def _disk_errors(manager: ocp.CheckpointManager) -> Iterator[None]:
         raise OSError(errno.ENOSPC, "No space left on device", str(manager.directory)) from None
 
 
-def _restore(path: Path, abstract_state: Any) -> Restored:
+def restore_path(path: Path, abstract_state: Any) -> Restored:
     """Read a checkpoint without a manager, whose barriers would wait for a damaged one's process.
 
     Raises:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bss.training.checkpoint import open_checkpoints
+from bss.training.checkpoint import open_checkpoints, restore_path
 from bss.training.run_directory import read_curve
 from bss.training.sharding import abstract
 from bss.training.step import init_state
@@ -18,7 +18,7 @@ def _outcome(run, execution, since: int = 0):
     shapes = abstract(jax.eval_shape(lambda: init_state(run)), device)
     with open_checkpoints(directory) as checkpoints:
         tokens = checkpoints.tokens()[0]
-        state, record = checkpoints.restore(tokens, shapes)
+        state, record = restore_path(checkpoints.path(tokens), shapes)
     rows = [{k: v for k, v in r.items() if k != "seconds"} for r in read_curve(directory)]
     for name in ("seconds", "curve"):  # they hold times
         del record[name]

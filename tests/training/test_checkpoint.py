@@ -18,9 +18,9 @@ from bss.errors import InputError
 from bss.training.checkpoint import (
     CHECKSUMS,
     Damaged,
-    _restore,
     open_checkpoints,
     restore_fork,
+    restore_path,
 )
 from bss.training.sharding import abstract
 from bss.training.step import State
@@ -73,7 +73,7 @@ def test_a_truncated_one_is_put_aside_for_the_one_before(tmp_path):
         assert checkpoints.tokens() == [40, 20]
         checkpoints.save(50, state(51.0), {"tokens": 50}, fork=False)
         checkpoints.wait()
-        again, _ = _restore(tmp_path / "checkpoints" / "50", SHAPES)
+        again, _ = restore_path(tmp_path / "checkpoints" / "50", SHAPES)
     assert float(again.params["w"][0, 0]) == 51
     assert len(list((tmp_path / "damaged").iterdir())) == 1
 
@@ -101,7 +101,7 @@ def test_any_changed_byte_is_found_or_changes_nothing(tmp_path, part):
             changed = bytes([whole[place] ^ 1 << draw.randrange(8)])
             path.write_bytes(whole[:place] + changed + whole[place + 1 :])
             try:
-                restored, record = _restore(folder.parent, SHAPES)
+                restored, record = restore_path(folder.parent, SHAPES)
             except Damaged:
                 found += 1
             else:
@@ -131,10 +131,10 @@ def test_every_file_has_a_checksum_and_the_list_of_them_is_checked(tmp_path):
     assert {*json.loads((folder / CHECKSUMS).read_text())} == files
     (folder / CHECKSUMS).write_text("{")
     with pytest.raises(Damaged, match="cannot be read"):
-        _restore(folder, SHAPES)
+        restore_path(folder, SHAPES)
     (folder / CHECKSUMS).unlink()
     with pytest.raises(Damaged, match="cannot be read"):
-        _restore(folder, SHAPES)
+        restore_path(folder, SHAPES)
 
 
 def test_a_state_is_restored_onto_other_devices(tmp_path):
