@@ -151,8 +151,8 @@ def _policy(name: str, settings: Sequence[str], searched: dict[str, object]) -> 
 
 
 def _minimizing(
-    policy: str | None, settings: Sequence[str], minimize: str | None, time: TimeOptions
-) -> tuple[str | None, Sequence[str]]:
+    policy: str | None, settings: Repeated, minimize: str | None, time: TimeOptions
+) -> tuple[str | None, Repeated]:
     """Return the policy of --minimize with its settings, or those given without the option."""
     if minimize is None:
         if time.step_time is not None:
@@ -162,7 +162,7 @@ def _minimizing(
         why = "sets the policy; leave --policy out" if policy else "needs --step-time"
         raise InputError(f"--minimize {minimize}: {why}")
     given = {"minimize": minimize, "step_time": time.step_time, "devices": time.devices}
-    return "soonest", [*settings, *(f"{name}={value}" for name, value in given.items())]
+    return "soonest", (*settings, *(f"{name}={value}" for name, value in given.items()))
 
 
 def _rate(lr: float | None, warmup: str, decay: str, tokens: int) -> rates.Rate | None:

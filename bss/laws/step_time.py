@@ -96,7 +96,8 @@ class StepTime:
         else:
             raise InputError(f"step_time: the runs have no column step_time or seconds; {EXPECTED}")
         table = pd.DataFrame({"batch": runs["batch"], "seconds": seconds, "devices": devices})
-        return cls.from_table(table[np.isfinite(seconds) & (seconds > 0)], "step_time of the runs")
+        known = np.asarray(seconds, float) > 0
+        return cls.from_table(table.loc[known], "step_time of the runs")
 
     @classmethod
     def from_table(cls, table: pd.DataFrame, origin: str = "step_time") -> "StepTime":

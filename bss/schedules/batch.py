@@ -133,7 +133,7 @@ class BatchSchedule:
             '0:2 100:4 300:6 500:8'
         """
         if samples := _SAMPLES.fullmatch(text.strip()):
-            return cls._by_samples(*samples.groups(), seq_len)
+            return cls._by_samples(samples, seq_len)
         pairs, starts, batches = text.split(), [], []
         if len(pairs) == 1 and ":" not in text:
             pairs = [f"0:{pairs[0]}"]
@@ -154,10 +154,9 @@ class BatchSchedule:
         return cls(tuple(starts), tuple(batches))
 
     @classmethod
-    def _by_samples(
-        cls, first: str, increment: str, samples: str, last: str | None, seq_len: int | None
-    ) -> Self:
+    def _by_samples(cls, match: re.Match[str], seq_len: int | None) -> Self:
         """Return Megatron-LM's ramp: equal increments after equal numbers of samples."""
+        first, increment, samples, last = match.groups()
         text = f"{first} {increment} {samples}"
         if last is None:
             raise InputError(f"batch: {text} has no global batch; add it, like '{text}:512'")

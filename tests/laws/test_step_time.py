@@ -177,13 +177,13 @@ def test_soonest_batches_are_near_and_intervals_hold_in_100_planted_sets():
         law = [*LAWS_OF_SETS][k % 2]
         step_time = StepTime.parse(("0.1 + 0.01*B", "0.3 + 0.01*B")[k // 2 % 2])
         planted = LAWS_OF_SETS[law]
-        grid = np.geomspace(SIZES[0], SIZES[-1], 4000)
+        grid = np.geomspace(SIZES[0], SIZES[-1], 2000)
         steps = np.array([float(planted(batch, TARGET)) for batch in grid]) / grid
         true = grid[np.argmin(steps * step_time(grid))]
         generator = np.random.default_rng(k)
         targets = (2.4, TARGET) if law == "surface" else (TARGET,)
         points = planted_points(planted, batches=SIZES, targets=targets, generator=generator)
-        fit = fit_es(points, law, options=Options(200, seed=k, draws=200))
+        fit = fit_es(points, law, options=Options(60, seed=k, draws=60))
         found = rows(fit, step_time).loc["time"]
         near += abs(math.log(found["batch"] / true)) <= math.log(1.3)
         held += found["low"] <= true <= found["high"]
