@@ -55,9 +55,6 @@ def check(schedule: BatchSchedule, limits: Limits, least: float, most: float):
         assert not any(batch % limits.multiple_of for batch in schedule.batches)
 
 
-CONFIGURED = {"soonest": policy_named("soonest", ["step_time=0.02 + 0.001*B"])}
-
-
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize(
     "limits",
