@@ -42,6 +42,7 @@ def final_losses():
 
 def named(name: str) -> Policy:
     settings = {"theory": ["source=0.4", "capacity=2"], "best-batch": ["params=100K"]}
+    settings["soonest"] = ["step_time=0.02 + 0.001*B"]
     return policy_named(name, settings.get(name, []))
 
 
