@@ -42,6 +42,7 @@ def final_losses():
 
 def named(name: str) -> Policy:
     settings = {"theory": ["source=0.4", "capacity=2"], "best-batch": ["params=100K"]}
+    settings["soonest"] = ["step_time=0.02 + 0.001*B"]
     return policy_named(name, settings.get(name, []))
 
 
@@ -53,9 +54,6 @@ def check(schedule: BatchSchedule, limits: Limits, least: float, most: float):
         assert set(schedule.batches) <= set(limits.allowed)
     else:
         assert not any(batch % limits.multiple_of for batch in schedule.batches)
-
-
-CONFIGURED = {"soonest": policy_named("soonest", ["step_time=0.02 + 0.001*B"])}
 
 
 @pytest.mark.parametrize("name", POLICIES)
