@@ -125,12 +125,14 @@ def table(
         bss fit table LOSSES.csv --resamples 20 --json
     """
     from bss.laws.final_loss.table import final_losses, read_losses
+    from bss.tables.reading import only
 
     if runs.is_dir():
         found, warnings = read_run_table(runs, table.reading(), only_finished=True)
         losses = final_losses(found)
     else:
         losses, warnings = read_losses(runs, table.reading()), []
+    losses = only(losses, how.keep)
     given = {"hold_out": (*how.hold_out,), "forms": [*form] or None, "drop": [*how.drop]}
     with progress() as report:
         given |= {"options": how.options(300), "progress": report}
