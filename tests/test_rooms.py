@@ -11,11 +11,11 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 376,
-    "bss/cli": 2_214,
+    "bss/cli": 2_216,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_313,
+    "bss/laws": 5_314,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_252,

@@ -44,10 +44,10 @@ class TimeOptions:
 
     def read(self, runs: Path | None = None, how: "Reading | None" = None) -> "StepTime | None":
         """Return seconds per step, from the run table if requested; None without the option."""
-        from bss.laws.step_time import OF_RUNS, StepTime
-
         if self.step_time is None:
             return None
+        from bss.laws.step_time import OF_RUNS, StepTime
+
         if self.step_time != OF_RUNS:
             return StepTime.read(self.step_time, self.devices)
         if runs is None:

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.laws import CurveFit, fit_curve
+from bss.laws import CurveFit, fit_curve, predict_schedule
 from bss.laws.base import Options
-from bss.laws.functional.forecast import predict_schedule
 from bss.laws.functional.problem import CLOCKS
 from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule

@@ -46,8 +46,9 @@ def test_another_vocabulary_than_the_tokenizers_is_refused_before_training(notes
     told = r"model\.vocab_size is 300, the tokenizer has 256 tokens; write model\.vocab_size 256"
     with pytest.raises(InputError, match=told):
         prepared_run(replace(setup, model={"name": "pico", "vocab_size": 300}))
+    axes = {"model.vocab_size": [256, 300], "evaluation.tokens": [32]}
     with pytest.raises(InputError, match=told):
-        sweep(setup, {"model.vocab_size": [256, 300]}, tmp_path / "runs")
+        sweep(setup, axes, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -73,7 +74,7 @@ def test_every_run_is_held_against_its_text_before_training(notes, tmp_path):
     run = planned_run(setup, 256)
     twice = replace(
         run,
-        data=replace(run.data, repeat=True),
+        data=replace(run.data, repeat=True, content=shards.content_hash),
         schedule=replace(run.schedule, tokens=2 * len(shards.tokens("train"))),
         evaluation=replace(run.evaluation, tokens=64),
     )

@@ -97,10 +97,11 @@ def noise_sd(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
 
 def inverse(matrix: np.ndarray) -> np.ndarray:
     """Return the inverse of a positive definite matrix, by its Cholesky factor."""
-    from scipy.linalg import lapack
+    from scipy.linalg import get_lapack_funcs
 
-    factor, _ = lapack.dpotrf(matrix)
-    upper = np.triu(lapack.dpotri(factor)[0])
+    potrf, potri = get_lapack_funcs(("potrf", "potri"), (matrix,))
+    factor, _ = potrf(matrix)
+    upper = np.triu(potri(factor)[0])
     return upper + np.triu(upper, 1).T
 
 

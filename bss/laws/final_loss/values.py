@@ -342,7 +342,7 @@ class TableFit(Fit):
             found = predict(self.best, {"params": params, "tokens": tokens})
         best = replace(none, value=found.value, low=found.low, high=found.high)
         best = best.at_least(float(self.seq_len or 1.0))
-        if too_wide(best):
+        if best.value is None or too_wide(best):
             return best.unknown("interval_too_wide", SPANS)
         return replace(best, ranges=tolerances(self.law, params, tokens, best.value))
 

@@ -87,9 +87,9 @@ export const NOTATIONS = {
     const parts = segments(stages, setting.tokens, setting.seqLen);
     const list = (name) => `[${parts.map((part) => part[name]).join(", ")}]`;
     return [
-      `FIRST = ${list("firstStep")}  # step of each batch`,
-      `TOKENS = ${list("start")}  # consumed before it`,
-      `BATCH = ${list("batch")}  # sequences`,
+      `FIRST = ${list("firstStep")}  # first step of each batch size`,
+      `TOKENS = ${list("start")}  # consumed before that step`,
+      `BATCH = ${list("batch")}  # batch sizes in sequences`,
     ].join("\n");
   },
 };
