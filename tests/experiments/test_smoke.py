@@ -125,7 +125,7 @@ def test_late_switch_trains_a_trunk_its_switch_and_decays(run, tmp_path):
     assert {*finals.index.levels[1]} == {"constant", "averaged", "decay"}
     assert all(1 < loss < 6 for loss in finals["test_loss"])
     trunk, late = (finals.loc[(name, "constant")] for name in ("constant 2", "x 4 at 70%"))
-    assert trunk["tokens"] == late["tokens"] and trunk["steps"] > late["steps"]
+    assert 0 <= trunk["tokens"] - late["tokens"] < 512 and trunk["steps"] > late["steps"]
     runs = pd.read_parquet(tmp_path / "results/runs.parquet")
     curves = {name: own.set_index("tokens")["eval_loss"] for name, own in runs.groupby("name")}
     shared = [curves[name].loc[:28_000] for name in ("constant 2", "x 4 at 70%")]
