@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def to_dict(value: Any) -> Any:
-    """Return a value as nested dicts, tuples, lists, numbers and text, ready for JSON."""
+    """Return a value as nested dicts, tuples, lists, numbers and text for JSON; NaN is None."""
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -37,8 +37,8 @@ def to_dict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(to_dict(v) for v in value)
     if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value
+        return to_dict(value.tolist())
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def dotted(fields: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
