@@ -37,7 +37,7 @@ class LrPhase:
 
 
 LR_PHASES = {
-    "constant": LrPhase("constant learning rate", "at constant learning rate", "constant rate"),
+    "constant": LrPhase("constant learning rate", "at constant learning rate", "constant LR"),
     "averaged": LrPhase(
         "constant learning rate, weights averaged",
         "at constant learning rate with averaged weights",
