@@ -42,14 +42,15 @@ def findings_page(found: pd.DataFrame, papers: dict[str, str]) -> str:
         "Written by `python -m experiments.summary` from findings.csv of experiments. An answer is",
         "a paired t test at 95%, adjusted by Holm within a paper; `no relevant effect`: two",
         "one-sided tests place the effect within the question's margin; `± x`: the minimum",
-        "detectable effect. *Archived* answers are of tests that were run before (two tests, one",
-        "with pooled variance), under the paper's own conditions; they are to be measured again.",
+        "detectable effect. PAPERS.md has these by figure, with archived answers to questions that",
+        "no present experiment has tested again.",
         "",
         "| paper | question | answer | effect, 95% CI | n | measured at |",
         "|---|---|---|---|---|---|",
     ]
     for (paper, key), rows in found.groupby(["paper", "key"], sort=False):  # type: ignore[misc]
-        if str(key).endswith(OTHER) or (rows["answer"] == "not tested").all():
+        hidden = (rows["answer"] == "not tested") | (rows["source"] == ARCHIVED)
+        if str(key).endswith(OTHER) or hidden.all():
             continue
         first = rows.iloc[0]
         cells = [str(paper), first["question"], answer(rows), effect(rows), span(rows["n"])]
