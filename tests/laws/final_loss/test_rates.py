@@ -91,7 +91,7 @@ def test_a_cliff_at_large_rates_spoils_nothing():
     law = fitted(world, **table).law
     assert law.points.excess.max() > 1.0  # nats
     off = np.array([octaves(law, world, *sizes) for sizes in ASKED])
-    assert np.abs(off[:, :2]).max() < 0.4 and off[:, 2].max() < 0.002
+    assert np.abs(off[:, :2]).max() < 0.4 and off[:, 2].max() < 0.003
 
 
 @pytest.mark.slow
