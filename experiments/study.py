@@ -5,14 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pandas as pd
+
 from bss.errors import InputError
 from bss.sweeps.branching import shared
-from bss.sweeps.contenders import Contender
+from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.price import Price, hours
 from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
-from bss.sweeps.table import outcomes
+from bss.sweeps.table import outcomes, run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.distributed import log_primary as say
 from bss.training.run_config import RunConfig
@@ -87,6 +89,16 @@ class PricedStudy:
         for name, flops, each in rows:
             print(f"{name:<{width}}{flops:>10.3g} FLOPs {each:>10.4g} hours of one device")
         say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
+
+
+def named_tables(
+    trainer: Trainer, constant: Sequence[Contender], decays: Sequence[Contender] = ()
+) -> dict[str, pd.DataFrame]:
+    """Return the curves without a decay, with the names of their runs, and all final losses."""
+    curves = run_table(trainer.runs, [one.run for one in constant])
+    names = {one.run.id: one.name for one in constant}
+    finals = contender_table([*constant, *decays], trainer.statuses)
+    return {"runs.parquet": curves.assign(name=curves["run"].map(names)), "finals.csv": finals}
 
 
 def batch_unit(setup: Setup) -> int:

@@ -171,7 +171,13 @@ def best_batches(
         InputError: If the target was not fitted, or fewer than two measured batch sizes have a
             step time.
     """
-    batch, curves = by_criterion(fit, target_loss, step_time, price)
+    return criteria_optima(fit, target_loss, *by_criterion(fit, target_loss, step_time, price))
+
+
+def criteria_optima(
+    fit: EsFit, target_loss: float, batch: np.ndarray, curves: dict[str, np.ndarray]
+) -> pd.DataFrame:
+    """Return the table of `best_batches` for the curves that `by_criterion` returned."""
     return _optima(batch, curves, fit.seq_len, fit.level, fit.at(target_loss).best)
 
 

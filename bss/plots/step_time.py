@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from bss.laws import EsFit
 from bss.laws.base import tails
-from bss.laws.step_time import CRITERIA, StepTime, best_batches, by_criterion
+from bss.laws.step_time import CRITERIA, StepTime, by_criterion, criteria_optima
 from bss.plots import style
 
 LABELS: dict[str, str] = {"tokens": "tokens", "time": "hours", "cost": "cost"}
@@ -27,7 +27,7 @@ def time_figure(
     """
     loss = fit.fits[-1].target_loss if target_loss is None else target_loss
     batch, curves = by_criterion(fit, loss, step_time, price)
-    best = best_batches(fit, loss, step_time, price).set_index("criterion")
+    best = criteria_optima(fit, loss, batch, curves).set_index("criterion")
     varied = len(set(step_time.devices)) > 1
     shown = [name for name in CRITERIA if name != "cost" or varied]
     figure, axes = style.new_figure(3.1, columns=len(shown))

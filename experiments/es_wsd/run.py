@@ -13,15 +13,14 @@ from typing import Any
 
 from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start
-from bss.sweeps.contenders import Contender, contender_table
+from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
 from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
-from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.run_config import RunConfig
-from experiments.study import PricedStudy
+from experiments.study import PricedStudy, named_tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +102,11 @@ def write(
     decays: Sequence[Contender] = (),
 ) -> None:
     """Write the curves at constant LR and all final losses."""
-    names = {arm.run.id: arm.name for arm in constant}
-    curves = run_table(trainer.runs, [arm.run for arm in constant])
-    finals = contender_table([*constant, *decays], trainer.statuses)
+    tables = named_tables(trainer, constant, decays)
     seconds = {run: status.seconds for run, status in trainer.statuses.items()}
-    results.write(
-        {
-            "runs.parquet": curves.assign(name=curves["run"].map(names)),
-            "finals.csv": finals.assign(seconds=finals["run"].map(seconds)),
-        },
-        trainer,
-    )
+    finals = tables["finals.csv"]
+    tables["finals.csv"] = finals.assign(seconds=finals["run"].map(seconds))
+    results.write(tables, trainer)
 
 
 def arms(study: Study, base: RunConfig) -> list[Contender]:

@@ -16,15 +16,13 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan
 from bss.sweeps.branching import branched, decay_start
 from bss.sweeps.branching import decayed as with_decay
-from bss.sweeps.contenders import Contender, contender_table
+from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
 from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
-from bss.sweeps.table import run_table
-from bss.sweeps.trainer import Trainer
 from bss.training.run_config import RunConfig
-from experiments.study import PricedStudy, sharing
+from experiments.study import PricedStudy, named_tables, sharing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,23 +134,9 @@ def experiment(study: Study) -> None:
     results = Results(study)
     with study.training(study.forks, study.registration) as (base, trainer):
         constant = trainer.contend(arms(study, base), "1/2 constant LR")
-        write(results, trainer, constant)
+        results.write(named_tables(trainer, constant), trainer)
         if decays := trainer.contend(decayed(study, constant), "2/2 decays"):
-            write(results, trainer, constant, decays)
-
-
-def write(
-    results: Results,
-    trainer: Trainer,
-    constant: Sequence[Contender],
-    decays: Sequence[Contender] = (),
-) -> None:
-    """Write the curves without a decay, and all final losses."""
-    curves = run_table(trainer.runs, [one.run for one in constant])
-    names = {one.run.id: one.name for one in constant}
-    finals = contender_table([*constant, *decays], trainer.statuses)
-    curves = curves.assign(name=curves["run"].map(names))
-    results.write({"runs.parquet": curves, "finals.csv": finals}, trainer)
+            results.write(named_tables(trainer, constant, decays), trainer)
 
 
 def arms(study: Study, base: RunConfig) -> list[Contender]:
