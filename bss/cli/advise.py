@@ -66,9 +66,11 @@ def advise(
     setting = Setting(active_params or params, tokens, seq_len, d_model=d_model, loss=loss,
                       noise_scale=noise_scale, lr=lr)  # fmt: skip
 
+    own = None if fit is None else _own_fit(fit)
+
     def ask(size: float) -> Advice:
         at = replace(setting, params=size)
-        return advice_for(at, fit and _fit_advice(fit, at, ending), rule or RULES)
+        return advice_for(at, own and _fit_advice(own, at, ending), rule or RULES)
 
     advice = ask(setting.params)
     warnings = [*advice.warnings]
@@ -84,19 +86,17 @@ def advise(
     payload["warnings"] = warnings
     tables = [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:
-        place, frame = _time_table(advice, fit, step_time, time.price)
+        place, frame = _time_table(advice, own, step_time, time.price)
         lines.insert(1, f"{place.capitalize()}: {sentence(frame)}")
         payload["equal_time"] = frame.to_dict("records")
         tables.insert(0, Table.of_frame(f"Time and cost, {place}", frame))
     return Output(payload, "\n".join(lines), tables, warnings)
 
 
-def _time_table(advice: Advice, fit: Path | None, step_time: Any, price: float) -> tuple[str, Any]:
+def _time_table(advice: Advice, own: Any, step_time: Any, price: float) -> tuple[str, Any]:
     """Return what is reached, and the batch sizes that reach it soonest and cheapest."""
-    from bss.advice.of_fit import ADVISORS
     from bss.advice.step_time import of_losses, of_targets
 
-    own = fit and read_fit(fit, "advise", [*ADVISORS])
     if own is not None and own.KIND == "es":
         target, frame = of_targets(own, advice, step_time, price)
         return f"to loss {target:.4g}", frame
@@ -159,11 +159,18 @@ def _steps(advice: Advice, batch: float) -> int:
     return max(1, round(advice.setting.tokens / batch))
 
 
-def _fit_advice(path: Path, setting: Setting, ending: str) -> FitAdvice:
-    """The answer of the user's own fit."""
-    from bss.advice.of_fit import ADVISORS, fit_advice
+def _own_fit(path: Path) -> Any:
+    """Return the user's own fit."""
+    from bss.advice.of_fit import ADVISORS
 
-    return fit_advice(read_fit(path, "advise", [*ADVISORS]), setting, ending)
+    return read_fit(path, "advise", [*ADVISORS])
+
+
+def _fit_advice(own: Any, setting: Setting, ending: str) -> FitAdvice:
+    """Return the answer of the user's own fit."""
+    from bss.advice.of_fit import fit_advice
+
+    return fit_advice(own, setting, ending)
 
 
 def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:

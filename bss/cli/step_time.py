@@ -90,13 +90,11 @@ class EqualTime:
         return {"equal_time": rows} if rows else {}
 
 
-def equal_time(fit: Any, step_time: "StepTime | None", price: float) -> EqualTime:
+def equal_time(fit: Any, step_time: "StepTime", price: float) -> EqualTime:
     """Return the answers of a fit of E(S) or of critical batch sizes, for each target or curve."""
     from bss.laws import EsFit
     from bss.laws.step_time import best_batches, critical_batches
 
-    if step_time is None:
-        return EqualTime({}, ())
     if isinstance(fit, EsFit):
         losses = [at.target_loss for at in fit.fits]
         tables = {f"loss {x:.4g}": best_batches(fit, x, step_time, price) for x in losses}
