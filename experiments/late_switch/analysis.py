@@ -145,6 +145,7 @@ def others(part: str, key: str) -> Callable[[], dict[str, Measured]]:
         return {
             key: Measured(against(part, "constant"), told, table),
             f"{key}_early": Measured(against(part, "constant", LATE, EARLY), told, table),
+            f"{key}_decayed_other": Measured(against(part, "decay"), told, table),
         }
 
     return measured
