@@ -15,13 +15,14 @@
 | c2-context | 12k with sequences of 16 and 64, D to 0.2M                   | 33M    | 78   |
 | c3-wsd     | decays of the runs of c1-12k at 3 batch sizes                | 4M     | 54   |
 | c3         | cosine and schedule-free there                               | 32M    | 72   |
+| appendix-b | 12k with beta1 0.95, beta2 0.99 or a shorter warm-up, to 0.2M  | 51M    | 126  |
 | gpu        | c1 at 0.2M to 4.7M parameters; priced, not trained           | 15G    | 252  |
 
 Batch sizes are a factor of 2 apart, 32 to 2,048 tokens in sequences of 32; the smallest one is the
 reference. LRs are a factor of 2 apart and grow with the batch size to the power 0.37, as in a
 pilot. muP carries them across widths. beta2 has a half-life of 20,000 tokens, but is at least 0.95.
-The warm-up has 10,000 tokens in every run. Evaluated seeds are 10 and above; seeds 0 to 2 were
-pilots. Questions and how they are decided: experiments/critical_batch/questions.toml.
+The warm-up has 10,000 tokens unless a part varies it. Evaluated seeds are 10 and above; seeds 0 to
+2 were pilots. Questions and how they are decided: experiments/critical_batch/questions.toml.
 """
 
 import math
@@ -147,6 +148,18 @@ SIZES = {
         "lengths": (16, 64),
         "grid": grid(32, 2_048, rate=3e-3, bend=1_000),
         "budgets": (100_000, 200_000),
+    },
+    "appendix-b": {
+        "title": "Momentum, second moment and warm-up",
+        "variants": (
+            {"name": "beta1 0.95", "changes": {"optimizer.beta1": 0.95}},
+            {"name": "beta2 0.99", "changes": {"optimizer.beta2": 0.99}},
+            {"name": "warm-up 2.5K", "changes": {"schedule.warmup": 2_500}},
+        ),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_000),
+        "budgets": (100_000, 200_000),
+        "registration": "results/predictions/critical_batch_appendix.json",
+        "setup.engine.runs": "runs/critical_batch_appendix",
     },
     "c3-wsd": {"title": "Decays of runs at constant LR", "schedules": (WSD,), **COMPARED},
     "c3": {"title": "Other LR schedules", "schedules": SCHEDULES, **COMPARED},

@@ -175,6 +175,7 @@ def notes(best: pd.DataFrame, fit: CriticalFit) -> list[str]:
             (best["params"] == curve.params)
             & (best["seq_len"] == curve.seq_len)
             & (best["budget_tokens"] == curve.tokens)
+            & (best["model"] == curve.model)
         ]
         ends = here.loc[(here["seeds"] > 0) & (here["bracketed"] == False), "batch"]  # noqa: E712
         missed = here.loc[here["seeds"] == 0, "batch"]
@@ -329,6 +330,13 @@ class Pair:
 PAIRS = {
     "shape": Pair("c2-shape", "size", SIZE, "4 layers", 32, "1 layer of width 32, 4 of width 16"),
     "context": Pair("c2-context", "seq_len", 16, 64, 64, "sequences of 16 and of 64 tokens"),
+} | {
+    key: Pair("appendix-b", "size", SIZE, second, 32, f"{second} against {first}")
+    for key, second, first in (
+        ("beta1_other", "beta1 0.95", "0.9"),
+        ("beta2_other", "beta2 0.99", "a half-life in tokens"),
+        ("warmup_other", "warm-up 2.5K", "10K tokens"),
+    )
 }
 
 
@@ -336,6 +344,7 @@ def pair_answer(key: str, pair: Pair) -> Answer:
     """Return log critical batch in tokens of the second cell minus the first, and its table."""
     runs = pd.concat([curves(f"c1-{SIZE}"), curves(pair.part)], ignore_index=True)
     table = measured(runs, SHORT)
+    table["model"] = table["size"]
     fits = {f"D = {d}": fitted(some, "tokens") for d, some in table.groupby("budget_tokens")}
     write(f"curves_{key}.csv", curve_table(table, fits))
     write(f"steps_{key}.csv", minima(table))

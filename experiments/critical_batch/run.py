@@ -10,7 +10,7 @@ schedules, schedules.parquet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -47,6 +47,14 @@ class BatchSweep:
     ends: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class Variant:
+    """Fields of a run by dotted name, which replace those of its batch size."""
+
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Another LR schedule: fields of a run, and the factor on the LRs of a batch size.
@@ -71,6 +79,7 @@ class Study(PricedStudy):
         grid: Batch sizes, a factor of 2 apart.
         budgets: Token budgets D; runs are long enough for the largest.
         lengths: Sequence lengths in tokens; by default the setup's.
+        variants: Other fields of all runs; the name replaces the model's in tables.
         rounds: Rounds of adding LRs.
         schedules: Other LR schedules.
         decay: Last fraction of the tokens of a decay branch; 0 for no branches.
@@ -84,6 +93,7 @@ class Study(PricedStudy):
     grid: tuple[BatchSweep, ...]
     budgets: tuple[int, ...]
     lengths: tuple[int, ...] = ()
+    variants: tuple[Variant, ...] = ()
     rounds: int = 1
     schedules: tuple[Schedule, ...] = ()
     decay: float = 0.0
@@ -135,11 +145,16 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
             for entry in study.grid:
                 if entry.tokens % seq_len == 0:
                     at = {"model": fields, "data.seq_len": seq_len}
-                    found += _runs(study, overlay(base, at), entry, f"{model} | {seq_len}")
+                    run = overlay(base, at)
+                    for variant in study.variants or (Variant(model),):
+                        name = f"{variant.name} | {seq_len}"
+                        found += _runs(study, run, entry, name, variant.changes)
     return found
 
 
-def _runs(study: Study, base: RunConfig, entry: BatchSweep, name: str) -> Iterator[Contender]:
+def _runs(
+    study: Study, base: RunConfig, entry: BatchSweep, name: str, variant: Mapping[str, Any]
+) -> Iterator[Contender]:
     common = {
         "schedule.batch": str(entry.tokens // base.data.seq_len),
         "schedule.tokens": round(entry.length * max(study.budgets)),
@@ -147,7 +162,7 @@ def _runs(study: Study, base: RunConfig, entry: BatchSweep, name: str) -> Iterat
     }
     for lr in entry.rates:
         for seed in study.seeds:
-            changes = common | {"optimizer.lr": lr, "seed": seed, "data.seed": seed}
+            changes = {**common, "optimizer.lr": lr, "seed": seed, "data.seed": seed, **variant}
             yield Contender(name, "constant", "constant", overlay(base, changes))
 
 
