@@ -185,11 +185,11 @@ def stages() -> dict[str, Measured]:
 
 
 def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
-    high, low, middle = (at_target(points, t) for t in (2.30, 2.02, 2.10))
-    rises = per_seed(read("stages", "optima_constant.csv"), "B_opt", 2.05, 2.30)
+    high, low, middle = (at_target(points, t) for t in (2.40, 2.05, 2.10))
+    rises = per_seed(read("stages", "optima_constant.csv"), "B_opt", 2.05, 2.40)
     slopes = per_seed(read("stages", "smallest_slopes.csv"), "B_min", 2.10, 2.30)
     laws = read("stages", "laws.csv").pivot(index="seed", columns="law", values="interior_log_E")
-    crossing = np.minimum(high.loc[16] - high.loc[4], low.loc[4] - low.loc[16])
+    crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
     inside = np.minimum(middle.loc[1] - middle.loc[8], middle.loc[64] - middle.loc[8])
     missed, answer = _missed(points)
     numbers = {
@@ -209,11 +209,11 @@ def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
 
 
 def _missed(points: pd.DataFrame) -> tuple[np.ndarray, str]:
-    """Return per seed whether batches 1 and 2 miss the lowest target, and the answer."""
+    """Return per seed whether batch 1 misses the lowest target, and the answer."""
     for target in (2.02, 2.05):
         there = at_target(points, target, "reached")
         if there.size and there.any(axis=0).all():
-            missed = (~there.loc[[1, 2]].any(axis=0)) & there.any(axis=0)
+            missed = ~there.loc[1] & there.any(axis=0)
             answers = {0: "contradicted", len(missed): "supported"}
             return missed.to_numpy(float), answers.get(int(missed.sum()), "inconclusive")
     return np.array([]), "inconclusive"
