@@ -47,7 +47,7 @@ class BatchSweep:
     ends: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Variant:
     """Fields of a run by dotted name, which replace those of its batch size."""
 
@@ -56,15 +56,13 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """Another LR schedule: fields of a run, and the factor on the LRs of a batch size.
+class Schedule(Variant):
+    """Another LR schedule, and the factor on the LRs of a batch size.
 
     `annealed`: one run for each horizon; else one to the last horizon. `branch`: decays of runs at
     constant LR to each horizon, from their checkpoints.
     """
 
-    name: str
-    changes: Mapping[str, Any]
     factor: float = 1.0
     annealed: bool = False
     branch: bool = False
@@ -146,24 +144,23 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
                 if entry.tokens % seq_len == 0:
                     at = {"model": fields, "data.seq_len": seq_len}
                     run = overlay(base, at)
-                    for variant in study.variants or (Variant(model),):
-                        name = f"{variant.name} | {seq_len}"
-                        found += _runs(study, run, entry, name, variant.changes)
+                    for variant in study.variants or (Variant(name=model),):
+                        found += _runs(study, run, entry, variant)
     return found
 
 
-def _runs(
-    study: Study, base: RunConfig, entry: BatchSweep, name: str, variant: Mapping[str, Any]
-) -> Iterator[Contender]:
+def _runs(study: Study, run: RunConfig, entry: BatchSweep, variant: Variant) -> Iterator[Contender]:
+    name = f"{variant.name} | {run.data.seq_len}"
     common = {
-        "schedule.batch": str(entry.tokens // base.data.seq_len),
+        "schedule.batch": str(entry.tokens // run.data.seq_len),
         "schedule.tokens": round(entry.length * max(study.budgets)),
         "optimizer.beta2": entry.beta2,
     }
     for lr in entry.rates:
         for seed in study.seeds:
-            changes = {**common, "optimizer.lr": lr, "seed": seed, "data.seed": seed, **variant}
-            yield Contender(name, "constant", "constant", overlay(base, changes))
+            changes = {**common, "optimizer.lr": lr, "seed": seed, "data.seed": seed}
+            trained = overlay(run, {**changes, **variant.changes})
+            yield Contender(name, "constant", "constant", trained)
 
 
 def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:

@@ -34,7 +34,6 @@ LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
 LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
 TAIL = 0.2  # of the common steps, over which a gap is averaged
 NEAREST = 5  # points of the parabola through the best switch
-EXPONENTS = ("points", "exponent", "low", "high")
 FEW = (TRUNK, "constant 8", LARGE, EARLY)
 SHARES = (TRUNK, "x 8, last 2%", "x 8, last 15%", "x 8, last 50%")
 PILOTS = {"b1": (*FEW[:3], "x 4"), "b1l": FEW, "b1m": FEW, "b3": SHARES}  # starts of fitted names
@@ -108,9 +107,7 @@ def finals() -> dict[str, Measured]:
         "late_constant": against("b1", "constant"),
         "averaged_other": against("b1", "averaged"),
         "decayed_other": against("b1", "decay"),
-        "late_each": np.fmax(
-            against("b1", "constant", LATE, TRUNK), against("b1", "constant", LATE, LARGE)
-        ),
+        "late_each": np.fmax(*(against("b1", "constant", LATE, name) for name in (TRUNK, LARGE))),
         "several": against("b1", "constant", STAGES, LATE),
     }
     losses = Comparison(read("b1", "finals.csv"))
@@ -288,8 +285,9 @@ def switch_points() -> dict[str, Measured]:
     write("b3", "switch_points.csv", table)
     predicted("b3")
     others = {points: paired(exponents(best_switches(finals, points))) for points in (3, 4, 5, 6)}
-    rows = [(points, one.mean, one.low, one.high) for points, one in others.items()]
-    write("b3", "exponents.csv", pd.DataFrame(rows, columns=pd.Index(EXPONENTS)))
+    slopes = {points: (one.mean, one.low, one.high) for points, one in others.items()}
+    slopes = pd.DataFrame(slopes, index=["exponent", "low", "high"]).T.rename_axis("points")
+    write("b3", "exponents.csv", slopes.reset_index())
     after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
     budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
     told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
