@@ -19,9 +19,8 @@
 
 Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
 constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
-except in b2 and b3. Judged seeds are 10 and above; seeds 0 and 1 are for pilots. Part b2 continues
-runs of b1. Questions and how they are decided:
-experiments/late_switch/questions.toml.
+except in b2 and b3. Evaluated seeds are 10 and above; seeds 0 and 1 were pilots. Part b2 continues
+runs of b1. Questions and how they are decided: experiments/late_switch/questions.toml.
 """
 
 from collections.abc import Sequence
