@@ -37,7 +37,7 @@ class PricedStudy:
         mfu: Assumed fraction of `peak_flops` that training reaches.
 
     Raises:
-        InputError: If a seed is there twice; it would count as two.
+        InputError: If a seed occurs twice; it would count as two.
     """
 
     title: str

@@ -31,7 +31,7 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     much higher loss are hollow, at the right edge.
 
     Args:
-        contenders: Columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
+        contenders: A table with the columns of `bss.stats.Comparison.table`.
     """
     panels = Comparison(contenders).by_phase()
     most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
@@ -54,7 +54,7 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     Runs with a growing batch differ in colour, marker and dashes.
 
     Args:
-        contenders: Columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
+        contenders: A table with the columns of `bss.stats.Comparison.table`.
     """
     panels = Comparison(contenders).by_phase()
     lines: dict[str, dict[int, ComparedRun]] = {}
