@@ -6,23 +6,23 @@
 | part           | models            | tokens     | runs                       | time              |
 |----------------|-------------------|------------|----------------------------|-------------------|
 | smoke          | 12k and a mixture | 20K        | 2 batches; for tests       | a minute          |
-| pilot_rates    | 49k               | 250K       | 3 batches, 4 rates         | 2 minutes         |
+| pilot_rates    | 49k               | 250K       | 3 batches, 4 LRs           | 2 minutes         |
 | pilots         | 12k, 25k, 49k     | 500K       | 6 batches                  | 4 minutes         |
-| rates          | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
+| rates          | 99k, .38M         | an eighth  | 3 batches, 3 LRs           | 6 minutes, took   |
 | es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
 | es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 43 minutes, took  |
-| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 16 minutes, took  |
+| short_99k      | 99k               | 1M         | 5 small batches, 3 LRs     | 16 minutes, took  |
 | short_380k     | .38M              | 3.8M       | 5 small batches, 2 seeds   | not run           |
-| width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
+| width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 LRs           | 8 minutes, took   |
 | standard       | 2 × 128           | 1M         | those, without "mup"       | 7 minutes, took   |
-| width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 7 minutes, took   |
+| width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 LRs, 3 seeds    | 7 minutes, took   |
 | standard_seeds | 2 × 128           | 1M         | those, without "mup"       | 6 minutes, took   |
 | mixture        | .4M active, 8e2   | 1M         | 5 batches, one late switch | 17 minutes, took  |
 | es_790k        | .79M              | 7.9M       | 3 batches                  | 33 minutes, took  |
-| more_790k      | .79M              | 7.9M       | 2 batches at lower rates   | 17 minutes, took  |
+| more_790k      | .79M              | 7.9M       | 2 batches at lower LRs     | 17 minutes, took  |
 | es_4.7M        | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
-| late           | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
-| width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
+| late           | 4.7M              | 47M        | 3 fixed batches, 2 forks   | one H100; not run |
+| width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 LRs           | one H100; not run |
 | large          | 12M, 25M          | 124M, 252M | 7 batches                  | one H100; not run |
 
 A model of width d has 2 log2(d/32) layers and heads of 32. Sequences are 256 bytes of the text of
@@ -40,10 +40,10 @@ from configs.overlays import PRICED, SETUP, sized
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 RATES = {1: 2e-3, 2: 2e-3, 4: 4e-3, 8: 4e-3, 16: 8e-3, 32: 8e-3, 64: 8e-3}
-"""Of each batch; others have that of the next smaller one."""
+"""LR by batch size; other batch sizes use the LR of the next smaller one."""
 AROUND = (0.5, 1.0, 2.0)
 PER_PARAMETER = 10
-"""Tokens."""
+"""Tokens per parameter."""
 
 
 def model(layers: int, width: int, **fields: Any) -> dict:
@@ -146,7 +146,7 @@ SIZES = {
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 5_000},
     },
     "pilot_rates": {
-        "title": "Rates of a pilot",
+        "title": "LRs of a pilot",
         "registration": "",
         "rungs": [
             rung(
@@ -158,7 +158,7 @@ SIZES = {
         "ends": (1.0,),
     },
     "pilots": {
-        "title": "Pilots below the ladder",
+        "title": "Pilots of smaller models",
         "registration": "",
         "rungs": [rung(name, grid(BATCHES[:6]), 500_000) for name in ("12k", "25k", "49k")],
         "ends": (0.25, 0.5, 1.0),
@@ -170,7 +170,7 @@ SIZES = {
     "short_99k": {"rungs": [short("99k", AROUND)], "seeds": (0, 1)},
     "short_380k": {"rungs": [short("0.38M")], "seeds": (0, 1)},
     "more_790k": {
-        "title": "Lower rates of larger batches",
+        "title": "Lower LRs for larger batches",
         "registration": "",
         "rungs": [
             rung("0.79M", [{"batch": 4, "rates": (2e-3,)}, {"batch": 8, "rates": (2.8e-3,)}])
@@ -181,20 +181,20 @@ SIZES = {
         "ends": (1.0,),
     },
     "standard": {
-        "title": "Rates without a parametrization",
+        "title": "LRs without muP",
         "registration": "",
         "rungs": [rung("2x128, standard", grid((1, 4, 16), AROUND), 990_000)],
         "ends": (1.0,),
     },
     "width_seeds": {
-        "title": "More seeds of rates over widths",
+        "title": "More seeds of the LRs over widths",
         "registration": "",
         "rungs": [rung(name, grid((4,), AROUND), 990_000) for name in ("99k", "2x128")],
         "seeds": (1, 2, 3),
         "ends": (1.0,),
     },
     "standard_seeds": {
-        "title": "More seeds of rates without a parametrization",
+        "title": "More seeds of the LRs without muP",
         "registration": "",
         "rungs": [rung("2x128, standard", grid((4,), AROUND), 990_000)],
         "seeds": (1, 2, 3),

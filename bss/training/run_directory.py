@@ -2,7 +2,7 @@
 
     runs/<id>/config.json      the run's config
               execution.json   where and how it ran, one record per start
-              curve.jsonl      one row per evaluation; truncated on resume to the checkpoint's tokens
+              curve.jsonl      one row per evaluation; cut on resume to the checkpoint's tokens
               status.json      running, interrupted, failed, diverged or finished; the final numbers
               checkpoints/     the newest two;  forks/  fork points;  damaged/  what was moved aside
 
