@@ -191,7 +191,7 @@ def scheduled(of: Mapping[str, Any]) -> dict[str, dict]:
     return {
         "a3": {**judged, "title": "The schedule", "results": "results/es_wsd/scheduler"},
         "a4": {
-            "title": "Settings that change the gain of the ramp",
+            "title": "What changes the ramp's gain",
             "arms": changed(of["a4"]),
             "seeds": tuple(range(20, 32)),
             "ends": (),

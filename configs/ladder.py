@@ -146,7 +146,7 @@ SIZES = {
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 5_000},
     },
     "pilot_rates": {
-        "title": "LRs of a pilot",
+        "title": "Rates of a pilot",
         "registration": "",
         "rungs": [
             rung(
@@ -158,7 +158,7 @@ SIZES = {
         "ends": (1.0,),
     },
     "pilots": {
-        "title": "Pilots of smaller models",
+        "title": "Pilots below the ladder",
         "registration": "",
         "rungs": [rung(name, grid(BATCHES[:6]), 500_000) for name in ("12k", "25k", "49k")],
         "ends": (0.25, 0.5, 1.0),
@@ -170,7 +170,7 @@ SIZES = {
     "short_99k": {"rungs": [short("99k", AROUND)], "seeds": (0, 1)},
     "short_380k": {"rungs": [short("0.38M")], "seeds": (0, 1)},
     "more_790k": {
-        "title": "Lower LRs for larger batches",
+        "title": "Lower rates of larger batches",
         "registration": "",
         "rungs": [
             rung("0.79M", [{"batch": 4, "rates": (2e-3,)}, {"batch": 8, "rates": (2.8e-3,)}])
@@ -181,20 +181,20 @@ SIZES = {
         "ends": (1.0,),
     },
     "standard": {
-        "title": "LRs without muP",
+        "title": "Rates without a parametrization",
         "registration": "",
         "rungs": [rung("2x128, standard", grid((1, 4, 16), AROUND), 990_000)],
         "ends": (1.0,),
     },
     "width_seeds": {
-        "title": "More seeds of the LRs over widths",
+        "title": "More seeds of rates over widths",
         "registration": "",
         "rungs": [rung(name, grid((4,), AROUND), 990_000) for name in ("99k", "2x128")],
         "seeds": (1, 2, 3),
         "ends": (1.0,),
     },
     "standard_seeds": {
-        "title": "More seeds of the LRs without muP",
+        "title": "More seeds of rates without a parametrization",
         "registration": "",
         "rungs": [rung("2x128, standard", grid((4,), AROUND), 990_000)],
         "seeds": (1, 2, 3),

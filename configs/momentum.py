@@ -117,7 +117,7 @@ SIZES = {
         "setup.schedule.tokens": 2_000_000,
     },
     "cuts": {
-        "title": "The LR cut that equals a batch change",
+        "title": "Which rate cut a batch change equals",
         "arms": [one(4, 4e-3)],
         "forks": [
             fork("rate / 2", 0.7, stop=1.3, lr=2e-3),
