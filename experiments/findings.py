@@ -34,7 +34,7 @@ class Question:
         statement: What is claimed.
         number: What is computed per seed, in words.
         sign: Sign of the effect that the statement claims; 0 if it claims a difference.
-        margin: Largest effect, in `unit`, that is no relevant effect.
+        margin: Largest effect, in `unit`, that is not relevant.
         unit: Unit of the effect.
         seeds: Planned number of seeds.
         decided: How it is decided, if not by the test of the module.
