@@ -20,9 +20,10 @@
 
 Batch sizes are a factor of 2 apart, 32 to 2,048 tokens in sequences of 32; the smallest one is the
 reference. LRs are a factor of 2 apart and grow with the batch size to the power 0.37, as in a
-pilot. muP carries them across widths. beta2 has a half-life of 20,000 tokens, but is at least 0.95.
-The warm-up has 10,000 tokens unless a part varies it. Evaluated seeds are 10 and above; seeds 0 to
-2 were pilots. Questions and how they are decided: experiments/critical_batch/questions.toml.
+pilot. muP transfers them across widths. The half-life of beta2 is 20,000 tokens. beta2 is at least
+0.95 per step. The warm-up has 10,000 tokens unless a part varies it. Evaluated seeds are 10 and
+above; seeds 0 to 2 were pilots. Questions and how they are decided:
+experiments/critical_batch/questions.toml.
 """
 
 import math

@@ -19,7 +19,7 @@
 
 Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
 constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
-except in b2 and b3. Judged seeds are 40 and above; seeds 0 and 1 are for pilots. Parts b1, b1m and
+except in b2 and b3. Evaluated seeds are 40 and above; seeds 0 and 1 were pilots. Parts b1, b1m and
 b1l were repeated with seeds that no earlier part had. Questions and how they are decided:
 experiments/late_switch/questions.toml.
 """

@@ -2,8 +2,9 @@
 
     python -m experiments.summary
 
-A question that was measured under several conditions has one row for each in findings.csv. Which
-questions answer which figure of a paper, and under whose conditions, is in experiments/papers.toml.
+In findings.csv, a question that was measured under several conditions has one row for each. The
+file experiments/papers.toml lists the questions that test each figure of a paper, and their
+conditions.
 """
 
 import tomllib

@@ -78,9 +78,9 @@ def panels(
     """Return a figure with two panels per row, and its axes; sizes in inches.
 
     Args:
-        count: of the panels.
-        height: of a row.
-        beside: width of a legend.
+        count: number of panels.
+        height: height of a row.
+        beside: width of a legend to the right of the panels.
         subplots: as those of `new_figure`.
     """
     rows, columns = -(-count // 2), min(count, 2)

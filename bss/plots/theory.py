@@ -53,7 +53,7 @@ def law_figure(
 
     Args:
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
-        clock: name of the time variable.
+        clock: label of the x axis.
     """
     figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
     handles = []

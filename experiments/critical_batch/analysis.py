@@ -327,16 +327,13 @@ class Pair:
     conditions: str
 
 
+APPENDIX = ("appendix-b", "size", SIZE)
 PAIRS = {
     "shape": Pair("c2-shape", "size", SIZE, "4 layers", 32, "1 layer of width 32, 4 of width 16"),
     "context": Pair("c2-context", "seq_len", 16, 64, 64, "sequences of 16 and of 64 tokens"),
-} | {
-    key: Pair("appendix-b", "size", SIZE, second, 32, f"{second} against {first}")
-    for key, second, first in (
-        ("beta1_other", "beta1 0.95", "0.9"),
-        ("beta2_other", "beta2 0.99", "a half-life in tokens"),
-        ("warmup_other", "warm-up 2.5K", "10K tokens"),
-    )
+    "beta1_other": Pair(*APPENDIX, "beta1 0.95", 32, "beta1 0.95 against 0.9"),
+    "beta2_other": Pair(*APPENDIX, "beta2 0.99", 32, "beta2 0.99 against a half-life in tokens"),
+    "warmup_other": Pair(*APPENDIX, "warm-up 2.5K", 32, "warm-up of 2.5K against 10K tokens"),
 }
 
 

@@ -76,8 +76,8 @@ def optima(points: pd.DataFrame) -> pd.DataFrame:
     """Return B_opt of every target, of all seeds (seed -1) and of each seed.
 
     Returns:
-        Columns seed, target_loss, B_opt, low, high (90%), status. Where B_opt lies at the smallest
-        or largest batch size the bound stands in `high` or `low`.
+        Columns seed, target_loss, B_opt, low, high (90%), status. If B_opt is at the smallest or
+        largest batch size, `high` or `low` has the bound.
     """
     rows = []
     for seed, some in [(-1, points), *points.groupby("seed")]:
@@ -137,10 +137,11 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
 
 
 def schedules() -> dict[str, dict[str, Any]]:
-    """Return what a3, a4 and a5 train: B_opt of a1 along the tokens consumed, and its contenders.
+    """Return the schedules of a3, a4 and a5: B_opt of a1 along the tokens, and the compared runs.
 
-    a3: the ramp in four stages; B_opt at the end of the run, its half and its double as constants;
-    a late switch by 8 at 70% of the tokens from B_opt there. a4: the ramp and one constant.
+    a3 has the ramp in four stages. Its fixed batch sizes are B_opt at the end of the run, half and
+    twice this size. Its late switch multiplies B_opt by 8 at 70% of the tokens. a4 has the ramp and
+    one fixed batch size.
     """
     points = measured_points(read("stages", "runs.parquet"), TARGETS)
     long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
@@ -326,11 +327,11 @@ def seconds_per_step() -> dict[int, float]:
 
 
 def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.DataFrame:
-    """Return log tokens, steps and seconds to the best constant's last loss, minus that run's own.
+    """Return log tokens, steps and seconds to the final loss of `best`, relative to `best` itself.
 
-    `log_cost_M` is the same of a data-parallel machine that does up to M sequences in one unit of
-    time and larger batches in proportion. Seconds per step are interpolated linearly between the
-    batch sizes of part `speed`. NaN where a run does not reach the loss.
+    `log_cost_M` is the log time on a data-parallel machine. A step of up to M sequences takes one
+    unit of time; a larger step takes time in proportion. Seconds per step are interpolated linearly
+    between the batch sizes of part `speed`. Values are NaN if a run does not reach the loss.
     """
     rows = []
     for seed, some in runs.groupby("seed"):

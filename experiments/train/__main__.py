@@ -22,7 +22,7 @@ from experiments.main import run_experiment
 
 @dataclass(frozen=True)
 class Study(RunSetup):
-    """What one run is asked for, as flat as a command line wants it.
+    """Settings of one run, without nested groups, for the command line.
 
     Attributes:
         seed: of the initialisation and of the data order.
