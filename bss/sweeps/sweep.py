@@ -62,7 +62,8 @@ def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.Data
     """Train one run in this process; return its curve, as a run table.
 
     Args:
-        base, runs: as in `sweep`.
+        base: A setup, or its fields by name.
+        runs: Directory of run directories.
 
     Raises:
         InputError: If the run is wrong, before it is trained; or if it diverged.
