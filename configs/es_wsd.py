@@ -8,6 +8,7 @@
 |-------|-----------------------------------------------------------|--------|----------------|
 | smoke | a1 at 4 batch sizes and 40K tokens; for tests             | 0.3M   | 4 × 2          |
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
+| a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
 | a2l   | the same at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
 | a3    | B_opt ramp, late switch, fixed; sequences of 64, 3M       | 144M   | 5 × 8, decayed |
@@ -19,7 +20,8 @@
 
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
-seeds 0 and 1 were pilots. a3 and later parts train the schedules in the file SCHEDULES, which
+seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
+a3 and later parts train the schedules in the file SCHEDULES, which
 `python -m experiments.es_wsd.analysis --schedules` derives from a1. Questions and how they are
 decided: experiments/es_wsd/questions.toml.
 """
@@ -133,6 +135,14 @@ SIZES = {
         "setup.engine.runs": "runs/es_wsd_smoke",
     },
     "a1": {"results": "results/es_wsd/stages"},
+    "a1r": {
+        "title": "E(S) at one learning rate, new seeds",
+        "seeds": tuple(range(40, 52)),
+        "ends": (),
+        "registration": "results/predictions/es_wsd_seeds.json",
+        "results": "results/es_wsd/repeat",
+        "setup.engine.runs": "runs/es_wsd_seeds",
+    },
     "a2": {
         "title": "E(S) at two more model sizes",
         "models": {"27k": mup("1x48"), "99k": mup("nano")},

@@ -43,27 +43,16 @@ def critical_table(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
 
 def laws_table(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
     """Return the exponents of every law with intervals; `note` has the reason if not resolved."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, fit in fits.items():
         for law_name, law in fit.laws.items():
             exponents = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
-            rows += [
-                {
-                    "design": name,
-                    "law": law_name,
-                    "variable": variable,
-                    "exponent": exponent.value,
-                    "low": exponent.low,
-                    "high": exponent.high,
-                    "leave_one_out_low": low,
-                    "leave_one_out_high": high,
-                    "coefficient": law.coefficient.value,
-                    "unit": law.unit,
-                    "points": law.points,
-                    "note": fit.joint_refused,
-                }
-                for variable, exponent, (low, high) in exponents
-            ]
+            for variable, exponent, (low, high) in exponents:
+                row = {"design": name, "law": law_name, "variable": variable}
+                row |= {"exponent": exponent.value, "low": exponent.low, "high": exponent.high}
+                row |= {"leave_one_out_low": low, "leave_one_out_high": high}
+                row |= {"coefficient": law.coefficient.value, "unit": law.unit}
+                rows.append(row | {"points": law.points, "note": fit.joint_refused})
         if not fit.laws:
             rows.append({"design": name, "points": 0, "note": "; ".join(fit.warnings)})
     return pd.DataFrame(rows)

@@ -29,11 +29,11 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_280, "benchmarks": 2_700, "tests": 22_000}
+FOLDERS = {"experiments": 4_310, "benchmarks": 2_700, "tests": 22_000}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_850
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_880
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
