@@ -25,12 +25,12 @@ class Benchmark:
     """The command `python -m benchmarks.NAME`.
 
     Attributes:
-        name: of the module, and of its file of results.
+        name: Name of the module, and of its file of results.
         doc: its text for --help.
         measured: function of the options that yields rows; each is printed immediately.
         columns: heads of the table of what was measured.
-        cells: of a row, lines of the table.
-        seconds: of each row, if nobody says.
+        cells: Function from a row to lines of the table.
+        seconds: Default seconds per row.
         cores: numbers of cores, as in --cores; "" without a choice.
         add: adds other options.
     """

@@ -82,8 +82,8 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
     """Return the JSON object of a file.
 
     Args:
-        path: of the file.
-        hint: advice for the error message, if the file is missing or damaged.
+        path: Path of the file.
+        hint: Advice for the error message, if the file is missing or damaged.
         field: the option or field that named it, put before the path.
 
     Raises:

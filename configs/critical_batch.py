@@ -61,7 +61,7 @@ def grid(
         margin: Factor on that length.
         reference: In tokens, of `rate`.
         half_life: Of beta2, in tokens.
-        powers: Of 2, the LRs over that of the batch size.
+        powers: Powers of 2; the LRs of a batch size are its middle LR times 2 to these powers.
         ends: Horizons of annealed runs by batch size.
     """
     entries = []

@@ -21,9 +21,9 @@
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
 seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
-a3 and later parts train the schedules in the file SCHEDULES, which
-`python -m experiments.es_wsd.analysis --schedules` derives from a1. Questions and how they are
-decided: experiments/es_wsd/questions.toml.
+a3 and later parts train the schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis
+--schedules` derives it from a1. Questions and how they are decided:
+experiments/es_wsd/questions.toml.
 """
 
 import json

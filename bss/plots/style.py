@@ -81,7 +81,7 @@ def panels(
         count: number of panels.
         height: height of a row.
         beside: width of a legend to the right of the panels.
-        subplots: as those of `new_figure`.
+        subplots: Further arguments of `new_figure`.
     """
     rows, columns = -(-count // 2), min(count, 2)
     width = beside + 3.4 * columns

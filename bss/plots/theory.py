@@ -136,10 +136,10 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule]) -> Figure:
 
 
 def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) -> Figure:
-    """Measured powers of the budget, and lines of the theory's slope through the last point.
+    """Plot measured powers of the budget, and lines with the theory's slope through the last point.
 
     Args:
-        panels: what is measured to named ((budgets [N], values [N]), slope in theory).
+        panels: By name of the quantity, named ((budgets [N], values [N]), slope in theory).
     """
     figure, axes = style.new_figure(3.2, columns=len(panels))
     handles = []

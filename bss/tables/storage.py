@@ -122,7 +122,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
 
     Args:
         path: CSV or Parquet.
-        reading: what it calls its columns; by default as they are called here.
+        reading: Column names of the file. Default: the names of this package.
 
     Raises:
         InputError: the file cannot be read, a line has too many or too few values, a column is

@@ -34,7 +34,7 @@ class JointOptimum:
     """The optimal ratio of batch to rate.
 
     Attributes:
-        budget: what it was made for; `lr` is η_max.
+        budget: The budget that is spent; `lr` is η_max.
         horizon: T*, in intrinsic time.
         left: [N], the time left at the grid's points, ascending.
         widths: [N], the grid's quadrature weights.

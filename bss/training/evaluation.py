@@ -44,8 +44,8 @@ class EvalModel:
 
     Attributes:
         family: the model.
-        compute: how its functions are computed.
-        bytes_per_token: of the held-out text; None if tokens are not text.
+        compute: Settings of the model's functions.
+        bytes_per_token: Bytes per token of the held-out text; None if tokens are not text.
     """
 
     family: ModelFamily

@@ -160,7 +160,7 @@ class RunDirectory:
         """Truncate the curve to a checkpoint's.
 
         Args:
-            tokens: where the run continues.
+            tokens: Tokens at which the run continues.
             rows: the rows of the checkpoint.
         """
         if not self.writable:
@@ -317,8 +317,8 @@ def verify_checksum(entry: dict[str, Any], name: str, hint: str) -> dict[str, An
 
     Args:
         entry: the object; it may have no checksum.
-        name: of its file, for the error.
-        hint: what to do about it.
+        name: Name of the file, for the error message.
+        hint: Advice for the error message.
 
     Raises:
         InputError: If it has changed.

@@ -49,7 +49,7 @@ class BatchSweep:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """Fields of a run by dotted name, which replace those of its batch size."""
+    """Fields of a run by dotted name, which replace the fields of its batch size."""
 
     name: str
     changes: Mapping[str, Any] = field(default_factory=dict)

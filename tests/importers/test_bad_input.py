@@ -52,11 +52,7 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
         ),
         ("a.csv", "_step,train/loss\n1,3\n2,high\nx,2\n4,2\n", "line 3: train/loss is 'high'"),
         ("a.csv", "_step,train/loss\n1,3\n2\n3\n4,1\n", "line 3: has 1 cells; expected 2"),
-        (
-            "a.jsonl",
-            '{"_step": 1, "train/loss": 3}\n{"_step": 2,\n{\n{}\n',
-            "line 2: is not",
-        ),
+        ("a.jsonl", '{"_step": 1, "train/loss": 3}\n{"_step": 2,\n{\n{}\n', "line 2: is not"),
         ("trainer_state.json", '{"log_history": 3}', "log_history is not a list"),
         ("trainer_state.json", '{"log_history": [{"step": "x", "loss": 1}]}', "step is 'x'"),
         ("trainer_state.json", '{"log_history": [{"loss": 3.1}]}', "no step and no count"),

@@ -218,10 +218,7 @@ def test_event_files_are_read_to_a_damaged_record(tmp_path):
     whole, _ = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
     data, at = path.read_bytes(), path.stat().st_size // 2
     flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-    for damaged, says in (
-        (flipped, "is damaged; the records before it are read"),
-        (data[:-3], "cut off in record"),
-    ):
+    for damaged, says in ((flipped, "is damaged"), (data[:-3], "cut off in record")):
         path.write_bytes(damaged)
         table, report = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
         assert report.status == "cut" and says in report.notes[0]
