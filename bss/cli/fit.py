@@ -25,6 +25,8 @@ from bss.units import parse_tokens
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bss.tables import Reading
+
 
 def es(
     runs: Path,
@@ -83,8 +85,7 @@ def critical(
     """Fit critical batch sizes and their law in model size and tokens.
 
     Args:
-        points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; or a
-            runs directory
+        points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps
         overhead: tokens above linear scaling, 0.2 for 20%
         reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
             each b/a)
@@ -95,12 +96,11 @@ def critical(
         bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
     """
     step_time = time.read(points, table.reading())
-    measured, warnings = _critical_points(points, table)
-    measured = how.selected(measured)
+    measured = how.selected(_critical_points(points, table.reading()))
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
     fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
-    output = _output(fit, free, how, warnings, figure("critical.critical_figure", fit))
+    output = _output(fit, free, how, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
 
 
@@ -213,18 +213,15 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     """Add the soonest and the cheapest batch sizes, and their figure, if there are step times."""
     if step_time is None:
         return output
-    found = equal_time(fit, step_time, price)
-    shown = [Table.of_frame(title, frame) for title, frame in found.shown.items()]
-    draw = output.figure
-    if isinstance(fit, laws.EsFit):
-        draw = figure("step_time.time_figure", fit, step_time, price)
+    rows, line, warnings = equal_time(fit, step_time, price)
+    drawn = isinstance(fit, laws.EsFit)
     return replace(
         output,
-        json={**output.json, **found.entry},
-        answer="\n".join((output.answer, *found.answers)),
-        tables=[*output.tables, *shown],
-        warnings=[*output.warnings, *found.warnings],
-        figure=draw,
+        json={**output.json, "equal_time": rows.to_dict("records")},
+        answer=f"{output.answer}\n{line}".rstrip(),
+        tables=[*output.tables, Table.of_frame("Time and cost", rows)],
+        warnings=[*output.warnings, *warnings],
+        figure=figure("step_time.time_figure", fit, step_time, price) if drawn else output.figure,
     )
 
 
@@ -239,35 +236,23 @@ def _save_residuals(fit: Fit, path: Path | None) -> None:
     residuals_figure(fit).savefig(path)
 
 
-def _critical_points(path: Path, table: TableOptions) -> "tuple[pd.DataFrame, list[str]]":
-    """The table of points, or points.csv of a directory, or each model's at one target.
+def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":
+    """Read a table of points.
 
-    That target is the lowest that every batch reaches; the law takes the best rate by itself.
-    Points of runs count at the largest budget of their model and target, as runs end apart by
-    remainders of a step.
+    Points of runs get the largest budget of their model and target, as the budgets of runs differ
+    by the remainder of a step.
     """
-    import pandas as pd
-
-    from bss.points.curve import default_targets, points
     from bss.tables import read_points
 
-    file = path / "points.csv" if path.is_dir() else path
-    warnings: list[str] = []
-    if not path.is_dir() or file.is_file():
-        try:
-            measured = read_points(file, table.reading())
-        except InputError as error:
-            if "no column target_loss" not in str(error):
-                raise
-            how = f"bss points {path} --out POINTS.csv"
-            raise InputError(f"{error}; of loss curves make points first, `{how}`") from None
-    else:
-        runs, warnings = read_run_table(path, table.reading())
-        models = runs.groupby("model") if "model" in runs else [("", runs)]
-        found = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
-        measured = pd.concat(found, ignore_index=True)
-    if "run" in measured:
-        cell = ["model", "params", "target_loss", "kind", "seq_len"]
-        largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
-        measured = measured.assign(budget_tokens=largest)
-    return measured, warnings
+    try:
+        measured = read_points(path, how)
+    except InputError as error:
+        if "no column target_loss" not in str(error):
+            raise
+        command = f"bss points {path} --out POINTS.csv"
+        raise InputError(f"{error}; for loss curves measure points first, `{command}`") from None
+    if "run" not in measured:
+        return measured
+    cell = ["model", "params", "target_loss", "kind", "seq_len"]
+    largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
+    return measured.assign(budget_tokens=largest)

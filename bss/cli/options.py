@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from cyclopts import Group, Parameter, Token
 
+from bss.cli.output import Residuals
 from bss.errors import InputError
 from bss.units import parse_tokens
 
@@ -29,6 +30,25 @@ def parse_count(_: Any, tokens: Sequence[Token]) -> int:
 
 Count = Annotated[int, Parameter(converter=parse_count, accepts_keys=False)]
 """A positive count, written as 10M, 2^20 or 1500."""
+
+
+def parse_list(kind: Any, tokens: Sequence[Token]) -> tuple[Any, ...]:
+    """Return the positive numbers of a text such as 1.8,1.7."""
+    token = tokens[-1]
+    try:
+        values = tuple(get_args(kind)[0](part) for part in token.value.split(","))
+    except ValueError:
+        values = ()
+    if not values or not all(0 < value < math.inf for value in values):
+        raise InputError(f"{token.keyword} {token.value!r}: expected positive numbers, e.g. 8,32")
+    return values
+
+
+Losses = Annotated[tuple[float, ...], Parameter(converter=parse_list)]
+"""Losses in nats, written as 1.8,1.7."""
+
+Sizes = Annotated[tuple[int, ...], Parameter(converter=parse_list)]
+"""Batch sizes in sequences, written as 8,32."""
 
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
@@ -66,7 +86,7 @@ class TargetOptions:
         warmup: tokens of warm-up, excluded from default targets
     """
 
-    targets: str | None = None
+    targets: Losses = ()
     training_loss: bool = False
     smooth: Count | None = None
     warmup: str = "0"
@@ -74,20 +94,10 @@ class TargetOptions:
     def measuring(self) -> dict[str, Any]:
         """Return keyword arguments of `bss.points.measuring.measure_points`."""
         return {
-            "targets": None if self.targets is None else _losses(self.targets),
+            "targets": self.targets or None,
             "warmup": parse_tokens(self.warmup, field="--warmup"),
             "smooth": self.smooth,
         }
-
-
-def _losses(text: str) -> list[float]:
-    try:
-        targets = [float(part) for part in text.split(",")]
-    except ValueError:
-        targets = [math.nan]
-    if not all(math.isfinite(target) and target > 0 for target in targets):
-        raise InputError(f"--targets {text!r}: expected positive losses in nats, e.g. 1.8,1.7")
-    return targets
 
 
 def read_run_table(
@@ -180,9 +190,9 @@ class FitOptions:
     drop: Repeated = ()
     keep: Repeated = ()
     hold_out: Repeated = ()
-    fix: Annotated[Repeated, Parameter(name="--fix")] = ()
-    bound: Annotated[Repeated, Parameter(name="--bound")] = ()
-    residuals: Annotated[Path | None, Parameter(name="--residuals")] = None
+    fix: Repeated = ()
+    bound: Repeated = ()
+    residuals: Residuals | None = None
 
     def options(self, resamples: int, draws: int = 0) -> "Options":
         """Return how intervals are made; `resamples` is the default of the kind of fit.
