@@ -17,8 +17,6 @@ from bss.rules import Setting
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
 
-ADVISORS = ("es", "curve", "table")
-"""Kinds of fits that have a best batch."""
 GRID = 33  # batch sizes between the smallest and largest fitted
 DECAY = 0.2  # share of the budget in which the learning rate decays under WSD
 ONE_MODEL = "the fit is of one model of unknown size: check that it is the model of --params"

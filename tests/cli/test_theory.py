@@ -107,7 +107,8 @@ def test_optimal(capsys):
     found = BatchSchedule.parse(hard["batch"])
     assert (found.batches[0], found.batches[-1]) == (1, 8)
     stretches = zip([*found.starts[1:], hard["data"]], found.starts, found.batches, strict=True)
-    assert hard["steps"] == sum((end - start) // batch for end, start, batch in stretches)
+    steps = sum((end - start) // batch for end, start, batch in stretches)
+    assert abs(hard["steps"] - steps) <= len(found.starts)  # a step may pass the end of its stage
     assert 0.9 < hard["switch_share"] < 1
     assert hard["continuous_risk"] < hard["risk"] < 1.01 * hard["continuous_risk"]
     same = ["risk", *(f"--{k}={OPTIMAL[k]}" for k in ("source", "capacity", "data"))]
