@@ -1,7 +1,7 @@
 """The best batch size of one planned run, its interval, and the losses of other batch sizes.
 
-Inside the range in which a user's own fit was tested, its answer is used. Outside, published sources
-are pooled (`bss.advice.sources`), and losses come from the law of the published table.
+Inside the range in which a user's own fit was tested, its answer is used. Outside, published
+sources are pooled (`bss.advice.sources`), and losses come from the law of the published table.
 """
 
 from collections.abc import Iterable
