@@ -1,7 +1,7 @@
 """The next run: the expected reduction of a goal's variance per unit of compute.
 
-A measurement y with noise SD s lowers the variance of a goal g by cov(g, y)² / (var(y) + s²) if the
-two are jointly normal (Chaloner and Verdinelli, Statistical Science 10, 273, 1995). The moments are
+A measurement y with noise SD s lowers the variance of a goal g by cov(g, y)² / (var(y) + s²), if
+both are jointly normal (Chaloner and Verdinelli 1995, Statistical Science 10:273). The moments are
 taken over the draws of a fit; the goal is a function of its predictions.
 """
 

@@ -51,7 +51,7 @@ def advise(
         seq_len: tokens per sequence, e.g. 2048
         d_model: width, for rules that need it
         lr: peak learning rate, for rules and curve fits that need it
-        ending: LR schedule, for a curve fit
+        ending: the LR schedule, if the fit is of loss curves
         loss: expected final loss in nats per token, for rules
         noise_scale: gradient noise scale in tokens, for rules
         fit: your own fit, from `bss fit ... --json`

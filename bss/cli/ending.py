@@ -25,9 +25,9 @@ def ended(name: str, run: Callable[[], int]) -> int:
         run: the command, which returns its status.
 
     Returns:
-        The status of the command; 0 if the reader closes a pipe early; 130 for Ctrl-C; 2 for bad
-        input, for a file or disk that cannot be read or written, and if stdout is closed. Other
-        exceptions are raised.
+        The status of the command; 0 if the reader closes a pipe early; 130 for Ctrl-C. It is 2 for
+        bad input, for a file or disk that cannot be read or written, and if stdout is closed.
+        Other exceptions are raised.
     """
     if sys.stderr is None:  # closed
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,7 @@ from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.base import DRAWS, FREE, Constraints, Fit
+from bss.laws.base import DRAWS, Fit, Options
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def es(
             seq_len or batch_tokens
         law: piecewise, hyperbola, a surface, or package.module:ATTRIBUTE; chosen by default
         compare: also compare every law at left-out batches
-        at_rate: only runs of this peak learning rate; by default the best rate at each target
+        at_rate: only runs with this peak LR; by default the best LR at each target
 
     Examples:
         bss fit es RUNS.parquet --targets 1.9,1.8
@@ -61,8 +62,7 @@ def es(
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
     points, chosen = how.selected(points), LAWS[law] if law else None
-    given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
-    fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
+    fit, free = _fitted(laws.fit_es, points, how, how.options(500, DRAWS), law=chosen)
     if compare and fit.comparison is None:
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
         fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
@@ -98,8 +98,7 @@ def critical(
     step_time = time.read(points, table.reading())
     measured = how.selected(_critical_points(points, table.reading()))
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
-    given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
-    fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
+    fit, free = _fitted(laws.fit_critical, measured, how, how.options(2000), **given)
     output = _output(fit, free, how, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
 
@@ -116,8 +115,8 @@ def table(
     """Fit the law of final losses over model size, tokens, batch and learning rate.
 
     Args:
-        runs: CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or
-            batch_tokens; lr where it was varied; or a runs directory
+        runs: a runs directory, or CSV or Parquet with a row per run: params, tokens, loss, batch
+            and seq_len or batch_tokens; lr if it was varied
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
 
     Examples:
@@ -133,10 +132,10 @@ def table(
     else:
         losses, warnings = read_losses(runs, table.reading()), []
     losses = only(losses, how.keep)
-    given = {"hold_out": (*how.hold_out,), "forms": [*form] or None, "drop": [*how.drop]}
+    given: dict[str, Any] = {"forms": [*form] or None, "drop": [*how.drop]}
     with progress() as report:
-        given |= {"options": how.options(300), "progress": report}
-        fit, free = _with_free(how, lambda held: laws.fit_table(losses, constraints=held, **given))
+        options = how.options(300)
+        fit, free = _fitted(laws.fit_table, losses, how, options, progress=report, **given)
     return _output(fit, free, how, warnings, figure("final_loss.table_figure", fit))
 
 
@@ -154,10 +153,10 @@ def curve(
     """Fit the functional scaling law to loss curves under any schedule.
 
     Args:
-        runs: a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; may be
-            missing in rows that have the schedule only), step or tokens, seq_len or batch_tokens;
-            constant runs, and some that change batch or learning rate
-        clock: sgd or adam; by default the one that predicts left-out runs best
+        runs: a runs directory, or CSV or Parquet: run, batch, lr, loss or eval_loss, step or
+            tokens, seq_len or batch_tokens. Some runs must change batch or LR. Rows without a loss
+            give the schedule only
+        clock: sgd or adam; by default the better one for left-out runs
         warmup: tokens of warm-up, whose losses are left out
         since: leave earlier losses out: tokens, or a percentage of the longest run
 
@@ -171,17 +170,19 @@ def curve(
     first = parse_tokens(since, field="--since", total=longest)
     kept = how.selected(found)
     with progress() as report:
-        given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
-        given |= {"options": how.options(100), "report": report}
-        fit, free = _with_free(how, lambda held: laws.fit_curve(kept, constraints=held, **given))
+        given = {"clock": clock, "warmup": start, "since": first, "report": report}
+        fit, free = _fitted(laws.fit_curve, kept, how, how.options(100), **given)
     draw = figure("curves.fitted_curves", fit, kept)
     return _output(fit, free, how, warnings, draw)
 
 
-def _with_free(how: FitOptions, make: Callable[[Constraints], Any]) -> tuple[Any, Any]:
-    """Return the fit, and the unconstrained one where parameters are fixed or bounded."""
-    held = how.constraints()
-    return make(held), make(FREE) if held else None
+def _fitted(
+    fit: Callable[..., Any], table: "pd.DataFrame", how: FitOptions, options: Options, **given: Any
+) -> tuple[Any, Any]:
+    """Return the fit, and the unconstrained one if parameters are fixed or bounded."""
+    make = partial(fit, table, options=options, hold_out=(*how.hold_out,), **given)
+    constraints = how.constraints()
+    return make(constraints=constraints), make() if constraints else None
 
 
 def _output(

@@ -57,7 +57,7 @@ Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is read.
+    """Options for reading a table.
 
     Attributes:
         columns: names of its columns, OURS=THEIRS: params=N,tokens=D,batch=gbsz
@@ -77,7 +77,7 @@ class TableOptions:
 @Parameter(name="*", group=Group("Targets", sort_key=3))
 @dataclass(frozen=True)
 class TargetOptions:
-    """How steps and tokens to a target loss are measured.
+    """Options for measuring steps and tokens to a target loss.
 
     Attributes:
         targets: losses in nats, e.g. 1.8,1.7; five are chosen by default
@@ -113,7 +113,7 @@ def read_run_table(
     Args:
         path: CSV or Parquet; a directory with runs.parquet; or one of run directories, whose runs
             are read as far as they got.
-        how: names of its columns.
+        how: names of the columns.
         need_loss: as in `bss.tables.check_runs`.
         need_finished: refuse a directory in which no run finished.
         only_finished: exclude unfinished runs of a directory.
@@ -152,8 +152,8 @@ def measured_points(
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Measure steps and tokens to the targets; return the points with warnings.
 
-    A table of points is read as it is. Where a batch has several peak learning rates the points are
-    the envelope over them, unless `at_rate` selects one.
+    A table of points is read unchanged. If a batch size has several peak LRs, each target uses the
+    best one, or the one that `at_rate` selects.
     """
     from bss.points.measuring import measure_points, tuned_points
     from bss.tables import holds_points, read_points
@@ -169,7 +169,7 @@ def measured_points(
 @Parameter(name="*", group=Group("Fit", sort_key=4))
 @dataclass(frozen=True)
 class FitOptions:
-    """How a law is fitted.
+    """Options for fitting a law.
 
     Attributes:
         resamples: refits to resampled runs, for intervals; 10 or more
@@ -177,8 +177,8 @@ class FitOptions:
         seed: of the resampling
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
         keep: leave out all rows but these, in the same form, e.g. model=8B
-        hold_out: also leave out in turn and predict: batch, run, cell, params, tokens, horizon or
-            peak, by the kind of fit; for a table also a condition, e.g. "tokens>=80B"
+        hold_out: also leave out and predict each batch, run, cell, params, tokens, horizon or peak;
+            for a table also a condition, e.g. "tokens>=80B"
         fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
         bound: bound a parameter, e.g. L_0=1.5:1.8; the unconstrained fit is shown too
         residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
@@ -217,7 +217,7 @@ class FitOptions:
         """Return the parameters that are fixed or bounded.
 
         Raises:
-            InputError: a text is no constraint.
+            InputError: a text is not a constraint.
         """
         from bss.laws.base import Constraints
 

@@ -30,13 +30,13 @@ BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 @Parameter(name="*", group=Group("Optimizer", sort_key=4))
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """What a plan sets besides batch size and learning rate.
+    """Betas and weight decay of a plan.
 
     Attributes:
         beta1: of Adam's first moment, per step
-        beta1_half_life: in place of --beta1: in tokens or a percentage of the budget
+        beta1_half_life: instead of --beta1: in tokens or a percentage of the budget
         beta2: of Adam's second moment, per step
-        beta2_half_life: in place of --beta2: in tokens or a percentage of the budget
+        beta2_half_life: instead of --beta2: in tokens or a percentage of the budget
         beta1_coupling: beta1 by the steps of the run: none, a percentage, or module:ATTRIBUTE
         weight_decay: decoupled, per step
     """
@@ -89,8 +89,8 @@ class RateOptions:
         shape: of the decay
         rate: wsd, another named schedule, or module:ATTRIBUTE
         floor: last learning rate as a fraction of the peak
-        lr_coupling: scale the learning rate with the batch: none, linear, sqrt, a power,
-            module:ATTRIBUTE, or from:FIT of a table with several rates
+        lr_coupling: scale the LR with the batch: none, linear, sqrt, a power, module:ATTRIBUTE, or
+            from:FIT, a fit of a table with several LRs
         lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
     """
 
@@ -217,7 +217,7 @@ def rate_of(lr: float, tokens: int, warmup: str, decay: str, shape: Shape = "lin
 
 
 def _fitted_coupling(rule: str) -> str:
-    """A rule, or for `from:FIT` the power of B with which the fitted best rate grows."""
+    """Return a rule; for `from:FIT` the fitted exponent of the best LR in the batch size."""
     if not rule.startswith("from:"):
         return rule
     from bss.cli.kinds import read_fit
@@ -225,7 +225,7 @@ def _fitted_coupling(rule: str) -> str:
     fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
     power = fit.best_lrs and fit.best_lrs.exponents["B"]
     if power is None or power.value is None:
-        why = "its table has no batch of several rates" if power is None else power.note
+        why = "its table has one LR per batch" if power is None else power.note
         raise InputError(f"--lr-coupling {rule}: {why}; name a rule, e.g. sqrt")
     text = estimate_text(power)
     print(f"lr ∝ B^{text}, {power.level:.0%} interval: {rule}", file=sys.stderr)
@@ -233,6 +233,6 @@ def _fitted_coupling(rule: str) -> str:
 
 
 def _coupled(plan: Plan, batch: int) -> dict[str, float]:
-    """What the plan sets besides the learning rate, at a batch."""
+    """Return betas and weight decay at a batch size, if they are set."""
     settings = plan.coupling.settings(1.0, batch, plan.seq_len)
     return {name: getattr(settings, name) for name in plan.coupling.given}

@@ -25,7 +25,7 @@ def points(
     Args:
         runs: a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
-        at_rate: only runs of this peak learning rate; by default the best rate at each target
+        at_rate: only runs with this peak LR; by default the best LR at each target
         out: save the points (.csv or .parquet)
 
     Examples:

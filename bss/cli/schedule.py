@@ -63,7 +63,7 @@ def schedule(
     Args:
         fit: JSON of `bss fit --json`
         tokens: token budget, e.g. 10M
-        policy: name of a policy, or package.module:ATTRIBUTE; by default that of the kind of fit
+        policy: name of a policy, or package.module:ATTRIBUTE; the default depends on the fit
         settings: NAME=VALUE, a setting of the policy; may be repeated
         points: a table of `bss points`, for a policy that reads one
         stages: constant stages at most

@@ -36,7 +36,7 @@ class Results:
         fits: fitted laws E(S) by name of their group and name of the law; "" for a single group.
         curve_fit: the functional law of loss curves.
         schedule: the derived schedule and the settings it was trained with.
-        contenders: final losses of the compared schedules, a row per run.
+        contenders: final losses of compared schedules, one row per run.
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
         varied: of a run table, the runs whose batch or rate changes.
