@@ -48,7 +48,7 @@ def compile(
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
     file = run_file or Path(str(config).partition(":")[0])
     if not file.is_file():
-        raise InputError(f"{file}: there is no such file; name a run or a config")
+        raise InputError(f"{file}: no such file; name a run or a config")
     devices, target = devices_of(on), target_named(on.partition(":")[0])
     if fit and target is None:
         raise InputError(f"--fit: the memory of {on} is unknown; name a GPU or TPU")

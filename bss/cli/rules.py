@@ -22,7 +22,7 @@ SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
 @dataclass(frozen=True)
 class ScaleOptions:
-    """What scaling rules make of a reference run.
+    """Scaling rules, applied to a reference run.
 
     Attributes:
         to: new batch size in tokens
@@ -111,7 +111,7 @@ def rules(
 
 
 def rule_entry(answer: Answer) -> dict[str, Any]:
-    """An answer with its hyperparameters beside the rest, as JSON has it."""
+    """Return an answer as a flat JSON entry, with its hyperparameters."""
     entry = asdict(answer)
     head = {name: entry.pop(name) for name in ("name", "source")}
     return {**head, **entry.pop("hyperparameters"), **entry}
@@ -125,14 +125,14 @@ def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> 
 
 
 def note_of(answer: Answer) -> str:
-    """What a rule lacks, or where it is asked beyond its range; empty for neither."""
+    """Return what a rule needs or in what it is out of range; "" for neither."""
     if answer.missing:
         return f"{answer.name}: needs {', '.join(OPTIONS[name] for name in answer.missing)}"
     return f"{answer.name}: {'; '.join(answer.outside)}" if answer.outside else ""
 
 
 def _scaled(scale: ScaleOptions, setting: Setting) -> tuple[list[dict[str, Any]], list[str]]:
-    """What each scaling rule makes of the reference, and a line for each that cannot."""
+    """Return the hyperparameters by each scaling rule, and a line for each that needs more."""
     if setting.batch_tokens is None:
         raise InputError("--to: scales from a reference; give its batch, --batch-tokens")
     others = {name: getattr(scale, name) for name in _REFERENCE}

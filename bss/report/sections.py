@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.advice import of_table
 from bss.advice.next_run import described_run, next_runs
+from bss.advice.of_fit import fit_advice
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
@@ -60,9 +60,8 @@ class Section:
 def answers(results: Results) -> list[str]:
     """Return the first lines: best batch, cost of others, whether growing paid, next run."""
     lines: list[str] = []
-    costs = {EsFit: _cost_in_tokens, TableFit: _cost_in_nats, CurveFit: _best_constant}
     for fit in _fits(results):
-        lines += [fit.answer, *costs[type(fit)](fit)]
+        lines += [fit.answer, _best_constant(fit) if isinstance(fit, CurveFit) else _cost(fit)]
     if results.contenders is not None:
         comparison = Comparison(results.contenders)
         for phase, rows in comparison.by_phase().items():
@@ -72,14 +71,14 @@ def answers(results: Results) -> list[str]:
                 side = "lower" if best.difference < 0 else "higher"
                 lines.append(
                     f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
-                    f"{abs(best.difference):.4f} nats {side} than the best constant batch "
+                    f"{abs(best.difference):.4f} nats {side} than the best fixed batch "
                     f"({_certainty(best)})"
                 )
     for fit in _fits(results)[:1]:
         with suppress(InputError):  # a fit without draws
             goal = fit.goal
             lines.append(described_run(next_runs(fit, goal), goal))
-    return lines
+    return [line for line in lines if line]
 
 
 def sections(results: Results) -> list[Section]:
@@ -100,37 +99,26 @@ def _fits(results: Results) -> list[Fit]:
     return [fit for fit in fits if fit is not None]
 
 
-def _cost_in_tokens(fit: EsFit) -> list[str]:
-    """Tokens to the lowest target with an optimum at half and at twice the best batch."""
-    known = fit.summary().dropna(subset=["B_opt"])
+def _cost(fit: Fit) -> str:
+    """Return the excess losses of half and twice the best batch, at the largest budget with one."""
+    known = fit.summary().rename(columns={"tokens_at_B_opt": "tokens"})
+    known = known.dropna(subset=["B_opt", "tokens"])
     if known.empty:
-        return []
-    target, best = known.iloc[-1][["target_loss", "B_opt"]].astype(float)
-    others = pd.DataFrame({"batch": [best / 2, best, 2 * best], "target_loss": target})
-    try:
-        tokens = fit.predict(others)["tokens"].to_numpy(float)
-    except InputError:  # B_opt is the measured minimum of a law that is not identified
-        return []
-    half, twice = tokens[[0, 2]] / tokens[1] - 1
-    return [f"At loss {target:g}, half of B_opt takes {half:.1%} more tokens, twice {twice:.1%}"]
+        return ""
+    largest = known.loc[known["tokens"].astype(float).idxmax()]
+    setting = Setting(float(largest.get("params", 1.0)), float(largest["tokens"]), 1)
+    advice = fit_advice(fit, setting, "cosine")
+    half, twice = advice.loss_at(0.5), advice.loss_at(2.0)
+    if half is None or twice is None:
+        return ""
+    at = f"At {format_tokens(round(setting.tokens))} tokens"
+    return f"{at}, half of the best batch costs {half:.4f} nats, twice {twice:.4f}"
 
 
-def _cost_in_nats(fit: TableFit) -> list[str]:
-    """Final losses of half and twice the best batch, at the largest (N, D) that has one."""
-    known = fit.summary().dropna(subset=["B_opt"]).sort_values(["params", "tokens"])
-    if known.empty:
-        return []
-    params, tokens = known.iloc[-1][["params", "tokens"]].astype(float)
-    losses = of_table.fit_advice(fit, Setting(params, tokens, 1), "cosine")
-    half, twice = losses.loss_at(0.5), losses.loss_at(2.0)
-    known_costs = half is not None and twice is not None
-    return [f"Half of this batch costs {half:.4f} nats, twice {twice:.4f}"] if known_costs else []
-
-
-def _best_constant(fit: CurveFit) -> list[str]:
-    """The constant batch of the lowest loss at the longest budget and the largest rate measured."""
-    name = f"Best constant batch at {format_tokens(fit.tokens)} tokens, LR {fit.rates[1]:g}"
-    return [described(name, fit.best_batch(fit.tokens), "sequences", "law")]
+def _best_constant(fit: CurveFit) -> str:
+    """Return the best fixed batch at the longest budget and the largest LR measured."""
+    name = f"Best fixed batch at {format_tokens(fit.tokens)} tokens, LR {fit.rates[1]:g}"
+    return described(name, fit.best_batch(fit.tokens), "sequences", "law")
 
 
 def _certainty(row: Any) -> str:
@@ -253,7 +241,7 @@ def _contenders(table: pd.DataFrame, _: Results) -> Iterator[Section]:
 
 
 def _plan(entry: dict[str, Any]) -> Plan:
-    """The schedule and its learning rate, where it has one."""
+    """Return the plan of a schedule, with its LR schedule if it has one."""
     tokens = parse_tokens(entry["tokens"], field="schedule.json: tokens")
     batch = BatchSchedule.parse(entry["batch"], total=tokens)
     seq_len, lr, warmup = (entry[key] for key in ("seq_len", "lr", "warmup"))

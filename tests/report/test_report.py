@@ -125,7 +125,7 @@ def test_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda table: table.drop(columns="steps"), "lacks columns steps"),
+        (lambda table: table.drop(columns="steps"), "lacks steps"),
         (lambda table: table.head(0), "lacks rows"),
     ],
 )
