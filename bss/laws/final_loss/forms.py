@@ -5,9 +5,9 @@ H·D^S·N^T·φ(log η/η*)): a wrong batch or learning rate wastes a share of t
 of D and N. φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1 is 0 at x = 0 and rises as e^(ux) above and
 e^(-vx) below it. The optima B* = B_star·D^q·N^r and η* = E·N^x·D^y·B^p are power laws.
 
-Few rows hardly identify so many parameters, so each has a weak prior, of `PRIOR` nats for one
+Few rows hardly identify all parameters, so each has a weak prior, of `PRIOR` nats for one
 standard deviation (derived here). Without s, t, S and T the error at the largest model of the
-published table with learning rates is 1.4 times as large.
+published table with LRs is 1.4 times as large.
 """
 
 import itertools
@@ -35,14 +35,14 @@ UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bou
 
 @dataclass(frozen=True)
 class Form:
-    """A form; θ has a parameter for each of its names, as logarithms where `logs` says so.
+    """A form; θ has a parameter for each of its names, as a logarithm if it is in `logs`.
 
     Attributes:
         name: in the registry.
         formula: for people, with the names of the parameters.
         names: of θ [P]; sizes are at the reference, the middle of what was measured.
-        logs: those of which θ has the logarithm.
-        rates: whether it is for tables whose rates vary; None for both.
+        logs: names of parameters that θ has the logarithm of.
+        rates: whether it is for tables whose LRs vary; None for both.
     """
 
     name: str
@@ -52,14 +52,14 @@ class Form:
     rates: ClassVar[bool | None] = False
 
     def loss(self, theta: Any, n: Any, d: Any, b: Any, *rate: Any, xp: Any = np) -> Any:
-        """Nats at logarithms of N, D, B, and the rate if it varies, about the reference.
+        """Nats at logarithms of N, D, B, and the LR if it varies, about the reference.
 
         θ is by parameter, and all broadcast.
         """
         raise NotImplementedError
 
     def box(self, points: LossPoints) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds [P]; equal where the table does not tell a parameter."""
+        """Bounds [P]; equal if the table does not identify a parameter."""
         raise NotImplementedError
 
     def starts(self, points: LossPoints, weight: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ class Form:
 
     @property
     def usual(self) -> tuple[np.ndarray, np.ndarray]:
-        """[P] each: where parameters are drawn to, and how weakly."""
+        """Means and standard deviations [P] of the priors."""
         return np.zeros(len(self.names)), np.full(len(self.names), UNKNOWN)
 
     def residual(self, theta: Any, data: Any) -> Any:
@@ -100,7 +100,7 @@ class Form:
             value * np.exp(points.centres[axis]))  # fmt: skip
 
     def free(self, points: LossPoints) -> int:
-        """How many parameters are fitted and not drawn to usual ones."""
+        """Return the number of fitted parameters without a prior."""
         lower, upper = self.box(points)
         return int(((lower < upper) & (self.usual[1] == UNKNOWN)).sum())
 
@@ -133,7 +133,7 @@ class Bowl(Form):
 
     @property
     def usual(self):
-        """All but L_0 and sizes."""
+        """Priors of all parameters but L_0 and sizes."""
         centre = [0, 0.7, 0, 0.4, 0, 0.4, -1, 0.7, 0.7, 0, 0.4, 0, -1, 0.7, 0.7, 0, -0.3, 0.2, 0.5,
                   0, 0, 0, 0]  # fmt: skip
         spread = [UNKNOWN, 0.3, UNKNOWN, 0.2, UNKNOWN, 0.2, 1, 0.6, 0.6, 2, 0.2, 0.2, 1, 0.5, 0.5,
