@@ -2,9 +2,9 @@
 
 All are values: what fits return, and pages, tables, JSON, advice and schedules print and read back.
 
-A constraint is a range of a parameter by its printed name. It is translated into the box of the
-fitted numbers by the law's own decoding, so that any parameter that follows from one fitted number
-can be constrained (derived here).
+A constraint is a range of a parameter by its printed name. The law's decoding translates
+it into the box of fitted numbers. Any parameter that follows from one fitted number can be
+constrained (derived here).
 """
 
 import math
@@ -35,7 +35,7 @@ class Estimate:
     """A number with its interval, or the reason why there is none.
 
     Attributes:
-        value: the estimate; None where the design does not identify it.
+        value: the estimate; None if the design does not identify it.
         low, high: ends of the interval, or bounds where the value is None.
         level: nominal coverage of the interval.
         note: why a value is missing ("unidentified: ..."), else empty.
@@ -49,16 +49,16 @@ class Estimate:
 
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type["Estimate"]:
-        """What an entry is of: a best batch says its status."""
+        """Return the class of an entry: a best batch has a status."""
         return BestBatch if "status" in entry else cls
 
     @property
     def why(self) -> str:
-        """Why there is no value, for people; empty where there is one."""
+        """Why there is no value, for people; empty otherwise."""
         return self.note.removeprefix(UNIDENTIFIED)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """The JSON form; `note` only where there is one."""
+        """Return the JSON form; `note` only if it is not empty."""
         return plain if self.note else {key: x for key, x in plain.items() if key != "note"}
 
 
@@ -139,7 +139,7 @@ def sure(batch: Estimate, least: float = 1.0) -> Estimate:
 
 @dataclass(frozen=True)
 class ToleranceRange:
-    """Batches within so much of the best, in nats or in log tokens; None where it has no end."""
+    """Batches within `rise` of the best, in nats or in log tokens; None if an end is open."""
 
     low: float | None
     high: float | None
@@ -148,12 +148,12 @@ class ToleranceRange:
 
 @dataclass(frozen=True)
 class BestBatch(Estimate):
-    """The best batch with its interval, or why the runs do not tell it, with what bounds are left.
+    """The best batch with its interval, or why the runs do not identify it, with its bounds.
 
     Attributes:
         status: "ok", or why it has no value.
-        method: what says it: "law", "measured", "power law" or the name of a law.
-        ranges: of batches as good; none are told where no best one is, or where they do not hold
+        method: its source: "law", "measured", "power law" or the name of a law.
+        ranges: of equally good batches; empty if there is no best one, or if they do not contain
             it.
     """
 
@@ -175,7 +175,7 @@ class BestBatch(Estimate):
         return replace(self, **clipped, ranges=tuple(ToleranceRange(*span) for span in spans))
 
     def within(self, rise: float) -> ToleranceRange | None:
-        """Batches up to so much above the best; None where they are not told."""
+        """Batches whose loss is up to `rise` above the best; None if they are unknown."""
         return next((one for one in self.ranges if one.rise == rise), None)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class BestBatch(Estimate):
         return plain
 
     def unknown(self, status: Status, why: str) -> "BestBatch":
-        """Without a value; a bound is the end of the interval on the side that is told."""
+        """Without a value; an end of the interval may remain as a bound."""
         return replace(self, value=None, status=status, note=f"{UNIDENTIFIED}{why}")
 
 
@@ -362,12 +362,12 @@ class Fit:
     """A fitted law, and how its intervals were made; its JSON form is that of `bss.values`.
 
     Attributes:
-        level, resamples: of all intervals, and bootstrap refits behind them.
+        level, resamples: of all intervals, and number of bootstrap refits.
         method: how they were made.
         warnings: what a reader must know.
         version: of the package that made the fit.
-        constraints: what a user held of the law's parameters.
-        held_out: errors at what a user asked to leave out in turn.
+        constraints: parameters that a user fixed or bounded.
+        held_out: errors at the rows that a user left out.
     """
 
     KIND: ClassVar[str]
@@ -388,7 +388,7 @@ class Fit:
 
     @property
     def law_name(self) -> str:
-        """What its law is called: as its kind, of which most have one."""
+        """Name of the law; by default the kind of fit."""
         return self.KIND
 
     @property
@@ -403,7 +403,7 @@ class Fit:
 
     @property
     def goal(self) -> str:
-        """The quantity that the next run should narrow: that of the answer."""
+        """The quantity in the answer, which the next run should narrow."""
         raise NotImplementedError
 
     @property
@@ -434,7 +434,7 @@ class Fit:
     def residuals(self) -> "pd.DataFrame":
         """Return a row per measurement: what it is of, measured, fitted and residual.
 
-        Residuals are measured less fitted, in `RESIDUAL_UNIT`; `RESIDUAL_AXES` names the columns
+        Residuals are measured minus fitted, in `RESIDUAL_UNIT`; `RESIDUAL_AXES` names the columns
         that they are plotted against, with a label for each.
         """
         raise NotImplementedError
@@ -451,7 +451,7 @@ class Fit:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> Self:
-        """Reads `to_dict` back; other keys are ignored, null in place of a number is NaN.
+        """Reads `to_dict` back; other keys are ignored, null instead of a number is NaN.
 
         Raises:
             InputError: another kind or schema, or a field that is missing or damaged.
@@ -474,7 +474,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Options:
-    """How intervals are made: by so many bootstrap refits, to a nominal coverage, from a seed.
+    """Options of intervals: number of bootstrap refits, nominal coverage and seed.
 
     `draws` refits at most are kept in a fit E(S), for the intervals of its predictions.
 
@@ -495,7 +495,7 @@ class Options:
 
 
 def rounded(values: Iterable[float], digits: int = 7) -> list[float]:
-    """Return numbers to so many digits, as JSON has them; more are beyond what losses tell."""
+    """Return numbers rounded to significant digits, as in JSON."""
     return [float(f"{value:.{digits}g}") for value in values]
 
 

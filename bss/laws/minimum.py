@@ -1,4 +1,4 @@
-"""Where measured values over batches are least: an asymmetric parabola in log B, with an interval.
+"""The minimum of measured values over batches: an asymmetric parabola in log B, with an interval.
 
 Its cubic term is drawn to 0. Far above the least it is no shape of what is measured, so a value
 counts the less the more it is above: its standard deviation is that of a run and a part of the rise
@@ -21,13 +21,13 @@ FORM_SD = 0.06  # of log B_opt, for the form of a law: without it 90% intervals 
 
 
 class Minimum(NamedTuple):
-    """The least of measured values.
+    """The minimum of measured values.
 
     Attributes:
-        batch: where it is.
-        value: the least value; NaN with too few batches.
+        batch: of the minimum.
+        value: the smallest value; NaN with too few batches.
         error: its standard error.
-        scatter: standard deviation of a value of one run.
+        scatter: standard deviation of one run.
     """
 
     batch: BestBatch
@@ -45,7 +45,7 @@ def asymmetric_bowl(x: Any, u: Any, v: Any, xp: Any = np) -> Any:
 
 
 def parabola_vertex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """[...], where y [..., n] at evenly spaced x [n] is least, by a parabola through three."""
+    """[...], where y [..., n] at evenly spaced x [n] is lowest, by a parabola through three."""
     at = y.argmin(axis=-1)
     inner = np.clip(at, 1, len(x) - 2)[..., None] + np.array([-1, 0, 1])
     left, middle, right = np.moveaxis(np.take_along_axis(y, inner, -1), -1, 0)
@@ -67,13 +67,13 @@ def measured_minimum(
     least: float = 1.0,
     level: float = 0.90,
 ) -> Minimum:
-    """The batch of the least value, and that value.
+    """The batch of the smallest value, and that value.
 
     Args:
         batch: [n], of single runs, in any order.
-        value: [n], losses in nats or log tokens; those of runs of one batch scatter.
-        typical: standard deviation of a value, where the runs do not tell it.
-        relative: [n], that of a value over that of others; 1 without.
+        value: [n], losses in nats or log tokens; runs of one batch differ.
+        typical: standard deviation of a value, if the runs do not measure it.
+        relative: [n], its standard deviation divided by the typical one; 1 without.
         censored: [n], whether a value is only a lower bound, as of a run that missed its target.
         seed: [n], a label; what runs of one seed share is taken out, if `paired_seeds` can.
         unit: of the batches, for people.
@@ -167,7 +167,7 @@ def from_others(
 
 
 def _vertex(bend: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """[R], where cubics [R, 4] are least: beyond the end that is lower where they bend down."""
+    """[R], where cubics [R, 4] are lowest: beyond the end that is lower where they bend down."""
     cube, square, slope = bend[:, 0], bend[:, 1], bend[:, 2]
     root = np.sqrt(np.maximum(square**2 - 3 * cube * slope, 0.0))
     inside = -slope / np.maximum(square + np.where(root > 0, root, square), 1e-12)

@@ -1,4 +1,4 @@
-"""Power laws through a few measured values: y = c·x^p, and y = c·N^p·D^q where it can be told.
+"""Power laws through a few measured values: y = c·x^p, and y = c·N^p·D^q if it is identified.
 
 Least squares in log space with equal weights, as Zhang et al. (arXiv 2410.21676) fit the critical
 batch size. Their designs grow D in proportion to N, and from such points p and q cannot be
@@ -30,8 +30,8 @@ class PowerFit:
         variables: names of the x_k.
         unit: what every x is divided by, so that c is y at x = unit.
         coefficient, exponents: c, and p_k in the order of `variables`.
-        leave_one_out: per exponent, the least and the greatest when one point is left out.
-        scatter: residual standard deviation of log y; None where no degree of freedom is left.
+        leave_one_out: per exponent, the smallest and the largest when one point is left out.
+        scatter: residual standard deviation of log y; None if no degree of freedom is left.
         margin: half-width in log y that an interval gives a point of leverage 1; see `fit_power`.
         inverse: [1+K, 1+K], (XᵀX)⁻¹ of the design in log x.
         points: values fitted.
@@ -102,11 +102,11 @@ def fit_power(
         y: [n] positive values.
         x: [n] positive values of each variable, by name.
         unit: what x is divided by, e.g. 1e6 for a law in millions.
-        errors: [n] standard deviations of log y, where they are known.
+        errors: [n] standard deviations of log y, if they are known.
         level: nominal coverage.
 
     Raises:
-        InputError: `unidentified` tells why the law cannot be fitted to these x.
+        InputError: `unidentified` has the reason that the law cannot be fitted to these x.
     """
     reason = unidentified(x)
     if reason:
@@ -137,7 +137,7 @@ def fit_power(
 
 
 def unidentified(x: Mapping[str, ArrayLike]) -> str:
-    """Why a power law in these variables cannot be told from these points; empty where it can.
+    """Return why these points do not identify a power law in these variables, or "".
 
     Each variable, [n] positive values by its name, must span a factor of 2 by itself, and still do
     so once what the others explain of its logarithm is taken out: with D proportional to N nothing

@@ -57,7 +57,7 @@ def draw_noise(
 
 
 def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
-    """Return variance components of a least-squares fit: sums of squares equated to their means.
+    """Return variance components of a fit by equating sums of squares to their means.
 
     Of residuals [N] at the minimum, with their jacobian [N, P] (columns of fixed parameters are
     left out or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e).

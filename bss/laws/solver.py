@@ -3,7 +3,7 @@
 A fixed number of Levenberg-Marquardt iterations, vectorized over problems (bootstrap resamples,
 targets, left-out batches) and over starts, in float64. Iterates are projected onto the box. A law
 with a positive parameter fits its logarithm. A parameter whose bounds are equal is fixed, so that
-members of a family share one compiled program. Where parameters trade off along a bent valley,
+members of a family share one compiled program. If parameters trade off along a bent valley,
 steps follow it by geodesic acceleration (Transtrum and Sethna, arXiv 1201.5885).
 """
 
@@ -108,7 +108,7 @@ def solve_in_rounds(
         residual, data, accelerated: as in `solve`, of one problem, the data by name.
         starts: [Q, P].
         box: lower and upper bounds [P].
-        changed: data by name, [Q, ...], where they are of a start's own, as of a bootstrap refit.
+        changed: data by name, [Q, ...], if they differ between starts, as in a bootstrap.
         rounds: how many at most for a start; where the data are not changed, all end once the best
             has converged after EVERY of them.
 
@@ -182,7 +182,7 @@ def _in_blocks(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _solve(residual: Residual, iterations: int, accelerated: bool, *problems: Any):
-    """Of starts, bounds and data, each with a leading axis."""
+    """Return descents from starts [Q, P], with bounds and data that have the same leading axis."""
     return jax.vmap(functools.partial(_descend, residual, iterations, accelerated))(*problems)
 
 

@@ -78,4 +78,6 @@ def _errors(ax: Axes, fit: TableFit) -> None:
     )  # fmt: skip
     ax.set(xlabel="measured loss (nats)", ylabel="predicted less measured (nats)")
     style.panel_title(ax, "errors", fit.law.form)
-    ax.legend(frameon=False, fontsize=style.SMALL, loc="best")
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, top + 0.35 * (top - bottom))  # room for the legend
+    ax.legend(frameon=False, fontsize=style.SMALL, loc="upper right")

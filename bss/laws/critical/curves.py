@@ -26,13 +26,13 @@ class StepsCurve:
 
     Attributes:
         model: its name.
-        params, seq_len: non-embedding parameters, tokens per sequence; NaN where not given.
+        params, seq_len: non-embedding parameters, tokens per sequence; NaN if not given.
         tokens: the budget of the size.
         target_loss, kind: in nats, and of which loss.
         batch: [n] ascending, in sequences or tokens.
         steps, seeds: [n], geometric means over `seeds` seeds, and how many.
         settings: [n], hyper-parameter settings that the minimum was taken over.
-        seed_noise: standard deviation of log steps over seeds; NaN where no batch has two.
+        seed_noise: standard deviation of log steps over seeds; NaN if no batch has two.
         censored: batches at which no run reached the target, and the steps taken there.
     """
 

@@ -214,7 +214,7 @@ def _bracketed(value: float, low: float, high: float, level: float) -> Estimate:
 
 
 def _within_reach(B_crit: Estimate, batch: np.ndarray) -> Estimate:
-    """Return a bound in place of a bend more than REACH times outside the batches measured."""
+    """Return a bound instead of a bend more than REACH times outside the batches measured."""
     if B_crit.value is None:
         return B_crit
     low, high = B_crit.low or 0.0, B_crit.high or np.inf

@@ -60,7 +60,7 @@ class CriticalBatch:
     status: str
 
     def steps(self, batch: np.ndarray) -> np.ndarray:
-        """Steps to the target at batches in the fit's unit, by the law; NaN where it has none."""
+        """Steps to the target at batches in the fit's unit, by the law; NaN if it has none."""
         if self.S_min.value is None or self.B_crit.value is None:
             return np.full(np.shape(batch), np.nan)
         return self.S_min.value * (1 + self.B_crit.value / batch)
@@ -90,7 +90,7 @@ class CriticalFit(Fit):
         quantity: of the laws: "cbs", or "B_crit" where most curves are not linear up to B_ref.
         law: the law that the design identifies, in params or tokens or both; None without one.
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
-        joint_refused: why N and D were not fitted jointly; empty where they were.
+        joint_refused: why N and D were not fitted jointly; empty if they were.
         outliers: points that do not fit the others of their curve.
     """
 

@@ -1,9 +1,9 @@
-"""Best batches and learning rates of every measured (N, D), and of any other, by the fitted law.
+"""Best batches and LRs of every measured (N, D), and of any other, by the fitted law.
 
-A best batch is where draws of the law's losses over batches are least: their expectation, and an
+A best batch is where draws of the law's losses over batches are lowest: their expectation, and an
 interval of their shares. The runs of the (N, D) alone give a measured one, which is reported if
 the two intervals do not meet. Elsewhere B_opt follows a power law through the best batches.
-Best learning rates are those of the least draws too, and grow as powers of N, D and the batch.
+Best LRs are found in the same way, and grow as powers of N, D and the batch.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class CellOptimum:
 def drawn_optimum(
     law: LossLaw, params: float, tokens: float, ends: tuple[float, float]
 ) -> np.ndarray:
-    """Return [1 + R], log of the batch of least loss and draws of it.
+    """Return [1 + R], log of the batch of lowest loss and draws of it.
 
     Batches are searched to an octave beyond these ends, in tokens.
     """
@@ -62,7 +62,7 @@ def drawn_optimum(
 
 
 def drawn_minimum(grid: np.ndarray, losses: np.ndarray, seed: list[int]) -> np.ndarray:
-    """Return [1 + R], logs of where expected losses and draws [1 + R, G] over a grid are least."""
+    """Return [1 + R], logs of where expected losses and draws [1 + R, G] over a grid are lowest."""
     found = parabola_vertex(np.log(grid), losses)
     found[1:] += FORM_SD * np.random.default_rng(seed).standard_normal(len(found) - 1)
     return found
@@ -71,8 +71,8 @@ def drawn_minimum(grid: np.ndarray, losses: np.ndarray, seed: list[int]) -> np.n
 def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFit | None]:
     """Return the best batch of each measured (N, D), and the power law through them.
 
-    A (N, D) whose batches do not bracket the best one has the value of the law if most of the
-    table's do, and if the law's interval is narrow.
+    If the batches of a (N, D) do not bracket the best one, it has the value of the law, provided
+    that most others do and that the law's interval is narrow.
     """
     points, optima, minima = law.points, [], []
     reach = float(points.batch.min()), float(points.batch.max())
@@ -201,11 +201,11 @@ def exponents(
 
 @dataclass(frozen=True)
 class BestLR:
-    """At one N and D; batches in tokens, learning rates per step.
+    """At one N and D; batches in tokens, LRs per step.
 
     Attributes:
         params, tokens: N and D.
-        batch: of the least loss over batches and learning rates.
+        batch: of the lowest loss over batches and LRs.
         lr: the best one at that batch; without a value if those tried do not bracket it.
     """
 
@@ -217,7 +217,7 @@ class BestLR:
 
 @dataclass(frozen=True)
 class BestLRs:
-    """Best learning rates.
+    """Best LRs.
 
     Attributes:
         optima: of each measured (N, D).
@@ -230,11 +230,11 @@ class BestLRs:
 
 
 def best_lrs(law: LossLaw, batches: Sequence[float | None], level: float) -> BestLRs:
-    """Return the best learning rates of all (N, D).
+    """Return the best LRs of all (N, D).
 
     Args:
-        law: with learning rates.
-        batches: per (N, D) the best batch in tokens; None for that of the law.
+        law: with LRs.
+        batches: per (N, D) the best batch in tokens; None for the best batch of the law.
         level: of intervals.
     """
     points, optima = law.points, []
@@ -258,7 +258,7 @@ def best_batch_at(law: LossLaw, params: float, tokens: float, lr: float, level: 
 
 
 def _optimum(grid: np.ndarray, losses: np.ndarray, seed: int, level: float, what: str) -> Estimate:
-    """Where expected losses and draws [1 + R, G] over a grid are least, if inside of it."""
+    """Where expected losses and draws [1 + R, G] over a grid are lowest, if inside of it."""
     value, *draws = np.exp(drawn_minimum(grid, losses, [seed])).tolist()
     best = interval(value, np.array(draws), level=level)
     first, last = grid[0] * 1.001, grid[-1] / 1.001
@@ -283,7 +283,7 @@ def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> 
 
 
 def _exponents(law: LossLaw, level: float) -> dict[str, Estimate]:
-    """Powers through the best learning rates at batches near the best of their (N, D)."""
+    """Powers through the best LRs at batches near the best of their (N, D)."""
     every = [one for i in range(len(law.points.cells)) for one in _lrs_of_cell(law, i)]
     why = "the learning rates tried do not bracket the best ones"
     return exponents(power_law([*SYMBOLS], every, level), [*SYMBOLS], level, why)
@@ -292,7 +292,7 @@ def _exponents(law: LossLaw, level: float) -> dict[str, Estimate]:
 def _lrs_of_cell(law: LossLaw, cell: int) -> list[tuple[tuple[float, ...], float, float]]:
     """N, D and B of batches, the best learning rate of each, and the SD of its logarithm.
 
-    Of batches whose best one was bracketed, near the best batch; none if they are fewer than two.
+    They are of batches near the best one whose best LR was bracketed; none if fewer than two.
     """
     points, rates = law.points, np.log(law.grid[1])
     size, rows = points.sizes[cell], points.cells[cell]

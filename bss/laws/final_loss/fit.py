@@ -1,7 +1,7 @@
 """The law of final losses L(N, D, B), of the learning rate too if it varies, and best batches.
 
 A form with the residuals that the rows near by predict (bss.laws.final_loss.fitting); best batches
-and learning rates are where its draws are least (bss.laws.final_loss.best).
+and LRs are where its draws are lowest (bss.laws.final_loss.best).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ def fit_table(
         table: as `bss.laws.final_loss.table.check_losses` returns it.
         hold_out: also cross-validated: params, tokens, batch, cell or run one at a time, or a
             condition, e.g. tokens>=80B.
-        forms: by name or `package.module:ATTRIBUTE`, of which the one with the least error at
+        forms: by name or `package.module:ATTRIBUTE`, of which the one with the lowest error at
             left-out (params, tokens) is taken; None for all registered ones that apply.
         constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1".
         drop: rows that are left out of everything, e.g. "params=2e8,tokens=6e10,batch=256".
@@ -210,7 +210,7 @@ def _errors(law: LossLaw, folds: Sequence[Fold], unseen: list[np.ndarray]) -> di
 
 
 def _optima(law: LossLaw, level: float) -> dict[str, Any]:
-    """Best batches, and best learning rates if they vary."""
+    """Best batches, and best LRs if they vary."""
     optima, power = best_batches(law, level)
     why = f"{sum(at.batch.value is not None for at in optima)} best batches inside their (N, D)"
     found = {"optima": tuple(optima), "best": power}

@@ -47,7 +47,7 @@ def best_fit(
     constraints: Constraints = FREE,
     starts: np.ndarray | None = None,
 ) -> Solution:
-    """Return the best of all starts [Q, P], by default those of the form, on all rows."""
+    """Return the best of all starts [Q, P], by default the form has them, on all rows."""
     starts = form.starts(points, points.weight) if starts is None else starts
     each = np.repeat(points.weight[None], len(starts), axis=0)
     return solved(form, points, starts, each, constraints, ROUNDS).best()

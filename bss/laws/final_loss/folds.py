@@ -41,7 +41,7 @@ class Fold:
 def folds_of(points: LossPoints) -> list[Fold]:
     """Return groups of cells, the largest model and budgets; of one cell its inner batches.
 
-    Each leaves two sizes of what is left out. Of a single cell inner batches are left out.
+    Each leaves two sizes of what is left out.
     """
     n, d = points.logs.T[:2]
     if len(points.cells) < 3:

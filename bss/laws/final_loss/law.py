@@ -35,7 +35,7 @@ def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray)
 
 @dataclass(frozen=True)
 class LossLaw:
-    """Batches are in tokens, learning rates per step, losses in nats.
+    """Batches are in tokens, LRs per step, losses in nats.
 
     Attributes:
         form: name of the form.
@@ -140,7 +140,7 @@ class LossLaw:
         return mean, deviation
 
     def _least(self, logs: np.ndarray) -> np.ndarray:
-        """[m] nats, the least loss over batches and learning rates at the N and D of each point."""
+        """[m] nats, the lowest loss over batches and LRs at the N and D of each point."""
         sizes = np.exp(logs[:, :2] + self.points.centres[:2])
         pairs, which = np.unique(sizes, axis=0, return_inverse=True)
         least = np.array([self.surface(*pair)[-1].min() for pair in pairs.tolist()])
@@ -148,7 +148,7 @@ class LossLaw:
 
     @cached_property
     def grid(self) -> tuple[np.ndarray, ...]:
-        """Batches, and learning rates if they vary, an octave wider than those of the rows."""
+        """Batches, and LRs if they vary, an octave beyond the rows."""
         columns = self.points.uncentred[:, 2:].T
         ends = ((x.min() - np.log(2), x.max() + np.log(2)) for x in columns)
         return tuple(np.exp(np.linspace(*at, n)) for at, n in zip(ends, GRID, strict=False))
@@ -159,14 +159,14 @@ class LossLaw:
         return {}
 
     def surface(self, params: float, tokens: float) -> tuple[np.ndarray, ...]:
-        """Return batches [b], learning rates [r] if they vary, and losses [b] or [b, r]."""
+        """Return batches [b], LRs [r] if they vary, and losses [b] or [b, r]."""
         key = round(np.log(params), 9), round(np.log(tokens), 9)
         if key not in self._surfaces:
             self._surfaces[key] = self.over(params, tokens, *self.grid)
         return *self.grid, self._surfaces[key]
 
     def over(self, params: float, tokens: float, *axes: np.ndarray) -> np.ndarray:
-        """Return losses [b] of batches [b], or [b, r] of batches and learning rates [r]."""
+        """Return losses [b] of batches [b], or [b, r] of batches and LRs [r]."""
         centres = self.points.centres
         size = np.log([params, tokens]) - centres[:2]
         logs = [np.log(x) - centre for x, centre in zip(axes, centres[2:], strict=True)]
@@ -176,17 +176,17 @@ class LossLaw:
         return self._of_form(every) + residuals_on_grid(size, logs, rows, expected)
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return batches [b] in tokens, losses at the best learning rates, and the best batch."""
+        """Return batches [b] in tokens, losses at the best LRs, and the best batch."""
         batch, *_, loss = self.surface(params, tokens)
         tuned = loss.min(axis=1) if loss.ndim > 1 else loss
         return batch, tuned, float(np.exp(parabola_vertex(np.log(batch), tuned)))
 
     def excess_loss(self, params: float, tokens: float, batch: ArrayLike) -> np.ndarray:
-        """Return losses of batches in tokens minus the least loss, in nats."""
+        """Return losses of batches in tokens minus the lowest loss, in nats."""
         return self.losses(params, tokens, batch) - self.curve(params, tokens)[1].min()
 
     def best_lr(self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike) -> np.ndarray:
-        """Return learning rates of the least loss, or an end of the grid; arguments broadcast."""
+        """Return LRs of the lowest loss, or an end of the grid; arguments broadcast."""
         sizes = np.broadcast_arrays(*(np.asarray(x, float) for x in (params, tokens, batch)))
         rows, rates = np.stack([x.ravel() for x in sizes]), self.grid[1]
         found = np.empty(rows.shape[1])

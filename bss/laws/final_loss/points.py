@@ -18,17 +18,17 @@ SIZES = ("params", "tokens", "batch", "lr", "count")
 
 @dataclass(frozen=True)
 class LossPoints:
-    """Mean final losses of the runs of one (N, D, B) at its best rate, or of one (N, D, B, rate).
+    """Mean final losses of the runs of one (N, D, B) at its best LR, or of one (N, D, B, LR).
 
     Attributes:
         params, tokens: [n], non-embedding parameters N, training tokens D.
         batch: [n], B in tokens.
-        lr: [n], peak rate per step; NaN where the table has none.
+        lr: [n], peak LR per step; NaN if the table has none.
         loss: [n] in nats.
         count: [n], runs that were averaged.
-        with_lr: whether the rate is a variable of the law.
-        noise: standard deviation of a loss over repetitions, in nats; NaN where none is known.
-        seq_len: tokens per sequence; None where it is not known, or not one.
+        with_lr: whether the LR is a variable of the law.
+        noise: standard deviation of a loss over repetitions, in nats; NaN if none is known.
+        seq_len: tokens per sequence; None if it is not known, or not one.
     """
 
     params: np.ndarray
@@ -42,7 +42,7 @@ class LossPoints:
     seq_len: float | None
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """JSON, with each size once: `rows` count from 0 into `values`; none where there is one."""
+        """JSON, with each size once: `rows` count from 0 into `values`; [] for one value."""
         for name in SIZES:
             values, rows = np.unique(plain[name], return_inverse=True)
             plain[name] = {
@@ -81,7 +81,7 @@ class LossPoints:
 
     @cached_property
     def excess(self) -> np.ndarray:
-        """[n], nats above the least loss of the (N, D)."""
+        """[n], nats above the lowest loss of the (N, D)."""
         least = np.full(self.cell.max() + 1, np.inf)
         np.minimum.at(least, self.cell, self.loss)
         return self.loss - least[self.cell]
@@ -98,7 +98,7 @@ class LossPoints:
 
     @cached_property
     def uncentred(self) -> np.ndarray:
-        """[n, 3] logarithms of N, D and B, or [n, 4] with the rate."""
+        """[n, 3] logarithms of N, D and B, or [n, 4] with the LR."""
         columns = [self.params, self.tokens, self.batch, *([self.lr] if self.with_lr else [])]
         return np.log(np.stack(columns, axis=1))
 
@@ -114,7 +114,7 @@ class LossPoints:
 
     @cached_property
     def gp(self) -> ResidualGP:
-        """The process of a form's residuals given those of the rows."""
+        """The process of the residuals of a form, given the residuals of the rows."""
         return ResidualGP.of(self.logs, noise_sd(self.excess, self.count))
 
     @property
@@ -138,7 +138,7 @@ class LossPoints:
         return away.max(axis=1) > SAME_BUDGET
 
     def single_lr(self, rows: np.ndarray) -> bool:
-        """Whether these rows, of several batches, were all trained at one rate."""
+        """Whether these rows, of several batches, were all trained at one LR."""
         lr = self.lr[rows]
         several = len(np.unique(self.batch[rows])) > 1
         return several and bool(lr.max() <= lr.min() * (1 + SAME_RATE))

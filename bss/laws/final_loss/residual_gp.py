@@ -38,7 +38,7 @@ class ResidualGP(NamedTuple):
 
     @classmethod
     def of(cls, logs: np.ndarray, noise: np.ndarray) -> "ResidualGP":
-        """Of rows [n, 3 or 4] with the standard deviations of their noise [n]."""
+        """Return the process of rows [n, 3 or 4] with standard deviations of noise [n]."""
         total = covariance(logs, logs)
         total[np.diag_indices(len(noise))] += noise**2
         return cls(logs, inverse(total))
@@ -114,7 +114,7 @@ def left_out(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return residuals that other rows predict for each fold, and variances with the noise.
 
-    By blocks of the precision of all rows, without inverting that of the rest.
+    By blocks of the precision of all rows, without another inverse.
 
     Args:
         gp: of all rows.

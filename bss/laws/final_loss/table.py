@@ -1,8 +1,8 @@
 """Final losses of finished runs, as teams have them: one row per run, reduced to design points.
 
-At each (params, tokens, batch) the learning rate with the least loss counts, losses of repeated
-runs at one rate being averaged; how many rates the minimum was taken over is kept, because a
-minimum over many is too low by luck and one over few too high. Rows of one rate that differ in a
+At each (params, tokens, batch) the learning rate with the lowest loss counts, losses of repeated
+runs at one LR being averaged; how many LRs the minimum was taken over is kept, because a
+minimum over many is too low by luck and one over few too high. Rows of one LR that differ in a
 column that the law has no use for are settings, of which the least counts too.
 """
 
@@ -81,7 +81,7 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
 
 
 def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
-    """Where the runs of one batch end, as a table of final losses; held-out where there are any.
+    """Return final losses of the runs of one batch; held-out losses if there are any.
 
     Args:
         runs: a run table as `bss.tables.check_runs` returns it.
@@ -124,7 +124,7 @@ def _refuse_curves(frame: pd.DataFrame, origin: Origin) -> None:
 
 
 def _check_steps(steps: np.ndarray, columns: dict[str, np.ndarray], origin: Origin) -> None:
-    """Tokens are steps times the batch, but for a warm-up of the batch or a resumed run."""
+    """Tokens are steps times the batch, except for a warm-up of the batch or a resumed run."""
     taken = steps * columns["batch_tokens"]
     ratio = np.abs(np.log(np.maximum(taken, 1e-9) / columns["tokens"]))
     for i in np.flatnonzero(ratio > np.log(VARIED))[:1]:
@@ -136,10 +136,10 @@ def _check_steps(steps: np.ndarray, columns: dict[str, np.ndarray], origin: Orig
 
 
 def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
-    """The rows of the law from checked ones, each with its rate where rates vary, and warnings.
+    """The rows of the law from checked ones, each with its LR where LRs vary, and warnings.
 
     Raises:
-        InputError: no row has a finite loss, or rates per step and per token are mixed.
+        InputError: no row has a finite loss, or LRs per step and per token are mixed.
     """
     tried, means, runs, warnings = _runs(table)
     with_lr, said = _varies(runs, table)
@@ -161,7 +161,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
 
 
 def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
-    """Whether the rate is a variable of the law, and what is said of it."""
+    """Whether the LR is a variable of the law, and warnings."""
     if "rates_tried" in table or not (runs["rate"] > 0).all():
         return False, []
     _refuse_mixed(runs)
@@ -182,7 +182,7 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
 
 
 def _refuse_mixed(runs: pd.DataFrame) -> None:
-    """Refuses rates per token: each, times its batch in tokens, is about one of the others."""
+    """Refuses LRs per token: each, times its batch in tokens, is about one of the others."""
     found, per_token = "", []
     for _, here in runs.groupby(["params", "tokens"]):
         rates = np.unique(here["rate"])
@@ -224,7 +224,7 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
 
 
 def _diverged(table: pd.DataFrame) -> np.ndarray:
-    """[n], whether a column `diverged` says so."""
+    """[n], True if the column `diverged` is set."""
     if "diverged" not in table:
         return np.zeros(len(table), bool)
     marks = table["diverged"].astype(str).str.strip().str.lower()
@@ -232,7 +232,7 @@ def _diverged(table: pd.DataFrame) -> np.ndarray:
 
 
 def _rates(table: pd.DataFrame) -> pd.Series:
-    """The rate of each row, near-equal ones as one; 0 where there is none."""
+    """The LR of each row, near-equal ones as one; 0 if it has none."""
     if "lr" not in table:
         return pd.Series(0.0, index=table.index)
     lr = table["lr"].to_numpy(float)
@@ -245,7 +245,7 @@ def _rates(table: pd.DataFrame) -> pd.Series:
 def _settings(table: pd.DataFrame) -> list[str]:
     """Columns unknown to the law that differ between rows of one (N, D), and are no outcomes.
 
-    A column in which most rows have a value of their own is taken as measured, not chosen.
+    A column with a different value in most rows is taken as measured, not chosen.
     """
     known = {*SIZE, *REPEATS, "batch", "seq_len", "lr", "rate", "rates_tried", "rate_bracketed"}
     others = [
@@ -260,7 +260,7 @@ def _settings(table: pd.DataFrame) -> list[str]:
 
 
 def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> float:
-    """Standard deviation of a loss over repetitions, pooled; NaN where none is known."""
+    """Standard deviation of a loss over repetitions, pooled; NaN if none is known."""
     if "loss_se" in table:
         return rms(table["loss_se"])
     freedom = float(np.sum(counts - 1))

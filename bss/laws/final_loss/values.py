@@ -41,7 +41,7 @@ class TestedRange:
 
     Attributes:
         low, high: measured.
-        reach: of a left-out fold, its largest size over that of the others; 1 without one.
+        reach: largest size of a left-out fold, divided by the largest other one; 1 without.
     """
 
     low: float
@@ -59,12 +59,12 @@ class LossPrediction:
 
     Attributes:
         loss: in nats, with the interval of a new run.
-        best_batch: B_opt there in tokens with the batches as good, or why it has no value.
+        best_batch: B_opt in tokens with equally good batches, or why it has no value.
         excess_loss: the loss minus that of B_opt, in nats; None if B_opt has no value.
         form: name of the form.
         beyond: how many times outside of what was measured, by size; empty inside.
         error: root mean square error at left-out runs of this kind, in nats.
-        lr: of the run; None for the best one, or if those of the table do not vary.
+        lr: of the run; None for the best one, or if the table has one LR per batch.
         best_lr: at this batch; None for such a table.
         best_batch_at_lr: in tokens, at this learning rate.
     """
@@ -80,7 +80,7 @@ class LossPrediction:
     best_batch_at_lr: Estimate | None = None
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Learning rates only if those of the table vary."""
+        """Return the JSON form, with LRs only if they vary."""
         names = ("lr", "best_lr", "best_batch_at_lr")
         return {n: x for n, x in plain.items() if n not in names or x is not None}
 
@@ -102,7 +102,7 @@ class TableFit(Fit):
         tested: per size what was measured.
         rmse: root mean square residual, in nats.
         cell_error: [n], predicted minus measured in nats by a law without their (N, D).
-        best_lrs: best learning rates; None if they do not vary.
+        best_lrs: best LRs; None if they do not vary.
     """
 
     law: LossLaw
@@ -264,7 +264,7 @@ class TableFit(Fit):
     def residuals(self) -> "pd.DataFrame":
         """Return sizes, measured, fitted, residual and left_out of each run, in nats.
 
-        Residuals are measured minus fitted; left_out is that of a law without its (N, D).
+        Residuals are measured minus fitted; left_out is the residual of a law without its (N, D).
         """
         import pandas as pd
 
@@ -323,7 +323,7 @@ class TableFit(Fit):
     def best_batch(self, params: float, tokens: float) -> BestBatch:
         """Return B_opt in tokens at any N and D; without a value if it is unidentified.
 
-        At a measured (N, D) it is that of the (N, D). Elsewhere it has no value if its interval is
+        At a measured (N, D) it is the one in `optima`. Elsewhere it has no value if its interval is
         too wide, or if no measured (N, D) has one.
         """
         for at in self.optima:
@@ -347,7 +347,7 @@ class TableFit(Fit):
         return replace(best, ranges=tolerances(self.law, params, tokens, best.value))
 
     def _range(self, name: str) -> TestedRange:
-        """What was measured of a size, or of the learning rate."""
+        """Return the range measured of a size, or of the learning rate."""
         if name != "lr":
             return self.tested[name]
         rates = self.law.points.lr

@@ -61,11 +61,11 @@ def fit_curve(
     """Fit the functional scaling law to loss curves of one model.
 
     Args:
-        runs: a run table with learning rates (lr): constant runs, and some that change batch or
+        runs: a run table with LRs (lr): constant runs, and some that change batch or
             LR. A row may have the schedule alone. A run without a loss is left out.
         clock: "sgd" (m = 1, B_phi = 0) or "adam" (fitted); by default the one with the lower error
             at left-out runs, "sgd" if there are fewer than four runs. Both fit the exponent of
-            noise in the learning rate, p, if learning rates vary.
+            noise in the learning rate, p, if LRs vary.
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit.

@@ -75,12 +75,12 @@ def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -
     Args:
         curves: what is fitted.
         clock: "sgd" fixes m = 1 and B_phi = 0, "adam" fits them if they are identified. Both fit p
-            if learning rates vary.
+            if LRs vary.
         constraints: of the parameters of `CurveLaw`.
 
     Raises:
         InputError: if the clock is unknown, a constraint cannot be met, the curves have one
-            constant batch and learning rate, or no more losses than free parameters.
+            constant batch size and learning rate, or no more losses than free parameters.
     """
     check(clock in CLOCKS, "clock", clock, f"one of {', '.join(CLOCKS)}")
     reasons = unidentified_by_design(curves)
@@ -140,7 +140,7 @@ def law_of(theta: Any, xp: Any = np) -> CurveLaw:
 
 
 def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
-    """Return a law of the problem's units in steps, sequences and the learning rates given."""
+    """Return a law of the problem's units in steps, sequences and the LRs given."""
     time, rate, batch = units
     scale = rate**-law.p * batch**law.m / time
     A_0, A_1, B_phi = law.A_0 * scale, law.A_1 * scale, law.B_phi * batch

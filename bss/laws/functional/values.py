@@ -39,7 +39,7 @@ class CurveFit(Fit):
 
     Attributes:
         clock: "sgd" (m = 1, B_phi = 0) or "adam".
-        law: the parameters used in predictions, in steps, sequences and the learning rates given;
+        law: the parameters used in predictions, in steps, sequences and the LRs given;
             those that the runs do not identify have a conventional value.
         parameters: each with its interval; value None and a note if it is unidentified.
         status: "converged", "not converged" or "unidentified: ...".
@@ -115,7 +115,7 @@ class CurveFit(Fit):
 
     @property
     def goal(self) -> str:
-        """The loss of the best constant batch at the longest budget measured."""
+        """The loss of the best constant batch size at the longest budget measured."""
         best = self.best_batch(self.tokens)
         return f"loss@{round(best.value or best.high or best.low or self.batches[1])}"
 
@@ -171,7 +171,7 @@ class CurveFit(Fit):
     def best_batch(
         self, tokens: int, rate: Callable[[Any], Any] | float | None = None
     ) -> BestBatch:
-        """Return the constant batch, in sequences, with the lowest predicted loss.
+        """Return the constant batch size, in sequences, with the lowest predicted loss.
 
         Args:
             tokens: budget.

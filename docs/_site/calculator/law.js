@@ -115,9 +115,11 @@ export function lossesAt(fit, params, tokens, batches) {
   });
 }
 
-function bowl([L0, k, A, a, G, g, h, u, v, best, q, r], n, d, b) {
+function bowl(theta, n, d, b) {
+  const [L0, k, A, a, G, g, h, u, v, best, q, r] = theta;
+  const [s, t] = theta.slice(-4); // those of the learning rate are not used
   const x = b - best - q * d - r * n;
-  const wasted = Math.exp(h) * ((v * Math.exp(u * x) + u * Math.exp(-v * x)) / (u + v) - 1);
+  const wasted = Math.exp(h + s * d + t * n) * ((v * Math.exp(u * x) + u * Math.exp(-v * x)) / (u + v) - 1);
   return L0 + (Math.exp(A - a * n) + Math.exp(G - g * (d - Math.log1p(wasted)))) ** k;
 }
 

@@ -50,11 +50,11 @@ def planted(sizes=(2e8, 4e8, 8e8), ratios=(20, 60, 200), noise=0.0, seed=0):
 
 def test_an_exact_table_is_predicted_where_it_was_left_out():
     fit = fit_table(check_losses(planted()), options=QUICK)
-    assert np.nanmax(np.abs(fit.cell_error)) < 0.015
+    assert np.nanmax(np.abs(fit.cell_error)) < 0.01
     for at in fit.optima:
-        assert at.batch.value == pytest.approx(LAW.best(at.tokens), rel=0.1)
+        assert at.batch.value == pytest.approx(LAW.best(at.tokens), rel=0.05)
         assert at.batch.low < LAW.best(at.tokens) < at.batch.high
-    assert fit.losses(3e8, 3e10, 4e5) == pytest.approx(LAW.losses(3e8, 3e10, 4e5), abs=3e-3)
+    assert fit.losses(3e8, 3e10, 4e5) == pytest.approx(LAW.losses(3e8, 3e10, 4e5), abs=1e-3)
     assert fit.status == "converged" and fit.cv_error < 0.004
     elsewhere = fit.best_batch(3e8, 3e10)
     assert elsewhere.method == "power law" and elsewhere.low < LAW.best(3e10) < elsewhere.high
@@ -62,7 +62,7 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
     table = pd.DataFrame({"params": [3e8], "tokens": [3e10], "batch_tokens": [4e5]})
     (row,) = fit.predict(table).to_dict("records")
     assert row["low"] < LAW.losses(3e8, 3e10, 4e5) < row["high"]
-    assert fit.residuals()["residual"].abs().max() < 0.02
+    assert fit.residuals()["residual"].abs().max() < 0.01
     assert list(fit.summary()["status"]) == ["ok"] * 9
 
 
