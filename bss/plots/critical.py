@@ -122,30 +122,6 @@ def laws_figure(
     return style.side_legend(figure, [*law_handles(panels[0][1].level), *published_law])
 
 
-def exponents_figure(fits: Mapping[str, CriticalFit]) -> Figure:
-    """Return the law's exponent over definitions of the critical batch, with intervals."""
-    first = next(iter(fits.values()))
-    names = [row.name for row in first.definitions]
-    figure, [[ax]] = style.new_figure(0.9 + 0.34 * len(names))
-    looks = [{"color": OURS, "marker": "o"}, {"color": PUBLISHED, "marker": "s"}]
-    for i, ((label, fit), look) in enumerate(zip(fits.items(), looks, strict=False)):
-        for row in fit.definitions:
-            if row.law is None or row.name not in names:
-                continue
-            p, k = row.law.exponents[-1], names.index(row.name)
-            y = k + 0.16 * (i - (len(fits) - 1) / 2)
-            ax.plot(np.array([p.low, p.high], float), [y, y], color=look["color"], lw=1.4)
-            ax.plot([p.value], [y], ms=5.5, ls="none", label=label if k == 0 else None, **look)
-    ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
-    symbol = SYMBOLS[first.law.variables[-1]] if first.law else "N"
-    label = f"exponent of {symbol}, with {first.level:.0%} intervals"
-    style.panel_title(ax, "one set of steps, many exponents", xlabel=label)
-    if len(fits) > 1:
-        ax.legend(frameon=False, fontsize=8)
-    return figure
-
-
 def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     """Exact critical batches of least squares against D, with the slopes of theory.
 

@@ -68,14 +68,11 @@ def test_every_figure_shows_its_data_and_says_what_it_is(fit):
     figures = {
         "both": plots.critical_figure(fit),
         "steps": plots.relative_steps(fit),
-        "exponents": plots.exponents_figure({"published": fit, "again": fit}),
         "theory": plots.least_squares_figure({"a task": table}),
     }
     curves = len(fit.fits)
     assert len(figures["both"].axes) == 2 and min(shown_points(figures["both"])) > 4 * curves
     assert shown_points(figures["steps"])[0] > 4 * curves
-    assert len(figures["exponents"].axes[0].get_yticklabels()) == len(fit.definitions)
-    assert shown_points(figures["exponents"])[0] >= 2 * len(fit.definitions)
     assert shown_points(figures["theory"]) == [4] and "a task: 1.000, theory 1.000" in texts(
         figures["theory"]
     )

@@ -88,7 +88,7 @@ def test_damaged_files_are_one_line(results, tmp_path, name):
 
 
 def test_results_that_are_no_experiment_are_one_line(tmp_path):
-    with pytest.raises(InputError, match=r"experiment.json: there is no such file; run the"):
+    with pytest.raises(InputError, match=r"experiment.json: no such file; run the"):
         write_report(tmp_path, tmp_path / "report.html")
 
 

@@ -1,1 +1,1 @@
-"""Steps against batch: critical batch sizes, their laws, other definitions."""
+"""Steps against batch: critical batch sizes, their and their laws."""

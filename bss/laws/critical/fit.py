@@ -2,7 +2,7 @@
 
 After Zhang et al. (arXiv 2410.21676): per model and target S = a + b/B, from it the largest batch
 within an overhead of linear scaling, and a power law of that in N or D. Added here: intervals,
-bounds if the batches do not bracket the bend, the same by interpolation, and other definitions.
+bounds if the batches do not bracket the bend, and the same by interpolation.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from scipy import stats
 
 from bss.laws.base import FREE, Constraints, Estimate, Options, Outlier, interval
 from bss.laws.critical.curves import StepsCurve, steps_curves
-from bss.laws.critical.laws import Batches, Fitted, definitions, laws_of
+from bss.laws.critical.laws import Batches, Fitted, laws_of
 from bss.laws.critical.shape import (
     SEARCHED,
     CbsDefinition,
@@ -84,8 +84,6 @@ def fit_critical(
     draws = fitted.refits.kappa if nonlinear else _cbs_draws(fits, by_law, measured)
     laws, refused, notes = laws_of(curves, values, list(draws), level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
-    bracketed = [fit.B_crit.value is not None for fit in fits]
-    variables = () if law is None else law.variables
     return CriticalFit(
         overhead=overhead,
         reference=definition.reference,
@@ -95,9 +93,6 @@ def fit_critical(
         law=law,
         laws=laws,
         joint_refused=refused,
-        definitions=definitions(
-            fitted, (by_law, measured), bracketed, definition, variables, level
-        ),
         outliers=tuple(_outliers(fits, unseen)),
         held_out=tuple(_held_out(fits, by) for by in hold_out),
         resamples=options.resamples,

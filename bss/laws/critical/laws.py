@@ -1,6 +1,6 @@
-"""Laws through critical batch sizes, and how they depend on the definition.
+"""Fits of curves with their refits, and power laws through their critical batch sizes.
 
-The additive (1 + r)·B_ref of the closed form flattens the law: from the same data the exponent is
+The additive (1 + r)·B_ref of the closed form flattens a law: from the same data the exponent is
 0.39 at r = 10% and 0.62 for b/a (derived here).
 """
 
@@ -20,11 +20,9 @@ from bss.laws.critical.shape import (
     measured_critical_batch,
     refit_shapes,
 )
-from bss.laws.critical.values import Definition
 from bss.laws.resampling import rms
 
 LAW_UNIT = 1e6  # of N and D in a law
-OVERHEADS = (0.1, 0.2, 0.5, 1.0)  # of the definitions compared: Zhang et al. have 20%
 
 
 class Batches(NamedTuple):
@@ -106,44 +104,6 @@ def laws_of(
     laws = {name: _law(curves, values, draws, given, level) for name, given in wanted.items()}
     notes = [f"no joint law: {refused}"] if len(varied) > 1 and refused else []
     return {name: law for name, law in laws.items() if law}, refused, notes
-
-
-def definitions(
-    fitted: Fitted,
-    batches: tuple[Batches, Batches],
-    bracketed: Sequence[bool],
-    definition: CbsDefinition,
-    variables: Sequence[str],
-    level: float,
-) -> tuple[Definition, ...]:
-    """Return critical batches and their laws over overheads, for b/a, and interpolated.
-
-    Args:
-        fitted: the curves.
-        batches: their critical batches by the law, and by interpolation.
-        bracketed: [C], whether the batches bracket the bend of a curve.
-        definition: r and B_ref of `batches`.
-        variables: of the laws, names in "params" and "tokens".
-        level: nominal coverage.
-    """
-    overheads = sorted({*OVERHEADS, definition.overhead})
-    cases = [CbsDefinition(r, definition.reference) for r in overheads]
-    by_law, measured = batches
-    kappas = Batches(fitted.shapes.kappa, list(fitted.refits.kappa))
-    entries = [
-        (str(case), case, by_law if case == definition else fitted.by_law(case)) for case in cases
-    ]
-    entries += [("b/a", None, kappas), (f"{definition}, interpolated", definition, measured)]
-    pairs = zip(fitted.curves, fitted.shapes.kappa, strict=True)
-    covered = [c.covers(float(definition.at(kappa, c.batch[0]))) for c, kappa in pairs]
-    rows = []
-    for name, case, (values, draws) in entries:
-        identified = np.isfinite(values) & np.asarray(bracketed) & (covered if case else True)
-        numbers = [float(v) if ok else None for v, ok in zip(values, identified, strict=True)]
-        law = _law(fitted.curves, numbers, draws, variables, level)
-        ends = (case.overhead, case.reference) if case else (None, None)
-        rows.append(Definition(name, *ends, tuple(numbers), law))
-    return tuple(rows)
 
 
 def _law(

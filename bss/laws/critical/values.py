@@ -78,25 +78,6 @@ class CriticalBatch:
         return entry | {"curve": entry, "S_min": S_min, "E_min": E_min}
 
 
-@dataclass(frozen=True)
-class Definition:
-    """One way to call a batch critical, and the law it leads to.
-
-    Attributes:
-        name: in words.
-        overhead: r; None for b/a, which needs none.
-        reference: B_ref, as `CbsDefinition` has it; None for b/a.
-        values: per curve; None where it is not identified.
-        law: through them; None where there are too few or they do not identify one.
-    """
-
-    name: str
-    overhead: float | None
-    reference: float | str | None = field(metadata={"key": "reference_batch"})
-    values: tuple[float | None, ...]
-    law: PowerFit | None
-
-
 @dataclass(frozen=True, repr=False)
 class CriticalFit(Fit):
     """Critical batch sizes of several curves, and the laws through them.
@@ -110,7 +91,6 @@ class CriticalFit(Fit):
         law: the law that the design identifies, in params or tokens or both; None without one.
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
         joint_refused: why N and D were not fitted jointly; empty where they were.
-        definitions: critical batches and exponents over definitions.
         outliers: points that do not fit the others of their curve.
     """
 
@@ -122,7 +102,6 @@ class CriticalFit(Fit):
     law: PowerFit | None
     laws: dict[str, PowerFit]
     joint_refused: str
-    definitions: tuple[Definition, ...]
     outliers: tuple[Outlier, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
 
@@ -180,20 +159,14 @@ class CriticalFit(Fit):
         return law.draws({name: table[name].to_numpy(float) for name in law.variables})
 
     def details(self) -> dict[str, pd.DataFrame]:
-        """Return the laws of the critical batch, and its values over definitions."""
+        """Return the laws of the critical batch."""
         laws = [
             {"law": name, "variable": variable, "exponent": e.value, "low": e.low, "high": e.high,
              "coefficient": law.coefficient.value, "unit": law.unit}
             for name, law in self.laws.items()
             for variable, e in zip(law.variables, law.exponents, strict=True)
         ]  # fmt: skip
-        models = [str(at.curve.name) for at in self.fits]
-        definitions = [
-            {"definition": row.name, **dict(zip(models, row.values, strict=True))}
-            for row in self.definitions
-        ]
-        tables = {"Laws of the critical batch": laws, "By definition": definitions}
-        return {title: pd.DataFrame(rows) for title, rows in tables.items() if rows}
+        return {"Laws of the critical batch": pd.DataFrame(laws)} if laws else {}
 
     def summary(self) -> pd.DataFrame:
         """A row per curve: model, params, tokens, seq_len, target_loss, unit, the estimates.
