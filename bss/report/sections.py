@@ -87,12 +87,12 @@ def sections(results: Results) -> list[Section]:
     return made
 
 
-def _fits(results: Results) -> list[Fit]:
+def _fits(results: Results) -> list[EsFit | CurveFit | TableFit]:
     fits = (results.chosen_es, results.curve_fit, results.table_fit)
     return [fit for fit in fits if fit is not None]
 
 
-def _cost(fit: Fit) -> str:
+def _cost(fit: EsFit | TableFit) -> str:
     """Return the excess losses of half and twice the best batch, at the largest budget with one."""
     known = fit.summary().rename(columns={"tokens_at_B_opt": "tokens"})
     known = known.dropna(subset=["B_opt", "tokens"])
