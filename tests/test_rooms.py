@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 376,
-    "bss/cli": 2_062,
+    "bss/cli": 2_057,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
@@ -21,7 +21,7 @@ ROOMS = {
     "bss/plots": 1_231,
     "bss/points": 627,
     "bss/policies": 621,
-    "bss/report": 449,
+    "bss/report": 431,
     "bss/rules": 358,
     "bss/schedules": 949,
     "bss/sweeps": 1_448,

@@ -5,7 +5,7 @@ both are jointly normal (Chaloner and Verdinelli 1995, Statistical Science 10:27
 taken over the draws of a fit; the goal is a function of its predictions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -107,13 +107,13 @@ def _goal(fit: Fit, goal: str) -> Goal:
                 return _minimum(fit.batches, {"target_loss": float(loss)}, "batch")
             case CriticalFit(), "exponent", [size]:
                 variable = {"N": "params", "D": "tokens"}[size]
-                joint = fit.law and variable in fit.law.variables
-                sizes = dict.fromkeys(fit.law.variables if joint else [variable], 1e9)
+                known = fit.law.variables if fit.law else ()
+                sizes = dict.fromkeys(known if variable in known else [variable], 1e9)
                 table = pd.DataFrame([sizes, sizes | {variable: 1e9 * np.e}])
                 return table, lambda draws: draws[:, 1] - draws[:, 0]
             case TableFit(), "B_opt", [params, tokens]:
                 sizes = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
-                return _minimum(fit.law.points.batch, sizes, "batch_tokens")
+                return _minimum(fit.law.points.batch.tolist(), sizes, "batch_tokens")
             case TableFit(), "loss", [params, tokens, batch]:
                 run = [parse_tokens(params), parse_tokens(tokens)]
                 run.append(parse_tokens(batch) * int(fit.seq_len or 1))
@@ -126,10 +126,10 @@ def _goal(fit: Fit, goal: str) -> Goal:
     raise InputError(f"--goal {goal!r}: expected {GOALS[fit.KIND]}")
 
 
-def _minimum(batches: Sequence[float], sizes: dict[str, float], column: str) -> Goal:
+def _minimum(batches: Sequence[float], sizes: Mapping[str, float], column: str) -> Goal:
     """Return a grid of batch sizes, and the log batch size at the minimum of its predictions."""
     grid = np.geomspace(min(batches) / 2, max(batches) * 2, GRID)
-    table = pd.DataFrame(sizes | {column: grid})
+    table = pd.DataFrame({**sizes, column: grid})
     return table, lambda draws: parabola_vertex(np.log(grid), draws)
 
 

@@ -79,8 +79,8 @@ def advise(
     if active_params is not None:
         whole = _first_line(advice_for(params))
         warnings.insert(0, "no source has a mixture of experts: this is for active parameters")
-        payload["experts"] = {"active_params": active_params, "total_params": params}
-        payload["experts"]["total"] = whole
+        sizes = {"active_params": active_params, "total_params": params}
+        payload["experts"] = {**sizes, "total": whole}
         lines.append(f"For all {rounded_tokens(params)} parameters: {whole}")
     payload["warnings"] = warnings
     tables = [_rules_table(advice, show_all=all_rules)]

@@ -142,8 +142,8 @@ def _es(fit: "EsFit", question: Question) -> Answer:
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
     tokens, steps = (
-        Estimate(*(x if np.isfinite(x) else None for x in row[[*ends]]), fit.level, row["note"])
-        for ends in (("tokens", "low", "high"), ("steps", "steps_low", "steps_high"))
+        _interval([row[name] for name in names], fit.level, row["note"])
+        for names in (("tokens", "low", "high"), ("steps", "steps_low", "steps_high"))
     )
     return {"tokens": tokens, "steps": steps, "loss": loss, "batch": batch}, outside
 
@@ -250,6 +250,11 @@ def _outside(name: str, value: float, measured: Sequence[float]) -> list[str]:
     if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
         return []
     return [f"--{name} {number(value)}: outside the measured {number(low)} to {number(high)}"]
+
+
+def _interval(numbers: Sequence[float], level: float, note: str) -> Estimate:
+    """Return an estimate of a value and its ends, of which NaN and infinite ones are unknown."""
+    return Estimate(*(x if np.isfinite(x) else None for x in numbers), level=level, note=note)
 
 
 def _rows(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

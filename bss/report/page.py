@@ -22,8 +22,7 @@ def write_report(results: Path, file: Path) -> None:
 
     Args:
         results: directory with experiment.json; other files that are read: `runs.parquet`,
-            `points.csv`, `fits.json`, `fit.json`, `schedule.json`, `contenders.csv` and PNG
-            figures.
+            `points.csv`, `fits.json`, `fit.json`, `contenders.csv` and PNG figures.
         file: the HTML file.
 
     Raises:

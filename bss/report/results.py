@@ -35,7 +35,6 @@ class Results:
         points: table of points of these runs.
         fits: fitted laws E(S) by name of their group and name of the law; "" for a single group.
         curve_fit: the functional law of loss curves.
-        schedule: the derived schedule and the settings it was trained with.
         contenders: final losses of compared schedules, one row per run.
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
@@ -50,7 +49,6 @@ class Results:
     points: pd.DataFrame | None = None
     fits: dict[str, dict[str, EsFit]] = field(default_factory=dict)
     curve_fit: CurveFit | None = None
-    schedule: dict[str, Any] | None = None
     contenders: pd.DataFrame | None = None
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
@@ -91,7 +89,6 @@ def read_results(directory: Path) -> Results:
         points=read_points(files["points.csv"]) if fitted else None,
         fits=fits,
         curve_fit=CurveFit.from_dict(curve) if curve.get("kind") == "curve" else None,
-        schedule=read_json(files["schedule.json"], HINT) if "schedule.json" in files else None,
         contenders=_contenders(files["contenders.csv"]) if "contenders.csv" in files else None,
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
         table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,

@@ -26,12 +26,9 @@ from bss.points.batches import alike
 from bss.points.curve import evaluated
 from bss.report.results import Results
 from bss.rules import Setting
-from bss.schedules import rates
-from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import Plan, resolve
 from bss.stats import LR_PHASES, Comparison
 from bss.tables import loss_column
-from bss.units import format_tokens, parse_tokens
+from bss.units import format_tokens
 
 MOST_ROWS = 40
 
@@ -45,16 +42,12 @@ class Section:
         figures: each with a label for readers who do not see it.
         tables: below the figures.
         group: of runs, where a results directory has several.
-        note: a line about these results.
-        code: a text to copy.
     """
 
     title: str
     figures: Sequence[tuple[str, Figure]] = ()
     tables: Sequence[Table] = ()
     group: str = ""
-    note: str = ""
-    code: str = ""
 
 
 def answers(results: Results) -> list[str]:
@@ -85,7 +78,7 @@ def sections(results: Results) -> list[Section]:
     """Return the sections that the results are enough for."""
     makers = {"runs": (_runs, _losses), "varied": (_varied,), "fits": (_es,),
               "step_time": (_time,), "curve_fit": (_curve,), "table_fit": (_final,),
-              "schedule": (_schedule,), "contenders": (_contenders,)}  # fmt: skip
+              "contenders": (_contenders,)}  # fmt: skip
     made: list[Section] = []
     for name, functions in makers.items():
         for make in functions if (value := getattr(results, name)) is not None else ():
@@ -94,12 +87,12 @@ def sections(results: Results) -> list[Section]:
     return made
 
 
-def _fits(results: Results) -> list[Fit]:
+def _fits(results: Results) -> list[EsFit | CurveFit | TableFit]:
     fits = (results.chosen_es, results.curve_fit, results.table_fit)
     return [fit for fit in fits if fit is not None]
 
 
-def _cost(fit: Fit) -> str:
+def _cost(fit: EsFit | TableFit) -> str:
     """Return the excess losses of half and twice the best batch, at the largest budget with one."""
     known = fit.summary().rename(columns={"tokens_at_B_opt": "tokens"})
     known = known.dropna(subset=["B_opt", "tokens"])
@@ -214,13 +207,6 @@ def _summary(fit: Fit) -> Table:
     return Table.of_frame(f"{fit.level:.0%} intervals", fit.summary())
 
 
-def _schedule(entry: dict[str, Any], _: Results) -> Iterator[Section]:
-    chart = plots.schedule_figure(_plan(entry))
-    figure = ("Batch size and learning rate against tokens", chart)
-    note = f"{entry['law']}: {entry['note']}"
-    yield Section("The schedule", [figure], note=note, code=f'--batch "{entry["batch"]}"')
-
-
 def _contenders(table: pd.DataFrame, _: Results) -> Iterator[Section]:
     comparison = Comparison(table)
     names = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
@@ -238,15 +224,6 @@ def _contenders(table: pd.DataFrame, _: Results) -> Iterator[Section]:
     ]  # fmt: skip
     figure = ("Final loss of every schedule", plots.contenders_figure(table))
     yield Section("Schedules at equal tokens", [figure], tables)
-
-
-def _plan(entry: dict[str, Any]) -> Plan:
-    """Return the plan of a schedule, with its LR schedule if it has one."""
-    tokens = parse_tokens(entry["tokens"], field="schedule.json: tokens")
-    batch = BatchSchedule.parse(entry["batch"], total=tokens)
-    seq_len, lr, warmup = (entry[key] for key in ("seq_len", "lr", "warmup"))
-    rate = lr and rates.wsd(lr, tokens, warmup, entry.get("decay", 0))
-    return resolve(batch, tokens, seq_len, rate=rate)
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:
