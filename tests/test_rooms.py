@@ -11,14 +11,14 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 376,
-    "bss/cli": 2_057,
+    "bss/cli": 2_059,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_270,
+    "bss/laws": 5_273,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 1_231,
+    "bss/plots": 1_233,
     "bss/points": 627,
     "bss/policies": 621,
     "bss/report": 431,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_310, "benchmarks": 2_700, "tests": 21_950}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_630
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_620
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
