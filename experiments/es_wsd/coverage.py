@@ -12,6 +12,7 @@ import argparse
 import math
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -82,7 +83,7 @@ def main() -> None:
     sets = parser.parse_args().sets
     points = measured_points(read("repeat", "runs.parquet"), TARGETS)
     law, truth = planted(points)
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # JAX has threads
         tables = [*pool.map(partial(judged, law, points, truth), range(sets))]
     table = pd.concat(tables, ignore_index=True)
     write("repeat", "coverage.csv", table)
