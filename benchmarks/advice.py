@@ -227,7 +227,7 @@ def by_distance(errors: Iterable[Errors]) -> list[dict[str, object]]:
 def main() -> None:
     """Print and save the table; with --write estimate the parameters first."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--write", action="store_true", help="estimate the constants again")
+    parser.add_argument("--write", action="store_true", help="estimate between, growth, ... again")
     options = parser.parse_args()
     optima = {TABLE: table_optima()} | {name: rule_optima(name) for name in POOLED}
     table, law = table_source(optima[TABLE])

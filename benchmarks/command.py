@@ -25,12 +25,12 @@ class Benchmark:
     """The command `python -m benchmarks.NAME`.
 
     Attributes:
-        name: of the module, and of its file of results.
+        name: Name of the module, and of its file of results.
         doc: its text for --help.
         measured: function of the options that yields rows; each is printed immediately.
         columns: heads of the table of what was measured.
-        cells: of a row, lines of the table.
-        seconds: of each row, if nobody says.
+        cells: Function from a row to lines of the table.
+        seconds: Default seconds per row.
         cores: numbers of cores, as in --cores; "" without a choice.
         add: adds other options.
     """
@@ -51,11 +51,11 @@ class Benchmark:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         add = parser.add_argument
         if self.cores:
-            text = "how many, in a list with commas; or all that this may use"
+            text = "numbers of cores, e.g. 1,2; or 'all' available cores"
             add("--cores", default=self.cores, help=text)
-        text = "of each row, beside what warms it up; at least a few rounds"
+        text = "seconds per row after the warm-up; every row has at least a few rounds"
         add("--seconds", type=float, default=self.seconds, help=text)
-        add("--rounds", type=int, default=60, help="of each row, at most")
+        add("--rounds", type=int, default=60, help="largest number of rounds per row")
         add("--results", type=Path, default=RESULTS, help="folder of the JSON")
         self.add(parser)
         options = parser.parse_args(arguments)
@@ -152,5 +152,5 @@ def _numbers(text: str) -> list[int]:
     except ValueError:
         counts = []
     if not counts or min(counts) < 1:
-        raise InputError(f"--cores: {text!r}; write numbers from 1 on, as 1,2, or all")
+        raise InputError(f"--cores: {text!r}; write numbers of 1 or more, e.g. 1,2, or all")
     return counts

@@ -162,7 +162,7 @@ def main() -> int:
     """Train the configs; 1 if `--check` finds a difference."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
-    parser.add_argument("--only", default="", help=f"of {', '.join(CONFIGS)}, demo, with commas")
+    parser.add_argument("--only", default="", help=f"configs, e.g. {','.join(CONFIGS)},demo")
     options = parser.parse_args()
     names, different = options.only.split(",") if options.only else [*CONFIGS], 0
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

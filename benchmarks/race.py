@@ -32,12 +32,12 @@ Turn = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Variant:
-    """One of a race.
+    """One of the programs that are compared.
 
     Attributes:
         name: in the results.
         maker: "module:function" that makes its Turn of the settings.
-        settings: what it is made of.
+        settings: Arguments of the maker.
         unit: steps of a turn are a multiple of it.
         warm: steps before it reports that it is ready; their output is in the results.
     """
@@ -56,7 +56,8 @@ class Entry:
     """A variant's process.
 
     Attributes:
-        seconds: of a step, by turn; `cpu`, those of user and system; `told`, what its turn gave.
+        seconds: Seconds per step, one entry per turn. `cpu` has the CPU seconds of user and system,
+            `told` the output of each turn.
         idle_cpu: CPU seconds that it took while others worked.
     """
 
@@ -83,7 +84,7 @@ class Entry:
         """Take steps, notes what they took; the CPU seconds of all of it.
 
         Raises:
-            InputError: where its process has died.
+            InputError: If the process has died.
         """
         self._tell(steps)
         answer = self._answer()

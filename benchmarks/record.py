@@ -121,7 +121,7 @@ class Others:
 
     Attributes:
         own: CPU seconds of the block, which the caller sets.
-        share: of the cores' time; None if unknown.
+        share: Share of the time of the cores; None if unknown.
     """
 
     def __init__(self, cores: Sequence[int]):

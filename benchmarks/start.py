@@ -56,7 +56,7 @@ def _first_row(command: list[str], runs: Path) -> float:
     """Seconds until a run's curve has a row; the command ends by itself.
 
     Raises:
-        InputError: where it ends without one.
+        InputError: If the command ends without a row.
     """
     begun = time.perf_counter()
     process = subprocess.Popen(

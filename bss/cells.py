@@ -17,7 +17,7 @@ class Table:
     """A table for people: the first column is text, the others are numbers.
 
     Attributes:
-        title: of the table; "" for none.
+        title: Title of the table; "" for none.
         columns: their names.
         rows: cells, row by row.
         strong: rows to set in bold.
@@ -39,7 +39,7 @@ class Table:
         """Return a table of records as they are in JSON.
 
         Args:
-            title: of the table.
+            title: Title of the table.
             records: a row each. Columns whose name begins with "tokens" or "params" are counts,
                 printed as 1.25B; missing values are dashes.
             columns: keys that are shown, or the header of each; by default all keys. A header has

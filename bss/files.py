@@ -82,18 +82,18 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
     """Return the JSON object of a file.
 
     Args:
-        path: of the file.
-        hint: advice for the error message, if the file is missing or damaged.
+        path: Path of the file.
+        hint: Advice for the error message, if the file is missing or damaged.
         field: the option or field that named it, put before the path.
 
     Raises:
-        InputError: no such file, not readable, no JSON, or no object.
+        InputError: If the file does not exist, cannot be read, or is not a JSON object.
     """
     name = f"{field} {path}".strip()
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{name}: there is no such file; {hint}") from None
+        raise InputError(f"{name}: no such file; {hint}") from None
     except json.JSONDecodeError as error:
         problem = f"line {error.lineno}, {error.msg}"
         raise InputError(f"{name}: is not JSON ({problem}); {hint}") from None

@@ -13,9 +13,9 @@ class HeldOutColumn:
     """A column of a held-out number; as text SET_METRIC, SET_METRIC_avg_HALFLIFE, ..._PART.
 
     Attributes:
-        metric: what is measured.
+        metric: Name of the metric.
         of: the held-out set.
-        half_life: of the weight average that is evaluated; empty for the weights.
+        half_life: Half-life of the weight average that is evaluated; empty for the weights.
         part: part of a sequence, counted from 1, if a metric distinguishes parts; 0 for the whole.
 
     Examples:

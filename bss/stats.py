@@ -246,8 +246,9 @@ class Comparison:
     """A table of final losses, one row per run and LR phase.
 
     Attributes:
-        table: Columns name, batch (a schedule as text), ending (a key of LR_PHASES), role (of
-            ROLES), seed, tokens, steps, eval_loss, test_loss, peak_lr, and others.
+        table: Columns `name`, `batch` (a schedule as text), `ending` (a key of LR_PHASES), `role`
+            (a key of ROLES), `seed`, `tokens`, `steps`, `eval_loss`, `test_loss`, `peak_lr`, and
+            others.
     """
 
     table: pd.DataFrame
@@ -262,13 +263,13 @@ class Comparison:
         """Return the compared losses of an LR phase, [compared run, seed], in the table's order.
 
         Raises:
-            InputError: If a seed of a compared run is there twice.
+            InputError: If a seed of a compared run occurs twice.
         """
         rows = self.table.loc[self.table["ending"] == phase]
         for name, seed in rows.loc[rows.duplicated(["name", "seed"]), ["name", "seed"]].to_numpy():
             raise InputError(
-                f"seed {seed} of {name!r}, ending {phase!r}, is there twice; keep one run of it, "
-                "or one peak LR"
+                f"{name!r}, LR phase {phase!r}: seed {seed} occurs twice; keep one run, or one "
+                "peak LR"
             )
         wide = rows.pivot(index="name", columns="seed", values=self.column)
         return wide.loc[rows["name"].unique()]

@@ -26,7 +26,7 @@ def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = 
         text: "250M", "1.5B", "200K", "1e6", "2^20" or an integer; decimal suffixes K, M, B, T in
             either case. "20%" if a total is given; fractions of a count are rounded down.
         field: the name of the setting, for the error message.
-        total: what a percentage is a share of.
+        total: Tokens of which a percentage is a share.
 
     Returns:
         A count in [0, 2^63).

@@ -53,11 +53,11 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     """Build a dataclass or NamedTuple from a nested mapping, by the types of its fields.
 
     Args:
-        cls: what to build.
-        entry: its fields by name. Integers may be written as token counts ("10M").
-        where: prefix for error messages, the path of the entry with a final ".".
-        strict: refuse unknown keys, and null for a number; else the one is ignored and the
-            other NaN, as JSON has no NaN: so fits are read.
+        cls: The class to build.
+        entry: Its fields by name. Integers may be written as token counts ("10M").
+        where: Prefix of error messages: the path of the entry with a final ".".
+        strict: Refuse unknown keys, and null for a number. If False, unknown keys are ignored and
+            null is NaN, because JSON has no NaN. Fits are read this way.
 
     Raises:
         InputError: naming the path, its value and what is expected.

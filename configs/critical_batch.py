@@ -15,17 +15,19 @@
 | c2-context | 12k with sequences of 16 and 64, D to 0.2M                   | 33M    | 78   |
 | c3-wsd     | decays of the runs of c1-12k at 3 batch sizes                | 4M     | 54   |
 | c3         | cosine and schedule-free there                               | 32M    | 72   |
+| appendix-b | 12k with beta1 0.95, beta2 0.99 or a shorter warm-up, to 0.2M  | 69M    | 168  |
 | gpu        | c1 at 0.2M to 4.7M parameters; priced, not trained           | 15G    | 252  |
 
 Batch sizes are a factor of 2 apart, 32 to 2,048 tokens in sequences of 32; the smallest one is the
 reference. LRs are a factor of 2 apart and grow with the batch size to the power 0.37, as in a
-pilot. muP carries them across widths. beta2 has a half-life of 20,000 tokens, but is at least 0.95.
-The warm-up has 10,000 tokens in every run. Evaluated seeds are 10 and above; seeds 0 to 2 were
-pilots. Questions and how they are decided: experiments/critical_batch/questions.toml.
+pilot. muP transfers them across widths. The half-life of beta2 is 20,000 tokens. beta2 is at least
+0.95 per step. The warm-up has 10,000 tokens unless a part varies it. Evaluated seeds are 10 and
+above; seeds 0 to 2 were pilots. Questions and how they are decided:
+experiments/critical_batch/questions.toml.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
@@ -48,22 +50,24 @@ def grid(
     margin: float = 1.3,
     reference: int = 64,
     half_life: int = 20_000,
+    powers: Sequence[int] = (-1, 0, 1),
     ends: Mapping[int, tuple[int, ...]] | None = None,
 ) -> list[dict]:
     """Return batch sizes from `low` to `high` tokens, a factor of 2 apart, and their settings.
 
     Args:
-        rate: Middle one of three LRs at the reference batch size.
+        rate: LR at the reference batch size, from which the others follow.
         bend: Guess of b/a in tokens at the largest budget, which sets the length of runs.
         margin: Factor on that length.
         reference: In tokens, of `rate`.
         half_life: Of beta2, in tokens.
+        powers: Powers of 2; the LRs of a batch size are its middle LR times 2 to these powers.
         ends: Horizons of annealed runs by batch size.
     """
     entries = []
     for tokens in (low << k for k in range(round(math.log2(high / low)) + 1)):
         middle = rate * (tokens / reference) ** 0.37
-        rates = tuple(float(f"{middle * 2**i:.3g}") for i in (-1, 0, 1))
+        rates = tuple(float(f"{middle * 2**i:.3g}") for i in powers)
         entry = {"tokens": tokens, "rates": rates, "length": round(margin * (1 + tokens / bend), 2)}
         entry["beta2"] = round(max(0.95, 2 ** (-tokens / half_life)), 5)
         entries.append(entry | {"ends": (ends or {}).get(tokens, ())})
@@ -147,6 +151,18 @@ SIZES = {
         "lengths": (16, 64),
         "grid": grid(32, 2_048, rate=3e-3, bend=1_000),
         "budgets": (100_000, 200_000),
+    },
+    "appendix-b": {
+        "title": "Momentum, second moment and warm-up",
+        "variants": (
+            {"name": "beta1 0.95", "changes": {"optimizer.beta1": 0.95}},
+            {"name": "beta2 0.99", "changes": {"optimizer.beta2": 0.99}},
+            {"name": "warm-up 2.5K", "changes": {"schedule.warmup": 2_500}},
+        ),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_000, powers=(-2, -1, 0, 1)),
+        "budgets": (100_000, 200_000),
+        "registration": "results/predictions/critical_batch_appendix.json",
+        "setup.engine.runs": "runs/critical_batch_appendix",
     },
     "c3-wsd": {"title": "Decays of runs at constant LR", "schedules": (WSD,), **COMPARED},
     "c3": {"title": "Other LR schedules", "schedules": SCHEDULES, **COMPARED},

@@ -5,7 +5,7 @@
 | size  | models           | tokens | time on 2 CPU cores | for                    |
 |-------|------------------|--------|---------------------|------------------------|
 | smoke | 131k parameters  | 0.9M   | under a minute      | tests                  |
-| demo  | 131k parameters  | 11M    | about 3 minutes     | `make demo`            |
+| demo  | 131k parameters  | 7.5M   | about 2 minutes     | `make demo`            |
 
 Expected at demo size: curves of different batch sizes cross. B_opt is between 2 and 8 sequences and
 grows as the target loss falls. At constant LR a late switch beats every fixed batch size. One seed
@@ -28,7 +28,7 @@ BASE = {
     "engine": "local",
     "setup": SETUP,
     "setup.optimizer.beta2": 0.95,
-    "setup.schedule": {"tokens": 1_200_000, "warmup": 50_000},
+    "setup.schedule": {"tokens": 800_000, "warmup": 50_000},
     "setup.evaluation": {
         "tokens": 8_192,
         "test_tokens": 32_768,

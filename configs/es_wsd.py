@@ -8,19 +8,21 @@
 |-------|-----------------------------------------------------------|--------|----------------|
 | smoke | a1 at 4 batch sizes and 40K tokens; for tests             | 0.3M   | 4 × 2          |
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
+| a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
 | a2l   | the same at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
-| a3    | B_opt ramp, late switch, constants; sequences of 64, 3M   | 144M   | 5 × 8, decayed |
+| a3    | B_opt ramp, late switch, fixed; sequences of 64, 3M       | 144M   | 5 × 8, decayed |
 | speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
-| a4    | ramp and constant with one change each, 1M tokens         | 108M   | 9 × 12         |
+| a4    | ramp and fixed batch, one change each, 1M tokens          | 108M   | 9 × 12         |
 | a5    | a1 with 8 experts, 2 active, 12k active parameters        | 32M    | 7 × 3          |
 | a5s   | a3 with those experts                                     | 144M   | 5 × 8, decayed |
 | gpu   | a1 at 4.7M and 25M parameters; priced, not trained        | 9.8B   | 2 × 7 × 3      |
 
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
-without weight decay, as in the paper's trainers [secondary]. Judged seeds are 10 and above; seeds 0
-and 1 were pilots. a3 and later parts train the schedules that a1 calls for, from SCHEDULES, which
-`python -m experiments.es_wsd.analysis --schedules` writes. Questions and how they are decided:
+without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
+seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
+a3 and later parts train the schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis
+--schedules` derives it from a1. Questions and how they are decided:
 experiments/es_wsd/questions.toml.
 """
 
@@ -43,12 +45,12 @@ EXPERTS_AT = {"models": {"12k active": EXPERTS}, "setup.model": EXPERTS}
 
 
 def constants(*batches: int, **fields: object) -> list[dict]:
-    """Constant batch sizes in sequences."""
+    """Return runs with fixed batch sizes, in sequences."""
     return [{"batch": str(batch), "name": f"constant {batch}", **fields} for batch in batches]
 
 
 def schedules(of: Mapping[str, Any]) -> list[dict]:
-    """Return the arms of a3: constants, the ramp and the late switch."""
+    """Return the arms of a3: fixed batch sizes, the ramp and the late switch."""
     return [
         *constants(*of["constants"]),
         {"batch": of["ramp"], "name": RAMP, "role": "schedule"},
@@ -133,6 +135,14 @@ SIZES = {
         "setup.engine.runs": "runs/es_wsd_smoke",
     },
     "a1": {"results": "results/es_wsd/stages"},
+    "a1r": {
+        "title": "E(S) at one learning rate, new seeds",
+        "seeds": tuple(range(40, 52)),
+        "ends": (),
+        "registration": "results/predictions/es_wsd_seeds.json",
+        "results": "results/es_wsd/repeat",
+        "setup.engine.runs": "runs/es_wsd_seeds",
+    },
     "a2": {
         "title": "E(S) at two more model sizes",
         "models": {"27k": mup("1x48"), "99k": mup("nano")},
@@ -211,7 +221,7 @@ def get_config(part: str = "a1") -> ConfigDict:
     """Return the config of a part.
 
     Raises:
-        ValueError: there is no such part, or its schedules are not there yet.
+        ValueError: If the part is unknown, or its schedules have not been written.
     """
     parts = dict(SIZES)
     if SCHEDULES.exists():

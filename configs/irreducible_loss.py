@@ -1,8 +1,8 @@
-"""The fitted L_0, compared with the entropy of the synthetic language.
+"""The fitted L_0, compared with the entropy of a synthetic language.
 
     python -m experiments.irreducible_loss --config=configs/irreducible_loss.py:smoke
 
-| size  | models         | tokens of a run | what it needs                                      |
+| size  | models         | tokens per run  | cost                                               |
 |-------|----------------|-----------------|----------------------------------------------------|
 | smoke | 12k parameters | 700K            | 41M tokens; 28 min on 2 cores busy with other work |
 | cpu   | 99k parameters | 2M              | 132M tokens; not measured                          |
@@ -10,8 +10,8 @@
 Expected at smoke size: L_0 of the Adam surface is 0.010 nats above the entropy of 1.480 and 0.003
 below the best model's loss. The other surfaces are 0.13 to 0.20 nats too low.
 
-A vocabulary of 16 keeps the logits' rank, 15, within the width of pico, 32, so that the model can
-come within 0.013 nats of the language.
+With a vocabulary of 16, the logits have rank 15, which is below the width of pico (32). The model
+can therefore come within 0.013 nats of the entropy of the language.
 """
 
 from configs.overlays import SETUP, sized

@@ -6,23 +6,23 @@
 | part           | models            | tokens     | runs                       | time              |
 |----------------|-------------------|------------|----------------------------|-------------------|
 | smoke          | 12k and a mixture | 20K        | 2 batches; for tests       | a minute          |
-| pilot_rates    | 49k               | 250K       | 3 batches, 4 rates         | 2 minutes         |
+| pilot_rates    | 49k               | 250K       | 3 batches, 4 LRs           | 2 minutes         |
 | pilots         | 12k, 25k, 49k     | 500K       | 6 batches                  | 4 minutes         |
-| rates          | 99k, .38M         | an eighth  | 3 batches, 3 rates         | 6 minutes, took   |
+| rates          | 99k, .38M         | an eighth  | 3 batches, 3 LRs           | 6 minutes, took   |
 | es_99k         | 99k               | 1M         | 7 batches, 2 seeds         | 4.5 minutes, took |
 | es_380k        | .38M              | 3.8M       | 7 batches, 2 seeds         | 43 minutes, took  |
-| short_99k      | 99k               | 1M         | 5 small batches, 3 rates   | 16 minutes, took  |
+| short_99k      | 99k               | 1M         | 5 small batches, 3 LRs     | 16 minutes, took  |
 | short_380k     | .38M              | 3.8M       | 5 small batches, 2 seeds   | not run           |
-| width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 rates         | 8 minutes, took   |
+| width          | 2 × 64, 2 × 128   | 1M         | 3 batches, 3 LRs           | 8 minutes, took   |
 | standard       | 2 × 128           | 1M         | those, without "mup"       | 7 minutes, took   |
-| width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 rates, 3 seeds  | 7 minutes, took   |
+| width_seeds    | 2 × 64, 2 × 128   | 1M         | batch 4, 3 LRs, 3 seeds    | 7 minutes, took   |
 | standard_seeds | 2 × 128           | 1M         | those, without "mup"       | 6 minutes, took   |
 | mixture        | .4M active, 8e2   | 1M         | 5 batches, one late switch | 17 minutes, took  |
 | es_790k        | .79M              | 7.9M       | 3 batches                  | 33 minutes, took  |
-| more_790k      | .79M              | 7.9M       | 2 batches at lower rates   | 17 minutes, took  |
+| more_790k      | .79M              | 7.9M       | 2 batches at lower LRs     | 17 minutes, took  |
 | es_4.7M        | 4.7M              | 47M        | 7 batches, 3 seeds         | one H100; not run |
-| late           | 4.7M              | 47M        | 3 constants, 2 forks       | one H100; not run |
-| width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 rates         | one H100; not run |
+| late           | 4.7M              | 47M        | 3 fixed batches, 2 forks   | one H100; not run |
+| width_gpu      | 2 × 256, 2 × 512  | 1M         | 3 batches, 3 LRs           | one H100; not run |
 | large          | 12M, 25M          | 124M, 252M | 7 batches                  | one H100; not run |
 
 A model of width d has 2 log2(d/32) layers and heads of 32. Sequences are 256 bytes of the text of
@@ -40,10 +40,10 @@ from configs.overlays import PRICED, SETUP, sized
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 RATES = {1: 2e-3, 2: 2e-3, 4: 4e-3, 8: 4e-3, 16: 8e-3, 32: 8e-3, 64: 8e-3}
-"""Of each batch; others have that of the next smaller one."""
+"""LR by batch size; other batch sizes use the LR of the next smaller one."""
 AROUND = (0.5, 1.0, 2.0)
 PER_PARAMETER = 10
-"""Tokens."""
+"""Tokens per parameter."""
 
 
 def model(layers: int, width: int, **fields: Any) -> dict:

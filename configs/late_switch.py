@@ -8,10 +8,10 @@
 |-------|-----------------------------------------------------------------|--------|-------|
 | smoke | a trunk, one switch and decays, 40K tokens; for tests           | 0.2M   | 1     |
 | pilot | b1 with two switches                                            | 8M     | 2     |
-| b1    | 12k parameters: batch sizes 4, 8, 16 and switches by 2, 4 and 8 | 49M    | 5     |
+| b1    | 12k parameters: batch sizes 4, 8, 16 and switches by 2, 4 and 8 | 118M   | 12    |
 | b1c   | the same under a cosine, with two switches by 4                 | 20M    | 5     |
-| b1m   | b1 with 8 experts, 2 active, 12k active parameters              | 15M    | 3     |
-| b1l   | b1 at 99k parameters                                            | 15M    | 3     |
+| b1m   | b1 with 8 experts, 2 active, 12k active parameters              | 60M    | 12    |
+| b1l   | b1 at 99k parameters                                            | 30M    | 6     |
 | b2    | b1's large batch sizes up to the steps of a switched run        | 15M    | 5     |
 | b3    | a switch by 8 at 6 points of 5 budgets, 0.25M to 4M tokens      | 62M    | 5     |
 | b3l   | the same with a budget of 8M tokens                             | 30M    | 3     |
@@ -19,8 +19,8 @@
 
 Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
 constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
-except in b2 and b3. Judged seeds are 10 and above; seeds 0 and 1 are for pilots. Part b2 continues
-runs of b1. Questions and how they are decided:
+except in b2 and b3. Evaluated seeds are 40 and above; seeds 0 and 1 were pilots. Parts b1, b1m and
+b1l were repeated with seeds that no earlier part had. Questions and how they are decided:
 experiments/late_switch/questions.toml.
 """
 
@@ -88,6 +88,16 @@ AFTER = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5)
 BUDGETS = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000)
 FEW = [*compared(SMALL, (30, 70), ())]
 
+
+def repeated(seeds: int) -> dict[str, object]:
+    """Return the fields of a part that is decided on new seeds, 50 and above."""
+    return {
+        "seeds": tuple(range(50, 50 + seeds)),
+        "registration": "results/predictions/late_switch_seeds.json",
+        "setup.engine.runs": "runs/late_switch_seeds",
+    }
+
+
 BASE = {
     "title": "Late switches",
     "arms": [*compared(SMALL, (10, 30, 50, 70, 85, 95), (30, 70)), STAGES],
@@ -138,20 +148,20 @@ PARTS = {
         "results": "runs/late_switch_pilot/results",
         "setup.engine.runs": "runs/late_switch_pilot",
     },
-    "b1": {},
+    "b1": repeated(12),
     "b1c": {"title": "Late switches under a cosine", "arms": cosine(FEW)},
     "b1m": {
         "title": "Late switches with experts",
         "arms": FEW,
-        "seeds": (40, 41, 42),
         "setup.model": EXPERTS,
+        **repeated(12),
     },
     "b1l": {
         "title": "Late switches at 99k parameters",
         "arms": FEW,
-        "seeds": (40, 41, 42),
         "setup.model": "nano",
         "setup.optimizer.lr": 4e-3,
+        **repeated(6),
     },
     "b2": {"title": "Catch-up", "arms": continued(1_000_000)},
     "b3": {

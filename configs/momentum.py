@@ -2,13 +2,13 @@
 
     python -m experiments.momentum --config=configs/momentum.py:grid
 
-| part  | asks                                               | tokens of a run | runs             |
+| part  | trains                                             | tokens of a run | runs             |
 |-------|----------------------------------------------------|-----------------|------------------|
 | smoke | the grid, at 12k parameters; for tests             | 20K             | a minute of CPU  |
-| grid  | beta1 × batch at the better of two rates; 4 → 8    | 500K            | 32 arms, 8 seeds |
+| grid  | beta1 × batch at the better of two LRs; 4 → 8      | 500K            | 32 arms, 8 seeds |
 | late  | 4 → 32 with beta1 kept and following the batch     | 1M              | 4 arms, 8 seeds  |
 | long  | beta1 at batches 8 and 32                          | 2M              | 6 arms, 5 seeds  |
-| cuts  | batch × 4 beside rates cut, from one checkpoint    | 1M to 1.9M      | 6 arms, 8 seeds  |
+| cuts  | batch × 4 and LR cuts, from one checkpoint         | 1M to 1.9M      | 6 arms, 8 seeds  |
 
 LRs are chosen on seeds 0 and 1, annealed, at 500K tokens. Seeds from 5 on are compared; no pilot
 used them. The choice is read from the results; --config.chosen= trains it again. Models have 99k
@@ -26,7 +26,7 @@ RATES = {
 }
 BETAS = (0.6, 0.7, 0.8, 0.9, 0.95)
 FAST = 8e-3
-"""The rate at which .9 is judged too, at batches 16 and 32."""
+"""Another LR at which beta1 = 0.9 is trained on all seeds, for batch sizes 16 and 32."""
 
 
 def arms(batches: Iterable[int], betas: Sequence[float]) -> list[dict]:

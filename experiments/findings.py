@@ -34,7 +34,7 @@ class Question:
         statement: What is claimed.
         number: What is computed per seed, in words.
         sign: Sign of the effect that the statement claims; 0 if it claims a difference.
-        margin: Largest effect, in `unit`, that is no relevant effect.
+        margin: Largest effect, in `unit`, that is not relevant.
         unit: Unit of the effect.
         seeds: Planned number of seeds.
         decided: How it is decided, if not by the test of the module.
@@ -69,7 +69,7 @@ def read_questions(file: Path) -> list[Question]:
     """Return the questions of a TOML file.
 
     Raises:
-        InputError: If a question has an unknown field or a key is there twice.
+        InputError: If a question has an unknown field or a key occurs twice.
     """
     entries = tomllib.loads(file.read_text(encoding="utf-8"))["question"]
     known = {one.name for one in fields(Question)}
@@ -77,7 +77,7 @@ def read_questions(file: Path) -> list[Question]:
         if unknown := entry.keys() - known:
             raise InputError(f"{file}: {entry['key']} has {unknown}; expected {sorted(known)}")
     if len({entry["key"] for entry in entries}) < len(entries):
-        raise InputError(f"{file}: a key is there twice; give each question its own")
+        raise InputError(f"{file}: a key occurs twice; give each question its own")
     return [Question(**entry) for entry in entries]
 
 

@@ -28,7 +28,7 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
     the same command continues.
 
     Args:
-        study: A dataclass whose fields are those of the config.
+        study: A dataclass with the fields of the config.
         experiment: Runs the study.
         joint: Whether several processes may train every run together; the fields of
             `DistributedConfig` are flags then.

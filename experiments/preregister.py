@@ -5,12 +5,13 @@
     python -m experiments.preregister score NAME OUTCOMES.csv
     python -m experiments.preregister state NAME QUESTIONS.toml
 
-PREDICTED.csv has one row per run: run, tokens, loss, low, high in nats; runs of one schedule share
-`schedule`, scores are also given by `ending`, and every other column is a baseline's loss. The runs
-record the file's SHA-256 (`execution.registration`). A score needs git's word that the commit which
-added the file comes before the commit of every run. The unit of scores is the schedule; intervals
-come from resampled schedules; a schedule with a failed run has infinite error. `state` registers
-statements without numbers: QUESTIONS.toml says how each is decided.
+PREDICTED.csv has one row per run with the columns run, tokens, and loss, low, high in nats. Runs of
+one schedule share a value of `schedule`. If there is a column `ending` (the LR phase), scores are
+also computed per LR phase. Every other column is the loss that a baseline predicts. The runs record
+the file's SHA-256 (`execution.registration`). Scoring requires a git history in which the commit of
+the file is older than the commit of every run. Each schedule counts once in a score; intervals come
+from resampled schedules. A schedule with a failed run has infinite error. `state` registers
+statements without numbers; QUESTIONS.toml defines how each is decided.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def register(file: Path, table: pd.DataFrame, fit: Path, metric: str, level: flo
     """Write predictions to a file; the first registration of a name counts.
 
     Raises:
-        InputError: If the file exists, or a prediction is no number in its interval.
+        InputError: If the file exists, or a prediction is not a number in its interval.
     """
     bad = table.loc[~((table["low"] <= table["loss"]) & (table["loss"] <= table["high"]))]
     if len(bad) or table["run"].duplicated().any():
@@ -121,7 +122,7 @@ def _git(file: Path, *arguments: str) -> bytes | None:
 
 
 def schedules(registration: dict[str, Any], outcomes: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return name, ending, runs, measured (mean; None if a run failed), predicted, covered."""
+    """Return one entry per schedule, with predicted and measured loss (None if a run failed)."""
     metric, found = registration["metric"], []
     table = outcomes.drop_duplicates("run").set_index("run")
     for one in registration["predictions"]:
@@ -138,12 +139,13 @@ def schedules(registration: dict[str, Any], outcomes: pd.DataFrame) -> list[dict
 
 
 def score(registration: dict[str, Any], outcomes: pd.DataFrame) -> dict[str, Any]:
-    """Return scores by ending and over "all"; the embedded fit of a registration is not read.
+    """Return scores per LR phase and over "all"; the embedded fit of a registration is not read.
 
     Returns:
-        schedules; judged, by predictor: median |error| in % of the measured loss, Spearman's rank
-        correlation, rms error of differences over their rms spread, coverage of the interval;
-        compared: mean |error| minus a baseline's.
+        `schedules`, one entry each. `judged` has four scores per predictor: the median |error| (%
+        of the measured loss), Spearman's rank correlation, the RMS error of differences over their
+        RMS spread, and the coverage of the interval. `compared` is the mean |error| minus the mean
+        |error| of a baseline.
     """
     found = schedules(registration, outcomes)
     groups = [*dict.fromkeys(one["ending"] for one in found if one["ending"]), "all"]
@@ -218,7 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Register or score from the command line; status 2 and one line for bad input."""
     parser = argparse.ArgumentParser(prog="experiments.preregister")
     parser.add_argument("command", choices=("register", "score", "state"))
-    parser.add_argument("name", help="of the registration in results/predictions")
+    parser.add_argument("name", help="name of the registration in results/predictions")
     parser.add_argument("table", type=Path, help="PREDICTED.csv, OUTCOMES.csv or .toml")
     parser.add_argument("--fit", type=Path, help="the fit that predicts; its hash is kept")
     parser.add_argument("--metric", default="eval_loss", help="final loss that is predicted")

@@ -42,28 +42,17 @@ def critical_table(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
 
 
 def laws_table(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
-    """Return the exponents of every law with intervals; `note` says what is not resolved."""
-    rows = []
+    """Return the exponents of every law with intervals; `note` has the reason if not resolved."""
+    rows: list[dict[str, Any]] = []
     for name, fit in fits.items():
         for law_name, law in fit.laws.items():
             exponents = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
-            rows += [
-                {
-                    "design": name,
-                    "law": law_name,
-                    "variable": variable,
-                    "exponent": exponent.value,
-                    "low": exponent.low,
-                    "high": exponent.high,
-                    "leave_one_out_low": low,
-                    "leave_one_out_high": high,
-                    "coefficient": law.coefficient.value,
-                    "unit": law.unit,
-                    "points": law.points,
-                    "note": fit.joint_refused,
-                }
-                for variable, exponent, (low, high) in exponents
-            ]
+            for variable, exponent, (low, high) in exponents:
+                row = {"design": name, "law": law_name, "variable": variable}
+                row |= {"exponent": exponent.value, "low": exponent.low, "high": exponent.high}
+                row |= {"leave_one_out_low": low, "leave_one_out_high": high}
+                row |= {"coefficient": law.coefficient.value, "unit": law.unit}
+                rows.append(row | {"points": law.points, "note": fit.joint_refused})
         if not fit.laws:
             rows.append({"design": name, "points": 0, "note": "; ".join(fit.warnings)})
     return pd.DataFrame(rows)
@@ -87,7 +76,7 @@ def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
 
 
 def lined_styles(names: Iterable[str], lines: Sequence[Any] = LINES) -> dict[str, dict[str, Any]]:
-    """Return a style per name, with line styles in turn."""
+    """Return one style per name; line styles repeat in a cycle."""
     looks = zip(style.named_styles(names).items(), cycle(lines), strict=False)
     return {name: look | {"linestyle": line} for (name, look), line in looks}
 
@@ -102,13 +91,13 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """
     figure, [[tokens, steps]] = style.new_figure(3.6, columns=2, sharey=True)
     looks = lined_styles(curves)
-    for ax, clock in ((tokens, "tokens"), (steps, "steps")):
+    for ax, unit in ((tokens, "tokens"), (steps, "steps")):
         for order, (name, table) in enumerate(curves.items()):
-            at, loss, low, high = style.columns(table, clock, "loss", "low", "high")
+            at, loss, low, high = style.columns(table, unit, "loss", "low", "high")
             first = {"zorder": 3 - order / len(curves)}
             ax.plot(at, loss, lw=1.3, ms=3.5, markevery=3, **looks[name], **first)
             ax.fill_between(at, low, high, color=looks[name]["color"], alpha=0.2, lw=0)
-        style.panel_title(ax, f"at equal {clock}", xlabel=clock)
+        style.panel_title(ax, f"at equal {unit}", xlabel=unit)
     steps.set_xscale("log")
     if len(curves) > 1:
         spans = [style.columns(table, "tokens", "steps", "loss") for table in curves.values()]

@@ -1,4 +1,4 @@
-"""What every experiment shares: the setup of its runs, their training and their price."""
+"""Parts that all experiments share: the setup of runs, their training and their price."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ class PricedStudy:
         mfu: Assumed fraction of `peak_flops` that training reaches.
 
     Raises:
-        InputError: If a seed is there twice; it would count as two.
+        InputError: If a seed occurs twice; it would count as two.
     """
 
     title: str
@@ -112,7 +112,7 @@ def sharing(
     """Return runs in order, each forked from a known run or from one before it.
 
     Args:
-        contenders: Runs from the start.
+        contenders: Compared runs, which start from step 0.
         known: Runs that are trained before them.
         forks: Token counts at which runs keep checkpoints.
     """

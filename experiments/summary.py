@@ -2,8 +2,9 @@
 
     python -m experiments.summary
 
-A question that was measured under several conditions has one row for each in findings.csv. Which
-questions answer which figure of a paper, and under whose conditions, is in experiments/papers.toml.
+In findings.csv, a question that was measured under several conditions has one row for each. The
+file experiments/papers.toml lists the questions that test each figure of a paper, and their
+conditions.
 """
 
 import tomllib
@@ -34,23 +35,24 @@ def read_findings(results: Path = RESULTS) -> pd.DataFrame:
     return table.loc[~(archived & question.isin(again))].reset_index(drop=True)
 
 
-def findings_page(found: pd.DataFrame, papers: dict[str, str]) -> str:
-    """Return one table of all questions that were tested, by paper."""
+def findings_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, str]) -> str:
+    """Return one table of the questions tested under a paper's own conditions."""
+    own = {(claim["paper"], key) for claim in claims for key in claim.get("questions", ())}
     lines = [
         "# What was measured of the three papers",
         "",
         "Written by `python -m experiments.summary` from findings.csv of experiments. An answer is",
         "a paired t test at 95%, adjusted by Holm within a paper; `no relevant effect`: two",
         "one-sided tests place the effect within the question's margin; `± x`: the minimum",
-        "detectable effect. PAPERS.md has these by figure, with archived answers to questions that",
-        "no present experiment has tested again.",
+        "detectable effect. PAPERS.md has these by figure, with answers under other conditions and",
+        "archived answers to questions that no present experiment has tested again.",
         "",
         "| paper | question | answer | effect, 95% CI | n | measured at |",
         "|---|---|---|---|---|---|",
     ]
     for (paper, key), rows in found.groupby(["paper", "key"], sort=False):  # type: ignore[misc]
         hidden = (rows["answer"] == "not tested") | (rows["source"] == ARCHIVED)
-        if str(key).endswith(OTHER) or hidden.all():
+        if (str(paper), key) not in own or hidden.all():
             continue
         first = rows.iloc[0]
         cells = [str(paper), first["question"], answer(rows), effect(rows), span(rows["n"])]
@@ -146,7 +148,9 @@ def _signed(value: float) -> str:
 def main() -> None:
     """Write both pages."""
     entries, found = tomllib.loads(PAPERS.read_text(encoding="utf-8")), read_findings()
-    (RESULTS / "FINDINGS.md").write_text(findings_page(found, entries["papers"]), encoding="utf-8")
+    (RESULTS / "FINDINGS.md").write_text(
+        findings_page(found, entries["claim"], entries["papers"]), encoding="utf-8"
+    )
     page = papers_page(found, entries["claim"], entries["papers"])
     (RESULTS / "PAPERS.md").write_text(page, encoding="utf-8")
 

@@ -72,13 +72,13 @@ def _run(experiment: str, size: str) -> Path:
     return ROOT / importlib.import_module(f"configs.{experiment}").get_config(size).results
 
 
-def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
+def contenders_table(finals: pd.DataFrame) -> pd.DataFrame:
     """Return final losses minus the best fixed batch size's in each LR phase, in 1e-3 nats.
 
     ± is half of the 95% confidence interval (paired t over seeds).
 
     Args:
-        contenders: a table of final losses.
+        finals: A table of final losses.
 
     Returns:
         Text: one row per compared run, best first in the first LR phase; one column per LR phase.
@@ -92,7 +92,7 @@ def contenders_table(contenders: pd.DataFrame) -> pd.DataFrame:
 
     columns = {
         LR_PHASES[phase].short: {one.name: text(one) for one in rows}
-        for phase, rows in Comparison(contenders).by_phase().items()
+        for phase, rows in Comparison(finals).by_phase().items()
     }
     return pd.DataFrame(columns).fillna("")
 

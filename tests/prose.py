@@ -180,6 +180,7 @@ def plain(sentence: Sentence) -> str:
 def files() -> list[Path]:
     """Return every page, notebook and module that users read; archives and tests are left out."""
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "results" / "LOG.md"]
+    found += (ROOT / "benchmarks").glob("*.md")
     found += (ROOT / "notebooks").glob("*.ipynb")
     for folder in ("bss", "experiments", "configs", "benchmarks", "docs", "notebooks"):
         found += (ROOT / folder).rglob("*.py")

@@ -24,7 +24,7 @@ def test_an_error_on_the_way_keeps_what_was_there(tmp_path):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "there is no such file"),
+        (None, "no such file"),
         (b"{\n1", r"is not JSON \(line 2"),
         (b"\xff", r"cannot be read \(UnicodeDecodeError\)"),
         (b"[]", "holds no JSON object"),

@@ -11,17 +11,17 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 741,
     "bss/advice": 376,
-    "bss/cli": 2_216,
+    "bss/cli": 2_059,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_317,
+    "bss/laws": 5_273,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 1_252,
+    "bss/plots": 1_233,
     "bss/points": 627,
     "bss/policies": 621,
-    "bss/report": 477,
+    "bss/report": 431,
     "bss/rules": 358,
     "bss/schedules": 949,
     "bss/sweeps": 1_448,
@@ -29,11 +29,11 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_280, "benchmarks": 2_700, "tests": 22_000}
+FOLDERS = {"experiments": 4_310, "benchmarks": 2_700, "tests": 21_950}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_850
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_620
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

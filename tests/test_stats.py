@@ -116,7 +116,7 @@ def test_compared_runs_are_sorted_and_differ_from_the_best_constant_as_planted(s
 
 def test_each_compared_run_keeps_its_best_peak_lr():
     table = finals(rates=(2e-3, 1e-3), tested=False)
-    with pytest.raises(InputError, match="seed 0 of 'constant 1'"):
+    with pytest.raises(InputError, match=r"'constant 1'.* seed 0"):
         Comparison(table).phase("decay")
     tuned = Comparison(table).tuned()
     assert set(tuned.table["peak_lr"]) == {1e-3} and set(tuned.table["trials"]) == {2}

@@ -285,5 +285,5 @@ def test_names_that_do_not_fit_are_refused(tmp_path, columns, seq_len, says):
 
 
 def test_a_header_that_repeats_a_name_is_refused(tmp_path):
-    with pytest.raises(InputError, match="column 'loss' is there twice"):
+    with pytest.raises(InputError, match="column 'loss' occurs twice"):
         read_runs(write(tmp_path, "run,batch,loss,loss\na,8,3,3\n"))

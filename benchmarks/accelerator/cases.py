@@ -16,9 +16,9 @@ class Case:
     """One measurement.
 
     Attributes:
-        what: measurement, a name in `measure.MEASURES`.
-        settings: its arguments; they are in its row.
-        seconds: what it takes on an H100, roughly: it is not begun with less left.
+        what: Name of a measurement in `measure.MEASURES`.
+        settings: Arguments of the measurement; its row contains them.
+        seconds: Approximate time on an H100. The case is not started if less time is left.
     """
 
     what: str

@@ -58,18 +58,18 @@ def planted(seed: int) -> Planted:
         pilots = [(b, e, h, 0.5 if p == 1.0 else p) for b, e, h, p in pilots]
     runs = pd.concat([run(task, *one, peak, rng) for one in pilots], ignore_index=True)
     ends = []
-    for i, (batch, ending) in enumerate(SHAPES):
+    for i, (batch, phase) in enumerate(SHAPES):
         for horizon, times in zip(HORIZONS * 2, PEAKS + PEAKS[2:] + PEAKS[:2], strict=True):
-            end = run(task, batch, ending, horizon, times, peak, rng, ends=True)
+            end = run(task, batch, phase, horizon, times, peak, rng, ends=True)
             new = {"horizon": horizon == lacks[0], "peak": times == lacks[1]}
-            ends.append(end.assign(run=f"{i} {batch} {ending} {horizon:g} {times:g}", **new))
+            ends.append(end.assign(run=f"{i} {batch} {phase} {horizon:g} {times:g}", **new))
     return Planted(runs, pd.concat(ends, ignore_index=True))
 
 
 def run(
     task: Task,
     batch: str,
-    ending: str,
+    phase: str,
     horizon: float,
     times: float,
     peak: float,
@@ -86,7 +86,7 @@ def run(
         "constant": rates.wsd(times * peak, tokens, 0, 0),
         "wsd": rates.wsd(times * peak, tokens, 0, tokens // 5),
         "cosine": rates.cosine(times * peak, tokens),
-    }[ending]
+    }[phase]
     lr = np.asarray(rate(samples - batches / 2), float) * np.ones(len(samples))
     loss = varying_risks(task, lr, batches)[1:] + task.noise / 2
     at = np.unique(np.linspace(len(loss) / READ, len(loss), READ).astype(int)) - 1
@@ -95,4 +95,4 @@ def run(
     table = {"step": at + 1, "tokens": samples[at].astype(int), "batch": batches[at].astype(int)}
     losses = {"loss": risk, "measured": measured} if ends else {"loss": measured}
     frame = pd.DataFrame(table | {"lr": lr[at]} | losses)
-    return frame.assign(run=f"{batch} {ending} {horizon:g} {times:g}", seq_len=1)
+    return frame.assign(run=f"{batch} {phase} {horizon:g} {times:g}", seq_len=1)

@@ -1,9 +1,11 @@
-"""Planted tables of final losses by a law that is not the package's, one kind of trouble each.
+"""Planted tables of final losses from a law that bss does not have, each with one difficulty.
 
-L = L_0 + A·N^-a + C·D^-c + h·w(x), x = log(B/B*). w is log((v·e^(ux) + u·e^(-vx))/(u + v)), or √(1
-+ (s·x)²) - 1 with different slopes s below and above B*. Its walls are straight, the package's
-exponential. log B* is bent in log D, and noise grows away from B*. Parameters of each table are
-drawn from its seed (derived here).
+    L = L_0 + A·N^-a + C·D^-c + h·w(x),  x = log(B/B*)
+    w = log((v·e^(ux) + u·e^(-vx))/(u + v))  or  √(1 + (s·x)²) - 1 with two slopes s
+
+The slopes s differ below and above B*. Far from B*, these losses rise linearly in x, while losses
+of the bowl form rise exponentially. log B* is curved in log D, and the noise grows away from B*.
+Parameters of each table are drawn from its seed (derived here).
 """
 
 from dataclasses import dataclass, field

@@ -112,7 +112,7 @@ def cells(row: Row) -> list[Sequence[str]]:
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shapes", default="", help=f"of {', '.join(SHAPES)}, with commas")
+    parser.add_argument("--shapes", default="", help=f"shapes, e.g. {','.join(SHAPES)}")
 
 
 BENCHMARK = Benchmark(

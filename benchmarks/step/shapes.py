@@ -23,7 +23,7 @@ class Shape:
         seq_len: targets of a sequence.
         batch: sequences of a step.
         several: steps of a dispatch that has several; fewer where one takes long.
-        gpu: whether it is measured on a GPU, in bfloat16; else on CPU cores, in float32.
+        gpu: Whether it is measured on a GPU in bfloat16. Default: on CPU cores in float32.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Random kills and damages of short runs, counted.
+"""Kill short runs and damage their files at random, and count the outcomes.
 
     python -m benchmarks.unattended --kills 200 --damages 500    # less than an hour of two cores
 
@@ -32,11 +32,11 @@ def too_few(found: Mapping[str, int]) -> list[str]:
 def main() -> int:
     """Run the selected parts and print counts; return 1 on a failure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=0, help="in parts of 140 : 40 : 14 : 6")
+    parser.add_argument("--kills", type=int, default=0, help="number, split 140 : 40 : 14 : 6")
     names = ", ".join(kills.PARTS)
-    parser.add_argument("--part", action="append", choices=kills.PARTS, help=f"of {names}")
+    parser.add_argument("--part", action="append", choices=kills.PARTS, help=f"kind: {names}")
     parser.add_argument("--damages", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="drawn, and printed, where none is given")
+    parser.add_argument("--seed", type=int, help="random seed; by default it is drawn and printed")
     options = parser.parse_args()
     seed = random.randrange(10**6) if options.seed is None else options.seed
     print(f"seed {seed}")

@@ -84,16 +84,16 @@ def _outcome(place: Path, expected: tuple) -> str:
     run = a_run()
     with warnings.catch_warnings(record=True, action="always") as said:
         try:
-            told = read_status(directory_of(run, place)).status == "damaged"
+            reported = read_status(directory_of(run, place)).status == "damaged"
             train(run, an_execution(place))
             same = ended_as(run, place) == expected
         except InputError:
-            return "told, refused"
+            return "reported, refused"
         except Damaged:  # of a run that has finished, and reads none
-            return "told when it is read"
+            return "reported when it is read"
         except Exception as error:  # what a person would see as a traceback
             return f"crashed by {type(error).__name__}"
-    told = told or any(issubclass(one.category, RuntimeWarning) for one in said)
+    reported = reported or any(issubclass(one.category, RuntimeWarning) for one in said)
     if same:
-        return "told, ended the same" if told else "ended the same"
-    return "told, ended otherwise" if told else "silent"
+        return "reported, same losses" if reported else "same losses"
+    return "reported, other losses" if reported else "silent"

@@ -1,7 +1,7 @@
 """The best batch size of one planned run, its interval, and the losses of other batch sizes.
 
-A user's own fit answers where it was tested. Elsewhere published sources are pooled
-(`bss.advice.sources`), and losses are those of the published table around its optimum.
+Inside the range in which a user's own fit was tested, its answer is used. Outside, published
+sources are pooled (`bss.advice.sources`), and losses come from the law of the published table.
 """
 
 from collections.abc import Iterable
@@ -41,6 +41,11 @@ class Advice:
     def in_range(self) -> bool:
         """Whether the setting lies in the range of the user's fit or of a published source."""
         return self.pooled is None or bool(self.pooled.inside)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The share of each pooled source; empty for a user's own fit."""
+        return self.pooled.weights if self.pooled else {}
 
     @property
     def sequences(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The answer of one fit, of any kind, for constant batch sizes at one model and token budget."""
+"""The best batch size of one model and token budget by a fit of any kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

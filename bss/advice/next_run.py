@@ -1,11 +1,11 @@
-"""Which run to make next: the expected reduction of a goal's variance per unit of compute.
+"""The next run: the expected reduction of a goal's variance per unit of compute.
 
 A measurement y with noise SD s lowers the variance of a goal g by cov(g, y)² / (var(y) + s²), if
-the two are jointly normal (Chaloner and Verdinelli, Stat. Sci. 10, 273, 1995). The moments are
-those over the draws of a fit; the goal is a function of predictions, drawn with those of the runs.
+both are jointly normal (Chaloner and Verdinelli 1995, Statistical Science 10:273). The moments are
+taken over the draws of a fit; the goal is a function of its predictions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -38,37 +38,37 @@ Goal = tuple[pd.DataFrame, Callable[[np.ndarray], np.ndarray]]
 
 
 def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return candidate runs with what each adds to a goal, the best per unit of compute first.
+    """Return candidate runs and what each adds to a goal, the best per unit of compute first.
 
     Args:
         fit: of any kind, with its draws.
-        goal: as in `GOALS`; by default that of the fit's answer.
-        candidates: columns as in `RUNS`. By default what was measured, and a factor of 2 around it.
+        goal: as in `GOALS`; by default `fit.goal`.
+        candidates: columns as in `RUNS`. By default the measured runs, and a factor of 2 around
+            each of their sizes.
 
     Returns:
-        The candidates with FLOPs (tokens, where the fit is of one model), variance_reduction, the
-        expected share of the goal's variance that the run removes, and that share per unit of
-        compute relative to the first row.
+        The candidates with FLOPs, or tokens if the fit has one model. `variance_reduction` is the
+        expected share of the goal's variance that the run removes, `relative_efficiency` that share
+        per unit of compute, relative to the first row.
 
     Raises:
         InputError: The fit has no draws, or no such goal; or a column is missing.
     """
     goal = goal or fit.goal
-    asked, reduced = _goal(fit, goal)
+    table, goal_of = _goal(fit, goal)
     runs = _candidates(fit, candidates)
-    others = {name: asked[name].iloc[0] for name in asked if name not in runs}
-    rows = pd.concat([asked, runs.assign(**others)[[*asked]]], ignore_index=True)
+    others = {name: table[name].iloc[0] for name in table if name not in runs}
+    rows = pd.concat([table, runs.assign(**others)[[*table]]], ignore_index=True)
     draws = fit.draws_at(rows)
     if len(draws) < 2:
         raise InputError(NO_DRAWS)
-    drawn, measured = reduced(draws[:, : len(asked)]), draws[:, len(asked) :]
+    drawn, measured = goal_of(draws[:, : len(table)]), draws[:, len(table) :]
     known = np.isfinite(measured).mean(axis=0) >= MOSTLY
     if not known.any() or not np.ptp(drawn) > 0:
         raise InputError(f"--goal {goal}: it is the same in every draw of the fit; choose another")
     runs, measured = runs[known].reset_index(drop=True), measured[:, known]
-    # Infinite where a draw never reaches the loss.
-    most = np.where(np.isfinite(measured), measured, -np.inf).max(axis=0)
-    measured = np.minimum(measured, most)
+    # Infinite if the law of a draw never reaches the loss: count it as the largest finite value.
+    measured = np.minimum(measured, np.where(np.isfinite(measured), measured, 0).max(axis=0))
     centred = drawn - drawn.mean()
     covariance = centred @ (measured - measured.mean(axis=0)) / len(centred)
     share = covariance**2 / (measured.var(axis=0) + fit.noise**2) / centred.var()
@@ -96,39 +96,41 @@ def described_run(runs: pd.DataFrame, goal: str) -> str:
 
 
 def _goal(fit: Fit, goal: str) -> Goal:
-    """Return the predictions that a goal depends on, and the goal as a function of their draws.
+    """Return the table of predictions that a goal depends on, and the goal as a function of them.
 
-    A batch B_opt is where a prediction on a grid is least, an exponent the difference of two.
+    B_opt is the minimum of predictions on a grid, an exponent is the difference of two.
     """
     name, _, at = goal.replace("exponent:", "exponent@").partition("@")
     try:
-        match fit, name:
-            case EsFit(), "B_opt":
-                grid = np.geomspace(fit.batches[0] / 2, fit.batches[-1] * 2, GRID)
-                table = pd.DataFrame({"batch": grid, "target_loss": float(at)})
-                return table, lambda draws: parabola_vertex(np.log(grid), draws)
-            case CriticalFit(), "exponent":
-                variable = {"N": "params", "D": "tokens"}.get(at, "")
-                law = fit.law if fit.law and variable in fit.law.variables else None
-                sizes = {n: 1e9 for n in law.variables} if law else {}
-                table = pd.DataFrame([sizes | {variable: x} for x in (1e9, 1e9 * np.e)])
+        match fit, name, at.split(","):
+            case EsFit(), "B_opt", [loss]:
+                return _minimum(fit.batches, {"target_loss": float(loss)}, "batch")
+            case CriticalFit(), "exponent", [size]:
+                variable = {"N": "params", "D": "tokens"}[size]
+                known = fit.law.variables if fit.law else ()
+                sizes = dict.fromkeys(known if variable in known else [variable], 1e9)
+                table = pd.DataFrame([sizes, sizes | {variable: 1e9 * np.e}])
                 return table, lambda draws: draws[:, 1] - draws[:, 0]
-            case TableFit(), "B_opt":
-                params, tokens = (parse_tokens(part, field="") for part in at.split(","))
-                measured = fit.law.points.batch
-                grid = np.geomspace(measured.min() / 2, measured.max() * 2, GRID)
-                sizes = {"params": params, "tokens": tokens, "batch_tokens": grid}
-                return pd.DataFrame(sizes), lambda draws: parabola_vertex(np.log(grid), draws)
-            case TableFit(), "loss":
-                sizes = [parse_tokens(part, field="") for part in at.split(",")]
-                sizes[2] *= int(fit.seq_len or 1)
-                return pd.DataFrame([sizes], columns=RUNS["table"]), lambda draws: draws[:, 0]
-            case CurveFit(), "loss":
-                run = {"batch": [at], "tokens": fit.tokens, "lr": fit.rates[1]}
+            case TableFit(), "B_opt", [params, tokens]:
+                sizes = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
+                return _minimum(fit.law.points.batch.tolist(), sizes, "batch_tokens")
+            case TableFit(), "loss", [params, tokens, batch]:
+                run = [parse_tokens(params), parse_tokens(tokens)]
+                run.append(parse_tokens(batch) * int(fit.seq_len or 1))
+                return pd.DataFrame([run], columns=RUNS["table"]), lambda draws: draws[:, 0]
+            case CurveFit(), "loss", [schedule]:
+                run = {"batch": [schedule], "tokens": fit.tokens, "lr": fit.rates[1]}
                 return pd.DataFrame(run), lambda draws: draws[:, 0]
-    except (ValueError, IndexError):
+    except (ValueError, KeyError):
         pass
     raise InputError(f"--goal {goal!r}: expected {GOALS[fit.KIND]}")
+
+
+def _minimum(batches: Sequence[float], sizes: Mapping[str, float], column: str) -> Goal:
+    """Return a grid of batch sizes, and the log batch size at the minimum of its predictions."""
+    grid = np.geomspace(min(batches) / 2, max(batches) * 2, GRID)
+    table = pd.DataFrame({**sizes, column: grid})
+    return table, lambda draws: parabola_vertex(np.log(grid), draws)
 
 
 def _candidates(fit: Fit, given: pd.DataFrame | None) -> pd.DataFrame:

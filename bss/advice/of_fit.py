@@ -17,8 +17,6 @@ from bss.rules import Setting
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
 
-ADVISORS = ("es", "curve", "table")
-"""Kinds of fits that have a best batch."""
 GRID = 33  # batch sizes between the smallest and largest fitted
 DECAY = 0.2  # share of the budget in which the learning rate decays under WSD
 ONE_MODEL = "the fit is of one model of unknown size: check that it is the model of --params"
@@ -41,10 +39,10 @@ def fit_advice(fit: EsFit | CurveFit | TableFit, setting: Setting, ending: str) 
 
 
 def _of_es(fit: EsFit, setting: Setting) -> FitAdvice:
-    """Return the fit's B_opt at the least loss of the budget, and the losses of other batches.
+    """Return B_opt at the lowest loss of the budget, and the losses of other batch sizes.
 
-    Targets stop short of the final losses, so budgets count as tested if their loss is at most the
-    mean distance between targets beyond the outer targets (derived here).
+    The targets do not reach the final losses. So a budget counts as tested if its loss lies within
+    one mean distance between targets of the outer ones (derived here).
     """
     batch = np.geomspace(fit.batches[0], fit.batches[-1], GRID)
     loss = fit.losses(batch, int(setting.tokens)).tolist()
@@ -55,7 +53,7 @@ def _of_es(fit: EsFit, setting: Setting) -> FitAdvice:
             f"not tested there: a predicted loss of {min(loss):.4g}, fitted targets "
             f"{targets[0]:.4g} to {targets[-1]:.4g}"
         )
-    how = ("losses are of the LR and the ending of the fitted runs", ONE_MODEL)
+    how = ("losses apply to the LR schedule of the fitted runs", ONE_MODEL)
     advice = of_losses((batch * fit.seq_len).tolist(), loss, fit.level, how)
     own = fit.best_batches(min(loss)).get("B_opt")
     if own is None:  # a law without B_opt
@@ -82,7 +80,7 @@ def _of_curve(fit: CurveFit, setting: Setting, ending: str) -> FitAdvice:
 
 
 def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
-    """Return the learning rate schedule of an ending."""
+    """Return the LR schedule of the option --ending."""
     decay = {"wsd": DECAY, "cosine": 1.0, "constant": 0.0}[ending] * setting.tokens
     shape = "cosine" if ending == "cosine" else "linear"
     return wsd(fit.peak_lr(setting.lr), setting.tokens, 0, decay, shape)

@@ -14,7 +14,7 @@ The pooled value is the mean weighted by 1/v_s. The optimum of another lab lies 
 variance between² + 1/Σ(1/v_s): a random-effects model with its prediction interval (Higgins,
 Thompson and Spiegelhalter, J. R. Stat. Soc. A 172, 137, 2009). Outside its range a source is
 extended from the nearest point by D^exponent, the mean exponent of the sources.
-`python -m benchmarks.advice --write` estimates the constants, calibration.json, by leaving one
+`python -m benchmarks.advice --write` estimates the numbers in calibration.json by leaving one
 source out at a time.
 """
 
@@ -49,7 +49,7 @@ ROUNDING = 1e-9  # of logs
 
 
 class Constants(NamedTuple):
-    """The constants of the model; batch sizes are in log2.
+    """Estimated numbers of the model; batch sizes are in log2.
 
     Attributes:
         between: standard deviation between sources.
@@ -125,7 +125,7 @@ def nearest(
 
 
 def calibration() -> tuple[Constants, Rule]:
-    """Return the committed constants, and the published table as a rule."""
+    """Return the committed numbers of the model, and the published table as a rule."""
     entry = json.loads((Path(__file__).parent / "calibration.json").read_text())
     return Constants(**entry["constants"]), power_law(**entry["table"])
 

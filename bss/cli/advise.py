@@ -1,17 +1,16 @@
 """bss advise: the best batch size of a planned run, its interval, and what other sizes cost."""
 
-import math
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from bss.advice import Advice
-from bss.advice import advise as advice_for
+from bss.advice import advise as recommend
 from bss.advice.fit_advice import TOLERANCE, FitAdvice
 from bss.cells import Table
-from bss.cli.kinds import read_fit
+from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
@@ -19,6 +18,9 @@ from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import check
 from bss.rules import RULES, Hyperparameters, Setting
 from bss.units import rounded_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FACTORS = (0.5, 1.0, 2.0)
 
@@ -49,7 +51,7 @@ def advise(
         seq_len: tokens per sequence, e.g. 2048
         d_model: width, for rules that need it
         lr: peak learning rate, for rules and curve fits that need it
-        ending: learning-rate schedule of a curve fit
+        ending: the LR schedule, if the fit is of loss curves
         loss: expected final loss in nats per token, for rules
         noise_scale: gradient noise scale in tokens, for rules
         fit: your own fit, from `bss fit ... --json`
@@ -65,42 +67,48 @@ def advise(
         check(active_params <= params, "--active-params", active_params, f"1 to all of {params:,}")
     setting = Setting(active_params or params, tokens, seq_len, d_model=d_model, loss=loss,
                       noise_scale=noise_scale, lr=lr)  # fmt: skip
+    own = None if fit is None else read_fit(fit, "advise", POLICIES_OF)
 
-    own = None if fit is None else _own_fit(fit)
-
-    def ask(size: float) -> Advice:
+    def advice_for(size: float) -> Advice:
         at = replace(setting, params=size)
-        return advice_for(at, own and _fit_advice(own, at, ending), rule or RULES)
+        return recommend(at, own and _of_fit(own, at, ending), rule or RULES)
 
-    advice = ask(setting.params)
+    advice = advice_for(setting.params)
     warnings = [*advice.warnings]
     lines, payload = answer_lines(advice, fit), _payload(advice, fit)
     if active_params is not None:
-        whole = answer_lines(ask(params), fit)[0]
-        warnings.insert(
-            0, "no source has a mixture of experts; the answer is for active parameters"
-        )
+        whole = _first_line(advice_for(params))
+        warnings.insert(0, "no source has a mixture of experts: this is for active parameters")
         sizes = {"active_params": active_params, "total_params": params}
-        payload["experts"] = sizes | {"total": whole}
+        payload["experts"] = {**sizes, "total": whole}
         lines.append(f"For all {rounded_tokens(params)} parameters: {whole}")
     payload["warnings"] = warnings
     tables = [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:
         place, frame = _time_table(advice, own, step_time, time.price)
-        lines.insert(1, f"{place.capitalize()}: {sentence(frame)}")
+        lines.insert(1, f"To {place}: {sentence(frame)}")
         payload["equal_time"] = frame.to_dict("records")
-        tables.insert(0, Table.of_frame(f"Time and cost, {place}", frame))
+        tables.insert(0, Table.of_frame(f"Time and cost to {place}", frame))
     return Output(payload, "\n".join(lines), tables, warnings)
 
 
-def _time_table(advice: Advice, own: Any, step_time: Any, price: float) -> tuple[str, Any]:
-    """Return what is reached, and the batch sizes that reach it soonest and cheapest."""
+def _of_fit(own: Any, setting: Setting, ending: str) -> FitAdvice:
+    """Return the answer of the user's own fit."""
+    from bss.advice.of_fit import fit_advice  # needs JAX
+
+    return fit_advice(own, setting, ending)
+
+
+def _time_table(
+    advice: Advice, own: Any, step_time: Any, price: float
+) -> "tuple[str, pd.DataFrame]":
+    """Return the loss, and the batch sizes that reach it soonest and cheapest."""
     from bss.advice.step_time import of_losses, of_targets
 
     if own is not None and own.KIND == "es":
         target, frame = of_targets(own, advice, step_time, price)
-        return f"to loss {target:.4g}", frame
-    return "to the loss of the best batch", of_losses(advice, step_time, price)
+        return f"loss {target:.4g}", frame
+    return "the loss of the best batch", of_losses(advice, step_time, price)
 
 
 def answer_lines(advice: Advice, fit: Path | None) -> list[str]:
@@ -112,17 +120,15 @@ def answer_lines(advice: Advice, fit: Path | None) -> list[str]:
     lines = [_first_line(advice), f"Source: {source}"]
     if advice.batch.value is None:
         return lines
-    extrapolated = "" if advice.in_range else ", extrapolated"
-    interval = f"90% interval of the optimum{extrapolated}: "
+    interval = f"90% interval of the optimum{'' if advice.in_range else ', extrapolated'}: "
     interval += _ends(advice.batch.low, advice.batch.high)
     if any(tolerance := _tolerance(advice)):
         interval += f"; within {TOLERANCE:g} nats of it: {_ends(*tolerance)}"
-    half, twice = (advice.losses.loss_at(factor) for factor in (0.5, 2.0))
+    half, one, twice = _costs(advice)
     cost = "The costs of half and twice are unknown"
-    if half is not None and twice is not None:
-        cost = f"Half of it costs {half:.4f} nats, twice {twice:.4f}"
-    lines[1:1] = [interval, f"{cost}; steps {_steps(advice, _size(advice)):,}"]
-    return lines
+    if half["loss"] is not None and twice["loss"] is not None:
+        cost = f"Half of it costs {half['loss']:.4f} nats, twice {twice['loss']:.4f}"
+    return [lines[0], interval, f"{cost}; steps {one['steps']:,}", lines[1]]
 
 
 def _first_line(advice: Advice) -> str:
@@ -142,48 +148,28 @@ def _ends(low: float | None, high: float | None) -> str:
     return f"at least {rounded_tokens(low)}" if low else f"at most {rounded_tokens(high or 0)}"
 
 
-def _tolerance(advice: Advice) -> tuple[float | None, float | None]:
-    """Return the batch sizes within tolerance of the optimum, in tokens."""
-    low, high = advice.losses.tolerance()
-    value = advice.batch.value or 0.0
-    return low and low * value, high and high * value
+def _tolerance(advice: Advice) -> list[float | None]:
+    """Return the ends of the batch sizes within tolerance of the optimum, in tokens."""
+    return [end and end * (advice.batch.value or 0) for end in advice.losses.tolerance()]
 
 
-def _size(advice: Advice) -> float:
-    """Return the recommended batch size in tokens, or the optimum if none is recommended."""
-    whole = (advice.sequences or 0) * advice.setting.seq_len
-    return whole or advice.batch.value or math.nan
-
-
-def _steps(advice: Advice, batch: float) -> int:
-    return max(1, round(advice.setting.tokens / batch))
-
-
-def _own_fit(path: Path) -> Any:
-    """Return the user's own fit."""
-    from bss.advice.of_fit import ADVISORS
-
-    return read_fit(path, "advise", [*ADVISORS])
-
-
-def _fit_advice(own: Any, setting: Setting, ending: str) -> FitAdvice:
-    """Return the answer of the user's own fit."""
-    from bss.advice.of_fit import fit_advice
-
-    return fit_advice(own, setting, ending)
-
-
-def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
-    size = _size(advice)
-    costs = [
+def _costs(advice: Advice) -> list[dict[str, Any]]:
+    """Return loss and steps at half, once and twice the recommended batch size."""
+    if advice.batch.value is None:
+        return []
+    size = (advice.sequences or 0) * advice.setting.seq_len or advice.batch.value
+    return [
         {
             "factor": factor,
             "batch_tokens": factor * size,
             "loss": advice.losses.loss_at(factor),
-            "steps": _steps(advice, factor * size),
+            "steps": max(1, round(advice.setting.tokens / (factor * size))),
         }
-        for factor in (FACTORS if advice.batch.value else ())
+        for factor in FACTORS
     ]
+
+
+def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
     return {
         "kind": "advice",
         "advice": _first_line(advice),
@@ -192,27 +178,22 @@ def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
         "recommended_sequences": advice.sequences,
         "batch_tokens": {end: getattr(advice.batch, end) for end in ("value", "low", "high")},
         "tolerance": dict(zip(("low", "high"), _tolerance(advice), strict=True)),
-        "costs": costs,
+        "costs": _costs(advice),
         "source": "published" if advice.pooled else str(fit),
-        "weights": _weights(advice),
+        "weights": advice.weights,
         "inside": advice.pooled.inside if advice.pooled else [],
         "rules": [rule_entry(answer) for answer in advice.rules],
     }
 
 
 def _rules_table(advice: Advice, *, show_all: bool) -> Table:
-    """Return a row per rule, and if `show_all` those without an answer."""
-    weights = {name: f"{share:.0%}" for name, share in _weights(advice).items()}
-    rows = [
-        rule_entry(answer)
-        | {"weight": weights.get(answer.name)}
-        | ({"reason": note_of(answer)} if show_all else {})
-        for answer in advice.rules
-        if show_all or answer.hyperparameters != Hyperparameters()
-    ]
+    """Return a row per rule that has an answer; with `show_all` also the others."""
+    rows = []
+    for answer in advice.rules:
+        share = advice.weights.get(answer.name)
+        row = rule_entry(answer) | {"weight": share and f"{share:.0%}"}
+        if show_all:
+            rows.append(row | {"reason": note_of(answer)})
+        elif answer.hyperparameters != Hyperparameters():
+            rows.append(row)
     return rules_table("", rows, advice.setting.seq_len)
-
-
-def _weights(advice: Advice) -> dict[str, float]:
-    """Return the share of each pooled source; empty for a user's own fit."""
-    return advice.pooled.weights if advice.pooled else {}

@@ -70,7 +70,7 @@ class Answers(NamedTuple):
     Attributes:
         swept: the tables.
         fits: of E(S), by condition; "" if there is only one condition.
-        remarks: warnings about the points, or why there is no fit.
+        remarks: warnings about the points, or the reason for a missing fit.
         report: path of the report.
         failed: number of runs that are in no table because they failed or were interrupted.
     """

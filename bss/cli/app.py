@@ -1,7 +1,7 @@
 """The `bss` command: subcommands are typed functions, imported when they are called.
 
-Exit status: 0; 2 with one line on stderr for bad input or what the system refuses; 130 at Ctrl-C
-and 143 at SIGTERM, once running work is saved.
+Exit status: 0; 2 with one line on stderr for bad input and for errors of the system. After running
+work is saved it is 130 at Ctrl-C and 143 at SIGTERM.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from cyclopts.exceptions import (
 
 from bss import version
 from bss.cli.ending import ended
-from bss.cli.output import Output, Show, check_outputs, emit
+from bss.cli.output import Output, Show, emit
 from bss.errors import InputError
 from bss.training.hardware import look_for_present
 
@@ -112,7 +112,6 @@ def _run(given: list[str], name: str) -> int:
         print(f"{called}: {_problem(error)}; see {called} --help", file=sys.stderr)
         return 2
     show = next((one for one in bound.arguments.values() if isinstance(one, Show)), Show())
-    check_outputs(bound.arguments, show)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
         result = command(*bound.args, **bound.kwargs)
@@ -123,7 +122,7 @@ def _run(given: list[str], name: str) -> int:
 
 
 def _problem(error: CycloptsError) -> str:
-    """The option and what is wrong with it, in one line."""
+    """Return the option and its problem in one line."""
     option = error.argument.name if error.argument else ""
     if isinstance(error, MissingArgumentError):
         return f"{option}: missing"
@@ -136,12 +135,12 @@ def _problem(error: CycloptsError) -> str:
 
 
 def _shown(default: Any) -> Any:
-    """The default as a help page shows it, where it says something."""
+    """Return a default as the help page shows it; None for an empty one."""
     return None if default is None or default is False or default in ("", ()) else default
 
 
 def _examples(docstring: str | None) -> str:
-    """The examples of a docstring, as the end of a help page."""
+    """Return the examples of a docstring as the end of a help page."""
     lines = (docstring or "").partition("Examples:\n")[2].strip().splitlines()
     return (
         "\n".join(["Examples:\n```", *(f"  {line.strip()}" for line in lines), "```"])

@@ -48,7 +48,7 @@ def compile(
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
     file = run_file or Path(str(config).partition(":")[0])
     if not file.is_file():
-        raise InputError(f"{file}: there is no such file; name a run or a config")
+        raise InputError(f"{file}: no such file; name a run or a config")
     devices, target = devices_of(on), target_named(on.partition(":")[0])
     if fit and target is None:
         raise InputError(f"--fit: the memory of {on} is unknown; name a GPU or TPU")
@@ -75,18 +75,14 @@ def _jobs_of_config(name: str) -> Iterator[Job]:
     """Yield the base run of a config at each model and sequence length that the config names."""
     from bss.models.sizes import model_of
     from bss.sweeps.reading import read_config
-    from bss.sweeps.setup import EngineConfig, RunSetup, Setup, planned_run
+    from bss.sweeps.setup import Setup, planned_run
     from bss.values import from_dict
 
     config = read_config(name)
-    flat, engine = (
-        {f.name: config[f.name] for f in dataclasses.fields(kind) if f.name in config}
-        for kind in (RunSetup, EngineConfig)
-    )
-    setup = from_dict(Setup, config.get("setup") or {**flat, "engine": engine}, "setup.")
-    shapes = [(model_of(setup.model), setup.text.seq_len)]
-    shapes += [(model_of(model), length or setup.text.seq_len) for model, length in _named(config)]
-    for model, length in dict.fromkeys(shapes):
+    setup = from_dict(Setup, config.get("setup", {}), "setup.")
+    default = setup.text.seq_len
+    named = [(setup.model, default), *_named(config, default)]
+    for model, length in dict.fromkeys((model_of(model), length) for model, length in named):
         text = dataclasses.replace(setup.text, seq_len=length)
         base = planned_run(dataclasses.replace(setup, model=model, text=text))
         execution = setup.engine.execution()
@@ -96,20 +92,21 @@ def _jobs_of_config(name: str) -> Iterator[Job]:
         yield base, execution, buckets
 
 
-def _named(value: Any) -> Iterator[tuple[Any, int | None]]:
+def _named(config: Any, seq_len: int) -> Iterator[tuple[Any, int]]:
     """Yield the values of "model" and "models" in a config, with the "seq_len" next to them."""
     from bss.models.sizes import SIZES
 
-    if isinstance(value, list | tuple):
-        for inner in value:
-            yield from _named(inner)
-    for key, inner in dict(value).items() if isinstance(value, Mapping) else ():
+    if isinstance(config, list | tuple):
+        config = dict(enumerate(config))
+    if not isinstance(config, Mapping):
+        return
+    length = config.get("seq_len", seq_len)
+    for key, value in config.items():
         if key in ("model", "models"):
-            models = inner if isinstance(inner, list | tuple) else [inner]
-            known = (m for m in models if isinstance(m, Mapping) or m in SIZES)
-            yield from ((model, dict(value).get("seq_len")) for model in known)
+            models = value if isinstance(value, list | tuple) else [value]
+            yield from ((m, length) for m in models if isinstance(m, Mapping) or m in SIZES)
         else:
-            yield from _named(inner)
+            yield from _named(value, seq_len)
 
 
 def _rows(job: Job, devices: list[Any], target: Target | None) -> Iterator[Row]:

@@ -50,7 +50,7 @@ def lines(table: Table, width: int) -> Iterator[str]:
 
 
 def width_of_output() -> int:
-    """Return the columns of standard output: COLUMNS, else those of a terminal, else `PIPED`."""
+    """Return the width of standard output: of the terminal, else COLUMNS, else `PIPED`."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size((PIPED, 24)).columns
     columns = os.environ.get("COLUMNS", "")

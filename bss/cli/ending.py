@@ -1,4 +1,4 @@
-"""How every command ends: an exit status, and one line on stderr where it is not 0."""
+"""Exit status of a command, and one line on stderr for an error."""
 
 import contextlib
 import errno
@@ -11,31 +11,33 @@ from bss import install
 from bss.errors import InputError
 
 INTERRUPTED = 130
-"""As shells say SIGINT: 128 and its number."""
+"""128 plus the number of SIGINT, as in shells."""
 TRAIN = ("absl", "array_record", "flax", "grain", "importlib_resources", "ml_collections", "optax",
          "orbax", "submitit", "tensorflow_datasets", "tokenizers")  # fmt: skip
 """Modules of the extra train."""
 
 
 def ended(name: str, run: Callable[[], int]) -> int:
-    """The exit status of a command, whatever happens to it.
+    """Run a command and return its exit status; print one line on stderr for an expected error.
 
     Args:
-        name: what its line begins with, as "bss plan".
-        run: the command; its own status.
+        name: name of the command, e.g. "bss plan", printed before an error.
+        run: the command, which returns its status.
 
     Returns:
-        Its status, 0 too where the reader of a pipe leaves; 2 for bad input, a file or a disk that
-        cannot be read or written, and no output; 130 for Ctrl-C. What it raises besides is a
-        mistake of ours, or of a user's code, and is raised.
+        The status of the command; 0 if the reader closes a pipe early; 130 for Ctrl-C. It is 2 for
+        bad input, for a file or disk that cannot be read or written, and if stdout is closed.
+        Other exceptions are raised.
     """
-    if sys.stderr is None:  # closed: nobody is there to be told
+    if sys.stderr is None:  # closed
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if sys.stdout is None:
         return _line(name, "standard output is closed; send it to a file, a pipe or /dev/null", 2)
     try:
-        return _flushed(run)
-    except BrokenPipeError:  # the reader has seen enough, as in `bss models | head`
+        status = run()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # as in `bss models | head`
         _drop_output()
         return 0
     except InputError as error:
@@ -57,44 +59,33 @@ def ended(name: str, run: Callable[[], int]) -> int:
         return _line(name, line, 2)
 
 
-def _flushed(run: Callable[[], int]) -> int:
-    """Its status, once all it printed is written."""
-    try:
-        status = run()
-    except SystemExit:
-        sys.stdout.flush()
-        raise
-    sys.stdout.flush()
-    return status
-
-
 def _line(name: str, text: str, status: int) -> int:
     print(f"{name}: {text}", file=sys.stderr)
     return status
 
 
 def _of_system(error: Any) -> str:
-    """What the system refused, in a line; empty for another error.
+    """Return an error of the operating system in one line; "" for another error.
 
-    Libraries tell of a full disk in errors of their own, some over many lines.
+    Libraries wrap the error of a full disk in other exceptions, some with many lines.
     """
     full = os.strerror(errno.ENOSPC)
     where = f"{error.filename}: " if getattr(error, "filename", None) else ""
     if any(full in str(one) for one in _chain(error)):
-        return f"{where}{full}; make room, and run it again"
+        return f"{where}{full}; free some space, and run it again"
     if not isinstance(error, OSError):
         return ""
     return where + (" ".join((error.strerror or str(error)).split())[:300] or type(error).__name__)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those that it came of."""
+    """Yield an exception and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _drop_output() -> None:
-    """What is not written yet is not tried again when the interpreter leaves."""
+    """Discard buffered output, so that the interpreter does not write it again at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,11 +20,13 @@ from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
 from bss.errors import InputError
 from bss.files import write_text
-from bss.laws.base import DRAWS, FREE, Constraints, Fit
+from bss.laws.base import DRAWS, Fit, Options
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bss.tables import Reading
 
 
 def es(
@@ -46,7 +49,7 @@ def es(
             seq_len or batch_tokens
         law: piecewise, hyperbola, a surface, or package.module:ATTRIBUTE; chosen by default
         compare: also compare every law at left-out batches
-        at_rate: only runs of this peak learning rate; by default the best rate at each target
+        at_rate: only runs with this peak LR; by default the best LR at each target
 
     Examples:
         bss fit es RUNS.parquet --targets 1.9,1.8
@@ -59,8 +62,7 @@ def es(
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
     points, chosen = how.selected(points), LAWS[law] if law else None
-    given = {"hold_out": [*how.hold_out], "options": how.options(500, DRAWS)}
-    fit, free = _with_free(how, lambda held: laws.fit_es(points, chosen, constraints=held, **given))
+    fit, free = _fitted(laws.fit_es, points, how, how.options(500, DRAWS), law=chosen)
     if compare and fit.comparison is None:
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
         fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
@@ -83,8 +85,7 @@ def critical(
     """Fit critical batch sizes and their law in model size and tokens.
 
     Args:
-        points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps; or a
-            runs directory
+        points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps
         overhead: tokens above linear scaling, 0.2 for 20%
         reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
             each b/a)
@@ -95,12 +96,10 @@ def critical(
         bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
     """
     step_time = time.read(points, table.reading())
-    measured, warnings = _critical_points(points, table)
-    measured = how.selected(measured)
+    measured = how.selected(_critical_points(points, table.reading()))
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
-    given |= {"hold_out": [*how.hold_out], "options": how.options(2000)}
-    fit, free = _with_free(how, lambda held: laws.fit_critical(measured, constraints=held, **given))
-    output = _output(fit, free, how, warnings, figure("critical.critical_figure", fit))
+    fit, free = _fitted(laws.fit_critical, measured, how, how.options(2000), **given)
+    output = _output(fit, free, how, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
 
 
@@ -116,8 +115,8 @@ def table(
     """Fit the law of final losses over model size, tokens, batch and learning rate.
 
     Args:
-        runs: CSV or Parquet, a row per run: params, tokens, loss, batch and seq_len or
-            batch_tokens; lr where it was varied; or a runs directory
+        runs: a runs directory, or CSV or Parquet with a row per run: params, tokens, loss, batch
+            and seq_len or batch_tokens; lr if it was varied
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
 
     Examples:
@@ -133,10 +132,10 @@ def table(
     else:
         losses, warnings = read_losses(runs, table.reading()), []
     losses = only(losses, how.keep)
-    given = {"hold_out": (*how.hold_out,), "forms": [*form] or None, "drop": [*how.drop]}
+    given: dict[str, Any] = {"forms": [*form] or None, "drop": [*how.drop]}
     with progress() as report:
-        given |= {"options": how.options(300), "progress": report}
-        fit, free = _with_free(how, lambda held: laws.fit_table(losses, constraints=held, **given))
+        options = how.options(300)
+        fit, free = _fitted(laws.fit_table, losses, how, options, progress=report, **given)
     return _output(fit, free, how, warnings, figure("final_loss.table_figure", fit))
 
 
@@ -154,10 +153,10 @@ def curve(
     """Fit the functional scaling law to loss curves under any schedule.
 
     Args:
-        runs: a runs directory, or CSV or Parquet: run, batch, lr, loss (or eval_loss; may be
-            missing in rows that have the schedule only), step or tokens, seq_len or batch_tokens;
-            constant runs, and some that change batch or learning rate
-        clock: sgd or adam; by default the one that predicts left-out runs best
+        runs: a runs directory, or CSV or Parquet: run, batch, lr, loss or eval_loss, step or
+            tokens, seq_len or batch_tokens. Some runs must change batch or LR. Rows without a loss
+            give the schedule only
+        clock: sgd or adam; by default the better one for left-out runs
         warmup: tokens of warm-up, whose losses are left out
         since: leave earlier losses out: tokens, or a percentage of the longest run
 
@@ -171,17 +170,19 @@ def curve(
     first = parse_tokens(since, field="--since", total=longest)
     kept = how.selected(found)
     with progress() as report:
-        given = {"clock": clock, "warmup": start, "since": first, "hold_out": [*how.hold_out]}
-        given |= {"options": how.options(100), "report": report}
-        fit, free = _with_free(how, lambda held: laws.fit_curve(kept, constraints=held, **given))
+        given = {"clock": clock, "warmup": start, "since": first, "report": report}
+        fit, free = _fitted(laws.fit_curve, kept, how, how.options(100), **given)
     draw = figure("curves.fitted_curves", fit, kept)
     return _output(fit, free, how, warnings, draw)
 
 
-def _with_free(how: FitOptions, make: Callable[[Constraints], Any]) -> tuple[Any, Any]:
-    """Return the fit, and the unconstrained one where parameters are fixed or bounded."""
-    held = how.constraints()
-    return make(held), make(FREE) if held else None
+def _fitted(
+    fit: Callable[..., Any], table: "pd.DataFrame", how: FitOptions, options: Options, **given: Any
+) -> tuple[Any, Any]:
+    """Return the fit, and the unconstrained one if parameters are fixed or bounded."""
+    make = partial(fit, table, options=options, hold_out=(*how.hold_out,), **given)
+    constraints = how.constraints()
+    return make(constraints=constraints), make() if constraints else None
 
 
 def _output(
@@ -213,18 +214,15 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     """Add the soonest and the cheapest batch sizes, and their figure, if there are step times."""
     if step_time is None:
         return output
-    found = equal_time(fit, step_time, price)
-    shown = [Table.of_frame(title, frame) for title, frame in found.shown.items()]
-    draw = output.figure
-    if isinstance(fit, laws.EsFit):
-        draw = figure("step_time.time_figure", fit, step_time, price)
+    rows, line, warnings = equal_time(fit, step_time, price)
+    drawn = isinstance(fit, laws.EsFit)
     return replace(
         output,
-        json={**output.json, **found.entry},
-        answer="\n".join((output.answer, *found.answers)),
-        tables=[*output.tables, *shown],
-        warnings=[*output.warnings, *found.warnings],
-        figure=draw,
+        json={**output.json, "equal_time": rows.to_dict("records")},
+        answer=f"{output.answer}\n{line}".rstrip(),
+        tables=[*output.tables, Table.of_frame("Time and cost", rows)],
+        warnings=[*output.warnings, *warnings],
+        figure=figure("step_time.time_figure", fit, step_time, price) if drawn else output.figure,
     )
 
 
@@ -239,35 +237,23 @@ def _save_residuals(fit: Fit, path: Path | None) -> None:
     residuals_figure(fit).savefig(path)
 
 
-def _critical_points(path: Path, table: TableOptions) -> "tuple[pd.DataFrame, list[str]]":
-    """The table of points, or points.csv of a directory, or each model's at one target.
+def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":
+    """Read a table of points.
 
-    That target is the lowest that every batch reaches; the law takes the best rate by itself.
-    Points of runs count at the largest budget of their model and target, as runs end apart by
-    remainders of a step.
+    Points of runs get the largest budget of their model and target, as the budgets of runs differ
+    by the remainder of a step.
     """
-    import pandas as pd
-
-    from bss.points.curve import default_targets, points
     from bss.tables import read_points
 
-    file = path / "points.csv" if path.is_dir() else path
-    warnings: list[str] = []
-    if not path.is_dir() or file.is_file():
-        try:
-            measured = read_points(file, table.reading())
-        except InputError as error:
-            if "no column target_loss" not in str(error):
-                raise
-            how = f"bss points {path} --out POINTS.csv"
-            raise InputError(f"{error}; of loss curves make points first, `{how}`") from None
-    else:
-        runs, warnings = read_run_table(path, table.reading())
-        models = runs.groupby("model") if "model" in runs else [("", runs)]
-        found = [points(some, default_targets(some, 1, share=1.0)) for _, some in models]
-        measured = pd.concat(found, ignore_index=True)
-    if "run" in measured:
-        cell = ["model", "params", "target_loss", "kind", "seq_len"]
-        largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
-        measured = measured.assign(budget_tokens=largest)
-    return measured, warnings
+    try:
+        measured = read_points(path, how)
+    except InputError as error:
+        if "no column target_loss" not in str(error):
+            raise
+        command = f"bss points {path} --out POINTS.csv"
+        raise InputError(f"{error}; for loss curves measure points first, `{command}`") from None
+    if "run" not in measured:
+        return measured
+    cell = ["model", "params", "target_loss", "kind", "seq_len"]
+    largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
+    return measured.assign(budget_tokens=largest)

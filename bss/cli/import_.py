@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from bss.cells import Table
 from bss.cli.options import Repeated
-from bss.cli.output import Output, Show, progress
+from bss.cli.output import Output, OutputFile, Show, progress
 from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_runs
 from bss.importers.batches import Batches
@@ -31,7 +31,7 @@ def import_(
     paths: Annotated[list[Path], Parameter(name="PATH")],
     /,
     *,
-    out: Annotated[Path, Parameter(name=("--out", "-o"))],
+    out: Annotated[OutputFile, Parameter(name=("--out", "-o"))],
     batch: Repeated = (),
     seq_len: int | None = None,
     run_regex: str | None = None,

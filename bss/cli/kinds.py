@@ -10,7 +10,7 @@ from bss.files import read_json
 
 FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
 POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
-"""The default policy of `bss schedule`, by kind of fit."""
+"""The default policy of `bss schedule`, by kind of fit that has a best batch size."""
 
 
 def read_fit(
@@ -19,7 +19,7 @@ def read_fit(
     """Read a fit whose kind is one of those that a command reads.
 
     Raises:
-        InputError: the file is no fit, is damaged, or is a fit of another kind.
+        InputError: the file has no fit, or a fit of another kind, or is damaged.
     """
     entry = read_json(path, "save a fit with `bss fit … --json`", option)
     kind = str(entry.get("kind"))

@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from cyclopts import Group, Parameter, Token
 
+from bss.cli.output import Residuals
 from bss.errors import InputError
 from bss.units import parse_tokens
 
@@ -30,6 +31,25 @@ def parse_count(_: Any, tokens: Sequence[Token]) -> int:
 Count = Annotated[int, Parameter(converter=parse_count, accepts_keys=False)]
 """A positive count, written as 10M, 2^20 or 1500."""
 
+
+def parse_list(kind: Any, tokens: Sequence[Token]) -> tuple[Any, ...]:
+    """Return the positive numbers of a text such as 1.8,1.7."""
+    token = tokens[-1]
+    try:
+        values = tuple(get_args(kind)[0](part) for part in token.value.split(","))
+    except ValueError:
+        values = ()
+    if not values or not all(0 < value < math.inf for value in values):
+        raise InputError(f"{token.keyword} {token.value!r}: expected positive numbers, e.g. 8,32")
+    return values
+
+
+Losses = Annotated[tuple[float, ...], Parameter(converter=parse_list)]
+"""Losses in nats, written as 1.8,1.7."""
+
+Sizes = Annotated[tuple[int, ...], Parameter(converter=parse_list)]
+"""Batch sizes in sequences, written as 8,32."""
+
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
 
@@ -37,7 +57,7 @@ Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is read.
+    """Options for reading a table.
 
     Attributes:
         columns: names of its columns, OURS=THEIRS: params=N,tokens=D,batch=gbsz
@@ -57,7 +77,7 @@ class TableOptions:
 @Parameter(name="*", group=Group("Targets", sort_key=3))
 @dataclass(frozen=True)
 class TargetOptions:
-    """How steps and tokens to a target loss are measured.
+    """Options for measuring steps and tokens to a target loss.
 
     Attributes:
         targets: losses in nats, e.g. 1.8,1.7; five are chosen by default
@@ -66,7 +86,7 @@ class TargetOptions:
         warmup: tokens of warm-up, excluded from default targets
     """
 
-    targets: str | None = None
+    targets: Losses = ()
     training_loss: bool = False
     smooth: Count | None = None
     warmup: str = "0"
@@ -74,20 +94,10 @@ class TargetOptions:
     def measuring(self) -> dict[str, Any]:
         """Return keyword arguments of `bss.points.measuring.measure_points`."""
         return {
-            "targets": None if self.targets is None else _losses(self.targets),
+            "targets": self.targets or None,
             "warmup": parse_tokens(self.warmup, field="--warmup"),
             "smooth": self.smooth,
         }
-
-
-def _losses(text: str) -> list[float]:
-    try:
-        targets = [float(part) for part in text.split(",")]
-    except ValueError:
-        targets = [math.nan]
-    if not all(math.isfinite(target) and target > 0 for target in targets):
-        raise InputError(f"--targets {text!r}: expected positive losses in nats, e.g. 1.8,1.7")
-    return targets
 
 
 def read_run_table(
@@ -103,7 +113,7 @@ def read_run_table(
     Args:
         path: CSV or Parquet; a directory with runs.parquet; or one of run directories, whose runs
             are read as far as they got.
-        how: names of its columns.
+        how: names of the columns.
         need_loss: as in `bss.tables.check_runs`.
         need_finished: refuse a directory in which no run finished.
         only_finished: exclude unfinished runs of a directory.
@@ -142,8 +152,8 @@ def measured_points(
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Measure steps and tokens to the targets; return the points with warnings.
 
-    A table of points is read as it is. Where a batch has several peak learning rates the points are
-    the envelope over them, unless `at_rate` selects one.
+    A table of points is read unchanged. If a batch size has several peak LRs, each target uses the
+    best one, or the one that `at_rate` selects.
     """
     from bss.points.measuring import measure_points, tuned_points
     from bss.tables import holds_points, read_points
@@ -159,7 +169,7 @@ def measured_points(
 @Parameter(name="*", group=Group("Fit", sort_key=4))
 @dataclass(frozen=True)
 class FitOptions:
-    """How a law is fitted.
+    """Options for fitting a law.
 
     Attributes:
         resamples: refits to resampled runs, for intervals; 10 or more
@@ -167,8 +177,8 @@ class FitOptions:
         seed: of the resampling
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
         keep: leave out all rows but these, in the same form, e.g. model=8B
-        hold_out: also leave out in turn and predict: batch, run, cell, params, tokens, horizon or
-            peak, by the kind of fit; for a table also a condition, e.g. "tokens>=80B"
+        hold_out: also leave out and predict each batch, run, cell, params, tokens, horizon or peak;
+            for a table also a condition, e.g. "tokens>=80B"
         fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
         bound: bound a parameter, e.g. L_0=1.5:1.8; the unconstrained fit is shown too
         residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
@@ -180,9 +190,9 @@ class FitOptions:
     drop: Repeated = ()
     keep: Repeated = ()
     hold_out: Repeated = ()
-    fix: Annotated[Repeated, Parameter(name="--fix")] = ()
-    bound: Annotated[Repeated, Parameter(name="--bound")] = ()
-    residuals: Annotated[Path | None, Parameter(name="--residuals")] = None
+    fix: Repeated = ()
+    bound: Repeated = ()
+    residuals: Residuals | None = None
 
     def options(self, resamples: int, draws: int = 0) -> "Options":
         """Return how intervals are made; `resamples` is the default of the kind of fit.
@@ -207,7 +217,7 @@ class FitOptions:
         """Return the parameters that are fixed or bounded.
 
         Raises:
-            InputError: a text is no constraint.
+            InputError: a text is not a constraint.
         """
         from bss.laws.base import Constraints
 

@@ -1,4 +1,4 @@
-"""What a command returns, and how it is printed or saved."""
+"""The output of a command, printed or saved."""
 
 import importlib
 import json
@@ -20,10 +20,34 @@ PICTURES = (".png", ".svg", ".pdf")
 OUTPUT = Group("Output", sort_key=9)
 
 
+def _writable(*suffixes: str) -> Parameter:
+    """Return how a file is checked that a command will write, before anything is computed."""
+
+    def check(_: Any, path: Path | None) -> None:
+        if path is None:
+            return
+        if suffixes and path.suffix not in suffixes:
+            raise InputError(f"{path}: expected a file name in {', '.join(suffixes)}")
+        if path.is_dir() or not path.parent.is_dir():
+            raise InputError(f"{path}: expected the name of a file in a directory that exists")
+
+    return Parameter(validator=check)
+
+
+Picture = Annotated[Path, _writable(*PICTURES)]
+"""A file for a figure."""
+
+Residuals = Annotated[Path, _writable(".csv", *PICTURES)]
+"""A file for residuals, or for a figure of them."""
+
+OutputFile = Annotated[Path, _writable()]
+"""A file in a directory that exists."""
+
+
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True)
 class Show:
-    """How the result is shown.
+    """Options for printing the result.
 
     Attributes:
         json: print one JSON object.
@@ -35,13 +59,13 @@ class Show:
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True)
 class ShowPlot(Show):
-    """How the result is shown, and whether as a figure too.
+    """Options for printing the result, and for saving a figure of it.
 
     Attributes:
         plot: save a figure (.png, .svg, .pdf).
     """
 
-    plot: Annotated[Path | None, Parameter(name="--plot")] = None
+    plot: Picture | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +78,7 @@ class Output:
         tables: shown below it.
         warnings: shown below the tables, a line each.
         notes: lines at the end.
-        text: printed in place of all else (an export).
+        text: printed instead of all of these (an export).
         figure: makes the figure that --plot saves.
         status: exit status.
     """
@@ -86,7 +110,7 @@ def emit(output: Output, show: Show) -> None:
     sys.stdout.flush()
     if isinstance(show, ShowPlot) and show.plot:
         if output.figure is None:
-            raise InputError(f"--plot {show.plot}: there is no figure here; leave it out")
+            raise InputError(f"--plot {show.plot}: this command has no figure; leave it out")
         output.figure().savefig(show.plot)
 
 
@@ -98,29 +122,6 @@ def figure(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
         return getattr(importlib.import_module(f"bss.plots.{file}"), function)(*values, **options)
 
     return draw
-
-
-def check_outputs(arguments: Mapping[str, Any], show: Show) -> None:
-    """Refuse output files that cannot be written, before anything is computed.
-
-    Raises:
-        InputError: the directory of a file is missing, or it has a wrong suffix.
-    """
-    files = [
-        ("--plot", getattr(show, "plot", None), PICTURES),
-        ("--residuals", getattr(arguments.get("how"), "residuals", None), (".csv", *PICTURES)),
-        ("--out", arguments.get("out"), ()),
-    ]
-    for option, path, suffixes in files:
-        if not isinstance(path, Path):
-            continue
-        if suffixes and path.suffix not in suffixes:
-            *others, last = suffixes
-            expected = f"{', '.join(others)} or {last}"
-            raise InputError(f"{option} {path}: expected a file name in {expected}")
-        if path.suffix and (path.is_dir() or not path.parent.is_dir()):
-            reason = "is a directory" if path.is_dir() else f"there is no {path.parent}"
-            raise InputError(f"{option} {path}: {reason}; name a file in a directory")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from bss.cells import Table
 from bss.cells import estimate as estimate_text
-from bss.cli.options import Count
+from bss.cli.options import Count, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.exports import export
@@ -20,25 +20,23 @@ from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.momentum import BETA1_RULES, told
 from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import RATES, Shape
+from bss.schedules.rates import RATES, Rate, Shape, wsd
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
-BUCKETS = BucketSizes()
-MOMENTS = ("beta1", "beta2")
 BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 
 
 @Parameter(name="*", group=Group("Optimizer", sort_key=4))
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """What a plan sets besides batch size and learning rate.
+    """Betas and weight decay of a plan.
 
     Attributes:
         beta1: of Adam's first moment, per step
-        beta1_half_life: in place of --beta1: in tokens or a percentage of the budget
+        beta1_half_life: instead of --beta1: in tokens or a percentage of the budget
         beta2: of Adam's second moment, per step
-        beta2_half_life: in place of --beta2: in tokens or a percentage of the budget
+        beta2_half_life: instead of --beta2: in tokens or a percentage of the budget
         beta1_coupling: beta1 by the steps of the run: none, a percentage, or module:ATTRIBUTE
         weight_decay: decoupled, per step
     """
@@ -52,19 +50,13 @@ class OptimizerOptions:
 
     def coupling(self, tokens: int, **others: Any) -> Coupling:
         """Return the coupling for a budget; InputError for options that exclude each other."""
-        given: dict[str, Any] = {}
-        for name in MOMENTS:
-            option, text = f"--{name}-half-life", getattr(self, f"{name}_half_life")
-            given[name] = getattr(self, name)
-            if text and given[name] is not None:
-                raise InputError(
-                    f"--{name}: per step, or {option} in tokens; leave one of them out"
-                )
-            if text and name == "beta1" and self.beta1_coupling != "none":
-                raise InputError(f"{option}: or --beta1-coupling; leave one of them out")
-            given[f"{name}_half_life"] = text and parse_tokens(text, field=option, total=tokens)
-        rule = {"beta1_rule": self.beta1_coupling, "weight_decay": self.weight_decay}
-        return Coupling(**given, **rule, **others)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        for name in {"beta1_half_life", "beta2_half_life"} & given.keys():
+            beta, option = name.removesuffix("_half_life"), f"--{name.replace('_', '-')}"
+            if beta in given:
+                raise InputError(f"--{beta} and {option}: leave one of them out")
+            given[name] = parse_tokens(given[name], field=option, total=tokens)
+        return Coupling(beta1_rule=given.pop("beta1_coupling"), **given, **others)
 
 
 @Parameter(name="*", group=Group("Export", sort_key=5))
@@ -97,8 +89,8 @@ class RateOptions:
         shape: of the decay
         rate: wsd, another named schedule, or module:ATTRIBUTE
         floor: last learning rate as a fraction of the peak
-        lr_coupling: scale the learning rate with the batch: none, linear, sqrt, a power,
-            module:ATTRIBUTE, or from:FIT of a table with several rates
+        lr_coupling: scale the LR with the batch: none, linear, sqrt, a power, module:ATTRIBUTE, or
+            from:FIT, a fit of a table with several LRs
         lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
     """
 
@@ -122,7 +114,7 @@ def plan(
     batch: str,
     lr: float,
     rate: RateOptions = RateOptions(),
-    buckets: str | None = None,
+    buckets: Sizes = (),
     optimizer: OptimizerOptions = OptimizerOptions(),
     export: ExportOptions = ExportOptions(),
     show: ShowPlot = ShowPlot(),
@@ -161,12 +153,11 @@ def plan(
     resolved = resolve(
         schedule.batch, tokens, seq_len, rate=schedule.learning_rate(lr), coupling=coupling
     )
-    ladder = _parse_buckets(buckets)
     warn_about(resolved)
-    return plan_output(resolved, export, ladder)
+    return plan_output(resolved, export, BucketSizes(buckets))
 
 
-def plan_output(plan: Plan, options: ExportOptions, ladder: BucketSizes = BUCKETS) -> Output:
+def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Output:
     """Return a plan's table, totals and figure, or the export in their place.
 
     In JSON "programs" is the number of micro-batches in use, and "devices" the largest number of
@@ -175,10 +166,10 @@ def plan_output(plan: Plan, options: ExportOptions, ladder: BucketSizes = BUCKET
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
         segment |= _coupled(plan, segment["batch"])
-        bucket = ladder.bucket(segment["batch"])
+        bucket = buckets.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
-    programs = len(ladder.max_microbatches(plan))
+    programs = len(buckets.max_microbatches(plan))
     entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
     text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
     segments = entry["segments"]
@@ -212,13 +203,21 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
 
 
 def check_peak(lr: float) -> None:
-    """Refuse a peak learning rate that is zero, negative, infinite or NaN."""
+    """Raise InputError if a peak LR is zero, negative, infinite or NaN."""
     if not 0 < lr < math.inf:
         raise InputError(f"--lr {lr}: expected a positive number, e.g. 4e-3")
 
 
+def rate_of(lr: float, tokens: int, warmup: str, decay: str, shape: Shape = "linear") -> Rate:
+    """Return the LR schedule of the options --lr, --warmup, --decay and --shape."""
+    check_peak(lr)
+    start = parse_tokens(warmup, field="--warmup", total=tokens)
+    end = parse_tokens(decay, field="--decay", total=tokens)
+    return wsd(lr, tokens, start, end, shape)
+
+
 def _fitted_coupling(rule: str) -> str:
-    """A rule, or for `from:FIT` the power of B with which the fitted best rate grows."""
+    """Return a rule; for `from:FIT` the fitted exponent of the best LR in the batch size."""
     if not rule.startswith("from:"):
         return rule
     from bss.cli.kinds import read_fit
@@ -226,23 +225,14 @@ def _fitted_coupling(rule: str) -> str:
     fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
     power = fit.best_lrs and fit.best_lrs.exponents["B"]
     if power is None or power.value is None:
-        why = "its table has no batch of several rates" if power is None else power.note
+        why = "its table has one LR per batch" if power is None else power.note
         raise InputError(f"--lr-coupling {rule}: {why}; name a rule, e.g. sqrt")
     text = estimate_text(power)
     print(f"lr ∝ B^{text}, {power.level:.0%} interval: {rule}", file=sys.stderr)
     return f"{power.value:.4g}"
 
 
-def _parse_buckets(text: str | None) -> BucketSizes:
-    if text is None:
-        return BUCKETS
-    try:
-        return BucketSizes(tuple(int(part) for part in text.split(",")))
-    except ValueError:
-        raise InputError(f"--buckets {text!r}: expected integers, e.g. 8,32") from None
-
-
 def _coupled(plan: Plan, batch: int) -> dict[str, float]:
-    """What the plan sets besides the learning rate, at a batch."""
+    """Return betas and weight decay at a batch size, if they are set."""
     settings = plan.coupling.settings(1.0, batch, plan.seq_len)
     return {name: getattr(settings, name) for name in plan.coupling.given}

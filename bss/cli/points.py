@@ -1,13 +1,10 @@
 """bss points: steps and tokens to target losses, from loss curves."""
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from bss.cells import Table
 from bss.cli.options import TableOptions, TargetOptions, measured_points
-from bss.cli.output import Output, Show
+from bss.cli.output import Output, OutputFile, Show
 
 COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
            "peak_lr", "trials", "bracketed")  # fmt: skip
@@ -20,7 +17,7 @@ def points(
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     at_rate: float | None = None,
-    out: Annotated[Path | None, Parameter(name="--out")] = None,
+    out: OutputFile | None = None,
     show: Show = Show(),
 ) -> Output:
     """Measure steps and tokens to each target loss.
@@ -28,7 +25,7 @@ def points(
     Args:
         runs: a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
-        at_rate: only runs of this peak learning rate; by default the best rate at each target
+        at_rate: only runs with this peak LR; by default the best LR at each target
         out: save the points (.csv or .parquet)
 
     Examples:

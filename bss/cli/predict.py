@@ -1,6 +1,6 @@
 """bss predict: a loss or a batch size by a fitted law, with its interval."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +13,11 @@ from bss.cells import Table, estimate, number
 from bss.cli.kinds import read_fit
 from bss.cli.options import Count, read_run_table
 from bss.cli.output import Output, Show
-from bss.cli.plan import check_peak
-from bss.errors import InputError
+from bss.cli.plan import rate_of
+from bss.errors import InputError, check
 from bss.laws.base import Estimate
-from bss.schedules import rates
+from bss.laws.power import predict as at_sizes
+from bss.laws.resampling import rms
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Shape
 from bss.tables import Reading, loss_column
@@ -35,7 +36,7 @@ USED = {
 }
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
-TUNED = "losses are those of tuned learning rates"
+TUNED = "losses are at tuned LRs"
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
                "measured", "error", "outside")  # fmt: skip
 
@@ -71,23 +72,19 @@ class Question:
     runs: Path | None = None
     columns: str | None = None
 
-    def given(self, *names: str) -> dict[str, Any]:
-        """Return the options that have a value, of these names or of all."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if value is not None and name in (names or vars(self))
-        }
+    def given(self) -> dict[str, Any]:
+        """Return the options that have a value."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def check(self, kind: str) -> None:
         """Raise InputError for an option that this kind of fit, or a table of runs, excludes."""
         used, why = USED[kind], f"not used with a {kind} fit"
         if self.runs is not None and "runs" in used:
             used, why = OF_RUNS, "the runs of --runs have their own"
-        for name in self.given():
-            if name not in used:
-                flags = ", ".join(_flag(one) for one in used)
-                raise InputError(f"{_flag(name)}: {why}; use {flags}")
+        elif self.columns is not None and "runs" in used:
+            used, why = [name for name in used if name != "columns"], "needs --runs"
+        for name in self.given().keys() - used:
+            raise InputError(f"{_flag(name)}: {why}; use {', '.join(map(_flag, used))}")
 
     def need(self, *names: str) -> list[Any]:
         """Return the values of options; raise InputError for one that is missing."""
@@ -118,57 +115,54 @@ def predict(
     question.check(fitted.KIND)
     if question.runs is not None:
         return _runs(fitted, question, extrapolate)
-    if question.columns is not None:
-        raise InputError("--columns: needs --runs; name a table, or leave it out")
-    ask = {"es": _es, "critical": _critical, "table": _table, "curve": _curve}[fitted.KIND]
-    found, outside = ask(fitted, question, extrapolate)
+    answer = {"es": _es, "critical": _critical, "table": _table, "curve": _curve}[fitted.KIND]
+    found, outside = answer(fitted, question)
+    _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
     name, first = next((n, x) for n, x in found.items() if isinstance(x, Estimate))
-    answer = f"Predicted {name.replace('_', ' ')}: {estimate(first)}, {first.level:.0%} interval"
+    line = f"Predicted {name.replace('_', ' ')}: {estimate(first)}, {first.level:.0%} interval"
     table = Table.of_records(found.get("form", fitted.law_name), [*_rows(found)])
-    return Output({**payload, "outside": outside}, answer, [table], outside)
+    return Output({**payload, "outside": outside}, line, [table], outside)
 
 
 Answer = tuple[dict[str, Any], Sequence[str]]
-"""Estimates and the question, by name; and what of the question is outside of what was tested."""
+"""Estimates and inputs by name; and what is outside the range in which the fit was tested."""
 
 
-def _es(fit: "EsFit", question: Question, extrapolate: bool) -> Answer:
-    """Tokens and steps to a loss at a batch; without a batch the batch quantities of the law."""
+def _es(fit: "EsFit", question: Question) -> Answer:
+    """Return tokens and steps to a loss at a batch size; without one the batch sizes of the law."""
     (loss,) = question.need("loss")
-    run: dict[str, float] = {"loss": loss}
-    if question.batch is not None:
-        run["batch"] = parse_tokens(question.batch, field="--batch")
-    measured = {"loss": [target.target_loss for target in fit.fits], "batch": fit.batches}
-    outside = check_range(run, measured, extrapolate=extrapolate)
+    outside = _outside("loss", loss, [target.target_loss for target in fit.fits])
     if question.batch is None:
         found = fit.best_batches(loss)
         if not found:
             raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give it")
-        return found | run, outside
-    row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [run["batch"]]})).iloc[0]
-    tokens = _estimate(row, ("tokens", "low", "high"), fit.level)
-    steps = _estimate(row, ("steps", "steps_low", "steps_high"), fit.level)
-    return {"tokens": tokens, "steps": steps, **run}, outside
+        return found | {"loss": loss}, outside
+    batch = parse_tokens(question.batch, field="--batch")
+    outside += _outside("batch", batch, fit.batches)
+    row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
+    tokens, steps = (
+        _interval([row[name] for name in names], fit.level, row["note"])
+        for names in (("tokens", "low", "high"), ("steps", "steps_low", "steps_high"))
+    )
+    return {"tokens": tokens, "steps": steps, "loss": loss, "batch": batch}, outside
 
 
-def _critical(fit: "CriticalFit", question: Question, extrapolate: bool) -> Answer:
-    """The critical batch at a model size, a budget or both."""
-    run = question.given("params", "tokens")
+def _critical(fit: "CriticalFit", question: Question) -> Answer:
+    """Return the critical batch at a model size, a budget or both."""
+    run = question.given()
     if not run:
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
-    law = fit.law_of(list(run))
+    batch = at_sizes(fit.law_of(sorted(run)), run)
     curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
-    measured = {variable: [getattr(curve, variable) for curve in curves] for variable in run}
-    outside = check_range(run, measured, extrapolate=extrapolate)
-    row = fit.predict(pd.DataFrame([run])).iloc[0]
-    found = {"critical_batch": _estimate(row, ("critical_batch", "low", "high"), law.level)}
+    outside = [x for n in run for x in _outside(n, run[n], [getattr(c, n) for c in curves])]
     how = {"overhead": fit.overhead, "reference_batch": fit.reference}
-    return found | run | how | {"quantity": fit.quantity, "unit": fit.unit}, outside
+    how |= {"quantity": fit.quantity, "unit": fit.unit}
+    return {"critical_batch": batch} | run | how, outside
 
 
-def _table(fit: "TableFit", question: Question, extrapolate: bool) -> Answer:
-    """The final loss of a run; without a batch at the best one."""
+def _table(fit: "TableFit", question: Question) -> Answer:
+    """Return the final loss of a run; without a batch at the best one."""
     params, tokens = question.need("params", "tokens")
     seq_len = question.seq_len or fit.seq_len
     if question.batch is None:
@@ -179,54 +173,47 @@ def _table(fit: "TableFit", question: Question, extrapolate: bool) -> Answer:
         raise InputError("--seq-len: missing; the table has none: give the tokens of a sequence")
     else:
         size = parse_tokens(question.batch, field="--batch") * seq_len
-    found = vars(fit.prediction(params, tokens, size, question.lr, extrapolate=extrapolate))
-    outside = [f"{n} {times:.3g} times outside the table" for n, times in found["beyond"].items()]
-    run = {"params": params, "tokens": tokens, "batch_tokens": size, "seq_len": seq_len}
-    return found | run, outside
+    sizes = {"params": params, "tokens": tokens, "batch_tokens": size}
+    rate = {} if question.lr is None else {"lr": question.lr}
+    found = vars(fit.prediction(**sizes, **rate, extrapolate=True))
+    return found | sizes | {"seq_len": seq_len}, fit.untested(sizes | rate)
 
 
-def _curve(fit: "CurveFit", question: Question, extrapolate: bool) -> Answer:
-    """The loss at the end of a schedule."""
+def _curve(fit: "CurveFit", question: Question) -> Answer:
+    """Return the loss at the end of a schedule."""
     from bss.laws.functional.curves import stack
     from bss.laws.functional.forecast import check_tested, last_losses
     from bss.laws.functional.paths import plan_path
 
     batch, tokens = question.need("batch", "tokens")
     schedule = BatchSchedule.parse(batch, total=tokens, seq_len=fit.seq_len)
-    peak = fit.peak_lr(question.lr)
-    check_peak(peak)
     if question.shape and not question.decay:
         raise InputError(f"--shape {question.shape}: is the shape of a decay; give --decay too")
-    warmup, decay = (
-        parse_tokens(getattr(question, name) or "0", field=f"--{name}", total=tokens)
-        for name in ("warmup", "decay")
-    )
-    rate = rates.wsd(peak, tokens, warmup, decay, question.shape or "linear")
+    warmup, decay = question.warmup or "0", question.decay or "0"
+    rate = rate_of(fit.peak_lr(question.lr), tokens, warmup, decay, question.shape or "linear")
     path = plan_path(schedule, tokens, fit.seq_len, rate)
     curves = stack([path], fit.seq_len)
-    outside = check_tested(fit, curves, extrapolate=extrapolate)[0]
+    outside = check_tested(fit, curves, extrapolate=True)[0]
     run = {"steps": round(float(path.steps.sum())), "tokens": int(path.tokens[0])}
     return {"loss": last_losses(fit, curves)[0], **run, "batch": str(schedule)}, outside
 
 
 def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> Output:
-    """The last loss of each run of a table."""
+    """Predict the last loss of each run of a table."""
     table, warnings = _table_of_runs(fit, question)
     found = fit.predict(table).rename(columns={"loss": "predicted"})
     frame = table.assign(measured=table[loss_column(table)]).join(found)
-    if fit.KIND == "curve":  # a row per loss
-        frame = frame.groupby("run", sort=False).tail(1)
-    for run, outside in frame.loc[frame["outside"] != "", ["run", "outside"]].to_numpy():
-        if not extrapolate:
-            raise InputError(f"run {run}: {outside}; ask within it, or pass --extrapolate")
+    frame = frame.groupby("run", sort=False).tail(1)
+    beyond = frame.loc[frame["outside"] != "", ["run", "outside"]].to_numpy()
+    _check_inside([f"run {run}: {outside}" for run, outside in beyond], extrapolate)
     frame = frame.assign(error=frame["predicted"] - frame["measured"])
-    known = frame.dropna(subset="error")
-    rmse = float(np.sqrt(np.mean(known["error"] ** 2))) if len(known) else None
-    title = f"last losses in nats, {fit.level:.0%} intervals of new runs"
+    known = frame["error"].dropna()
+    rmse = rms(known) if len(known) else None
     frame = frame[[name for name in RUN_COLUMNS if name in frame]]
     payload = {"kind": "prediction", "of": fit.KIND, "law": fit.law_name, "rmse": rmse}
     payload |= {"runs": frame.to_dict("records")}
     answer = f"{len(frame)} runs predicted; rms error {number(rmse, 2)} nats over {len(known)}"
+    title = f"last losses in nats, {fit.level:.0%} intervals of new runs"
     return Output(payload, answer, [Table.of_frame(title, frame)], warnings)
 
 
@@ -246,32 +233,31 @@ def _table_of_runs(
     return table, [] if fit.with_lr and "lr" in table else [TUNED]
 
 
-def check_range(
-    question: Mapping[str, float], measured: Mapping[str, Sequence[float]], *, extrapolate: bool
-) -> list[str]:
-    """Return what of a question is outside the values measured.
+def _check_inside(outside: Sequence[str], extrapolate: bool) -> None:
+    """Raise InputError if anything is outside, and extrapolation was not requested."""
+    if outside and not extrapolate:
+        raise InputError(f"{outside[0]}; predict within this range, or pass --extrapolate")
+
+
+def _outside(name: str, value: float, measured: Sequence[float]) -> list[str]:
+    """Return a line if a value is outside the range measured.
 
     Raises:
-        InputError: a value is outside, and `extrapolate` is false; or it is not positive.
+        InputError: the value is not positive.
     """
-    outside = []
-    for name, value in question.items():
-        low, high = min(measured[name]), max(measured[name])
-        if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-            continue
-        apart = abs(value - (high if value > high else low))
-        times = max(value / high, low / value) if value > 0 else np.inf
-        far = f"{apart:.3g} nats" if name == "loss" else f"{times:.3g} times"
-        text = (
-            f"{name} {number(value)} is {far} outside those fitted, {number(low)} to {number(high)}"
-        )
-        if not extrapolate or value <= 0:
-            raise InputError(f"--{text}; ask within them, or with --extrapolate")
-        outside.append(text)
-    return outside
+    low, high = min(measured), max(measured)
+    check(value > 0, f"--{name}", value, f"a positive number, measured {low:g} to {high:g}")
+    if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+        return []
+    return [f"--{name} {number(value)}: outside the measured {number(low)} to {number(high)}"]
 
 
-def _rows(found: Mapping[str, Any]) -> Any:
+def _interval(numbers: Sequence[float], level: float, note: str) -> Estimate:
+    """Return an estimate of a value and its ends, of which NaN and infinite ones are unknown."""
+    return Estimate(*(x if np.isfinite(x) else None for x in numbers), level=level, note=note)
+
+
+def _rows(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row of each estimate and number."""
     for name, x in found.items():
         if isinstance(x, Estimate):
@@ -279,11 +265,6 @@ def _rows(found: Mapping[str, Any]) -> Any:
             yield {"quantity": name, **ends, "note": x.why}
         elif isinstance(x, int | float):
             yield {"quantity": name, "value": x}
-
-
-def _estimate(row: pd.Series, ends: Sequence[str], level: float) -> Estimate:
-    numbers = [float(row[end]) if np.isfinite(row[end]) else None for end in ends]
-    return Estimate(*numbers, level=level, note=row["note"])
 
 
 def _flag(name: str) -> str:

@@ -14,7 +14,7 @@ from bss.rules import RULES, SCALINGS, Answer, Change, Hyperparameters, Setting,
 from bss.units import format_tokens
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
-_REFERENCE = ("beta1", "beta2", "epsilon", "weight_decay")
+_REFERENCE = ("beta1", "beta2", "weight_decay")
 SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "weight_decay",
          "weight", "in_range", "source", "reason")  # fmt: skip
 
@@ -22,14 +22,13 @@ SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
 @dataclass(frozen=True)
 class ScaleOptions:
-    """What scaling rules make of a reference run.
+    """Scaling rules, applied to a reference run.
 
     Attributes:
         to: new batch size in tokens
         to_tokens: new token budget
         beta1: of the reference
         beta2: of the reference
-        epsilon: of the reference
         weight_decay: of the reference
     """
 
@@ -37,7 +36,6 @@ class ScaleOptions:
     to_tokens: Count | None = None
     beta1: float | None = None
     beta2: float | None = None
-    epsilon: float | None = None
     weight_decay: float | None = None
 
 
@@ -46,7 +44,6 @@ def rules(
     params: Count,
     tokens: Count,
     seq_len: int,
-    flops: float | None = None,
     d_model: int | None = None,
     loss: float | None = None,
     noise_scale: Count | None = None,
@@ -63,7 +60,6 @@ def rules(
         params: non-embedding parameters, e.g. 85M
         tokens: token budget, e.g. 2.5B
         seq_len: tokens per sequence
-        flops: of the whole training; by default 6 · params · tokens
         d_model: width, for rules that need it
         loss: expected final loss, in nats per token
         noise_scale: gradient noise scale, in tokens
@@ -76,7 +72,7 @@ def rules(
         bss rules --params 85M --tokens 2.5B --seq-len 1024
         bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json
     """
-    setting = Setting(params, tokens, seq_len, flops=flops, d_model=d_model, loss=loss,
+    setting = Setting(params, tokens, seq_len, d_model=d_model, loss=loss,
                       noise_scale=noise_scale, batch_tokens=batch_tokens, lr=lr)  # fmt: skip
     found = answers(setting, rule or RULES)
     entries = [rule_entry(answer) for answer in found]
@@ -111,7 +107,7 @@ def rules(
 
 
 def rule_entry(answer: Answer) -> dict[str, Any]:
-    """An answer with its hyperparameters beside the rest, as JSON has it."""
+    """Return an answer as a flat JSON entry, with its hyperparameters."""
     entry = asdict(answer)
     head = {name: entry.pop(name) for name in ("name", "source")}
     return {**head, **entry.pop("hyperparameters"), **entry}
@@ -125,14 +121,14 @@ def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> 
 
 
 def note_of(answer: Answer) -> str:
-    """What a rule lacks, or where it is asked beyond its range; empty for neither."""
+    """Return what a rule needs or in what it is out of range; "" for neither."""
     if answer.missing:
         return f"{answer.name}: needs {', '.join(OPTIONS[name] for name in answer.missing)}"
     return f"{answer.name}: {'; '.join(answer.outside)}" if answer.outside else ""
 
 
 def _scaled(scale: ScaleOptions, setting: Setting) -> tuple[list[dict[str, Any]], list[str]]:
-    """What each scaling rule makes of the reference, and a line for each that cannot."""
+    """Return the hyperparameters by each scaling rule, and a line for each that needs more."""
     if setting.batch_tokens is None:
         raise InputError("--to: scales from a reference; give its batch, --batch-tokens")
     others = {name: getattr(scale, name) for name in _REFERENCE}

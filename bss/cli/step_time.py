@@ -1,6 +1,5 @@
 """Options and output of the batch sizes that are soonest and cheapest, by seconds per step."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,8 @@ class TimeOptions:
     """Time and cost to a target.
 
     Attributes:
-        step_time: seconds per step, "0.05 + 0.002*B" or "50ms + 2ms*B"; or a CSV of batch, seconds,
-            devices; or "runs" for those of the run table
+        step_time: seconds per step, "0.05 + 0.002*B" or "50ms + 2ms*B"; a CSV with the columns
+            batch, seconds, devices; or "runs" to read them from the run table
         devices: devices that take a step, where a table has no such column
         price: of a device-hour
     """
@@ -58,40 +57,22 @@ class TimeOptions:
         return StepTime.from_runs(read_run_table(runs, how or Reading())[0], self.devices)
 
 
-@dataclass(frozen=True)
-class EqualTime:
-    """The batch sizes with the fewest tokens, least time and least cost, by target or curve.
+def equal_time(
+    fit: Any, step_time: "StepTime", price: float
+) -> "tuple[pd.DataFrame, str, list[str]]":
+    """Return the batch sizes with the fewest tokens, least time and least cost.
 
-    Attributes:
-        tables: of `bss.laws.step_time`, by the name of the target or curve.
-        answers: a line each.
-        warnings: measured batch sizes without a step time.
+    Args:
+        fit: of E(S), or of critical batch sizes.
+        step_time: seconds per step.
+        price: of a device-hour.
+
+    Returns:
+        The rows of each target loss or curve, the last of them as a sentence, and a warning if
+        measured batch sizes have no step time.
     """
+    import pandas as pd
 
-    tables: "Mapping[str, pd.DataFrame]"
-    answers: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def shown(self) -> "dict[str, pd.DataFrame]":
-        """All in one table, by its title; empty without a step time."""
-        import pandas as pd
-
-        if not self.tables:
-            return {}
-        frames = [frame.assign(at=name) for name, frame in self.tables.items()]
-        every = pd.concat(frames, ignore_index=True)
-        return {"Time and cost": every[["at", *every.columns.drop("at")]]}
-
-    @property
-    def entry(self) -> dict[str, Any]:
-        """The JSON form."""
-        rows = [row for frame in self.shown.values() for row in frame.to_dict("records")]
-        return {"equal_time": rows} if rows else {}
-
-
-def equal_time(fit: Any, step_time: "StepTime", price: float) -> EqualTime:
-    """Return the answers of a fit of E(S) or of critical batch sizes, for each target or curve."""
     from bss.laws import EsFit
     from bss.laws.step_time import best_batches, critical_batches
 
@@ -103,11 +84,14 @@ def equal_time(fit: Any, step_time: "StepTime", price: float) -> EqualTime:
         known = [at for at in fit.fits if at.B_crit.value is not None]
         tables = {str(at.curve.name): critical_batches(at, step_time, price) for at in known}
         batches = sorted({float(x) for at in known for x in at.curve.batch})
-    answers = tuple(f"{name}: {sentence(table)}" for name, table in tables.items())
     times = step_time.batches
     untimed = [f"{x:g}" for x in batches if times and not times[0] <= x <= times[-1]]
-    warning = f"batches without a step time are not considered: {', '.join(untimed)}"
-    return EqualTime(tables, answers[-1:], (warning,) if untimed else ())
+    warnings = [f"no step time, not considered: batch {', '.join(untimed)}"] if untimed else []
+    if not tables:
+        return pd.DataFrame(), "", warnings
+    name, last = list(tables.items())[-1]
+    rows = pd.concat(tables, names=["at"]).reset_index(level="at")
+    return rows, f"{name}: {sentence(last)}", warnings
 
 
 def sentence(table: "pd.DataFrame") -> str:

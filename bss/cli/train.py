@@ -26,7 +26,7 @@ THROUGHPUT = ("batch", "tokens", "tokens_per_second", "mfu")
 @Parameter(name="*", group=Group("Several processes", sort_key=2))
 @dataclass(frozen=True)
 class ProcessOptions:
-    """How several processes train one run.
+    """Options for training one run in several processes.
 
     Attributes:
         processes: processes that train the run

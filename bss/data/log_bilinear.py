@@ -28,7 +28,7 @@ class SyntheticLanguage:
     Attributes:
         vocab_size: V, 2 to 16384 tokens, the frequent ones first.
         seq_len: T, tokens predicted per sequence.
-        seed: of the language and of its sequences, an integer ≥ 0.
+        seed: Seed of the language and of its sequences, an integer ≥ 0.
         memories: exponents k from 0 to 12, increasing; a range averages over about 2^k tokens, and
             k = 0 is the last token alone.
         rank: dimensions of h, 1 to 128; keep it below the width of the trained models.

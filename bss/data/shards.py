@@ -69,9 +69,9 @@ class Manifest:
     Attributes:
         source: the corpus: its name, options and fingerprint.
         tokenizer: the tokenizer that made the tokens.
-        dtype: of the files: "|u1", "<u2" or "<u4", the smallest that fits the vocabulary.
+        dtype: Data type of the files: "|u1", "<u2" or "<u4", the smallest that fits the vocabulary.
         splits: by name: train, validation, test.
-        version: of this format.
+        version: Version of this format.
     """
 
     source: Mapping[str, Any]

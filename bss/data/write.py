@@ -25,7 +25,7 @@ class Progress:
     """A directory that is being filled, with a record of its complete shards.
 
     Attributes:
-        directory: of the shards.
+        directory: Directory of the shards.
         done: by split, its complete shards, with the number, tokens and bytes of text of the
             documents that end before the end of the last shard.
     """

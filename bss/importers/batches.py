@@ -94,7 +94,7 @@ class LogOptions:
         columns: Names of metrics, by ours.
 
     Raises:
-        InputError: On construction, if run_regex is no regular expression with named groups.
+        InputError: On construction, if run_regex is not a regular expression with named groups.
     """
 
     batches: Batches = field(default_factory=Batches)
@@ -202,8 +202,8 @@ def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:
 def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
     for value in batch_tokens[np.isfinite(batch_tokens) & (batch_tokens % seq_len != 0)][:1]:
         raise InputError(
-            f"run {run}: a batch of {value:.0f} tokens is no multiple of the sequence length "
-            f"{seq_len}; correct --seq-len"
+            f"run {run}: a batch of {value:.0f} tokens is not a multiple of the sequence "
+            f"length {seq_len}; correct --seq-len"
         )
     return batch_tokens / seq_len
 

@@ -1,7 +1,8 @@
-"""Which files are logs: each is read, skipped with its reason, or refused.
+"""Decide which files are logs: each file is read, skipped with a reason, or refused.
 
-A file that is named is read or refused. Below a directory, a log is read or refused too; a file of
-no known format is skipped, as is an empty or packed one. A pipe or a socket is never opened.
+A file that the user names is read or refused. In a directory that the user names, logs are read or
+refused. Empty or packed files and files of an unknown format are skipped. A pipe or a socket is
+never opened.
 """
 
 import os
@@ -21,10 +22,10 @@ FOREIGN = re.compile(
     r"pickle|pkl|png|pth?|py[ci]?|rst?|safetensors|sbatch|sh|slurm|svg|tex|toml|ts|ya?ml)",
     re.IGNORECASE,
 )
-"""Endings of files that are no logs, even if they quote lines of logs."""
+"""Suffixes of files that are not logs, even if they quote lines of logs."""
 
 KINDS = {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFSOCK: "a socket"}
-"""Kinds of paths that are no files; the others are devices."""
+"""Kinds of paths that are not files; the others are devices."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
     except Unreadable as error:
         raise _Skipped(str(error)) from None
     except FileNotFoundError:
-        why = "is a link to nothing; correct it" if file.is_symlink() else "there is no such file"
+        why = "is a link to nothing; correct it" if file.is_symlink() else "no such file"
         raise _Skipped(f"{file}: {why}") from None
     except OSError as error:
         raise _Skipped(f"{file}: cannot be read: {error.strerror}; allow it") from None

@@ -1,17 +1,19 @@
 """Hugging Face Trainer: trainer_state.json, and the dicts that it prints.
 
-`log_history` (transformers, `src/transformers/trainer_callback.py`, TrainerState) has an entry
-for each log: `step`, `loss` (the mean since the log before, `Trainer._maybe_log_save_evaluate`) and
-`learning_rate`, or `eval_loss`, or `eval_NAME_loss` for each of several held-out sets; with
-include_num_input_tokens_seen also `num_input_tokens_seen`. The last one's `train_loss` is the mean
-over the whole training and no loss of a step. `train_batch_size` is the batch of a device.
+`log_history` (transformers, `src/transformers/trainer_callback.py`, TrainerState) has one entry per
+log. Entries of training have `step`, `learning_rate` and `loss`, the mean since the previous log
+(`Trainer._maybe_log_save_evaluate`). Entries of evaluation have `eval_loss`, or `eval_NAME_loss`
+for each held-out set. With include_num_input_tokens_seen, entries have `num_input_tokens_seen`. The
+`train_loss` of the last entry is the mean over the whole training and is not read.
+`train_batch_size` is the batch size per device.
 
-`PrinterCallback` and `ProgressCallback` print the same logs without their step (with numbers as
-text since transformers 5), among the progress bar ` 10%|█ | 250/2500 [02:11<…]`, which is drawn
-again after each. ms-swift adds `global_step` or `global_step/max_steps`. A dict without a step has
-the step of the bar drawn next, or else before; without bars `logging_steps` gives the steps of
-training losses, and a held-out loss has the step of the training loss of its epoch. A bar of
-evaluation counts to another total than the first, which is training's.
+`PrinterCallback` and `ProgressCallback` print the same logs without their step. Since transformers
+5, the numbers are printed as text. Between the logs, the progress bar ` 10%|█ | 250/2500 [02:11<…]`
+is printed again after each log. ms-swift adds `global_step` or `global_step/max_steps`. A dict
+without a step gets the step of the next progress bar, or else of the previous one. If there are no
+bars, `logging_steps` gives the steps of training losses. A held-out loss then gets the step of the
+training loss of its epoch. The first bar is the bar of training; a bar with another total is a bar
+of evaluation.
 """
 
 import re
@@ -53,11 +55,11 @@ class TrainerState(Importer):
         return file.suffix == ".json" and ('"log_history"' in head or file.stem == "trainer_state")
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the run; checkpoints of one directory are one run."""
+        """Yield the run. Checkpoints of one directory belong to one run."""
         state = read_json(file, "it may be cut off; copy it again")
         history = state.get("log_history")
         if not isinstance(history, list) or not all(isinstance(e, dict) for e in history):
-            raise InputError(f"{file}: log_history is no list of logs; copy the file again")
+            raise InputError(f"{file}: log_history is not a list of logs; copy the file again")
         cells = columns_of(enumerate(history, 1))
         log = named_log(file, _unfiltered(cells), (STATE,), columns)
         batch = state.get("train_batch_size")
@@ -68,9 +70,10 @@ class TrainerState(Importer):
 
 
 def _unfiltered(cells: Cells) -> Cells:
-    """Return the cells, infinite if a loss of 0 stands for NaN (logging_nan_inf_filter).
+    """Return the cells, with NaN losses that the trainer logged as 0 set to infinity.
 
-    It does if the norm of a gradient is NaN in a row with such a loss.
+    The option logging_nan_inf_filter logs 0 instead of NaN. Losses of 0 are NaN if the gradient
+    norm is NaN in any row with such a loss.
     """
     loss, norm = cells.numbers.get("loss"), cells.numbers.get("grad_norm")
     if loss is None or norm is None or not (np.isinf(norm) & (loss == 0)).any():
@@ -100,7 +103,7 @@ class PrintedDicts(Importer):
                     alike.row("eval_" in whole[0], whole[0])
                     printed.add(line, dict(_PAIR.findall(whole[0])))
                 else:
-                    lines.torn(line, "is no whole dict")
+                    lines.torn(line, "is not a complete dict")
             elif "'epoch': " in text and "train_runtime" not in text:
                 alike.other(line, text)
         step = columns.get("step", "step")

@@ -14,6 +14,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.importers.log import HEAD, Rows, encoding_of, plain
 
+BEFORE = "the rows before it are read"
 NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
 """Texts that stand for a value that was not logged."""
 SHARE, KEPT = 0.7, 50
@@ -45,8 +46,7 @@ class Lines:
         with self.file.open(encoding=encoding, errors="replace", newline=end) as opened:
             for number, line in enumerate(opened, 1):
                 if not line.endswith(end) and not self._whole(line):
-                    why = "which has no end; read to there"
-                    self._end = f"is cut off in line {number}, {why}"
+                    self._end = f"is cut off: line {number} has no line end; {BEFORE}"
                     break
                 for part in plain(line.rstrip("\r\n")).split("\r"):
                     yield number, part
@@ -57,7 +57,7 @@ class Lines:
 
         A last line without a line end is left out, because its last digits may be missing.
         """
-        return f"is cut off in line {self._torn[0]}; read to there" if self._torn else self._end
+        return f"is cut off in line {self._torn[0]}; {BEFORE}" if self._torn else self._end
 
     def _whole(self, line: str) -> bool:
         return line.endswith(self.closed) and line.count('"') % 2 == 0
@@ -86,7 +86,7 @@ def number(value: str | float) -> float:
     """Return a number as logs write it: infinite for nan or inf, with or without thousands commas.
 
     Raises:
-        ValueError: If the text is no number.
+        ValueError: If the text is not a number.
 
     Examples:
         >>> number("1,024"), number("nan"), number("3e-4")
@@ -102,7 +102,7 @@ def number(value: str | float) -> float:
 
 
 class Alike:
-    """Lines that are no rows and resemble one, as a row with a damaged byte does.
+    """Lines that are not rows but resemble one, e.g. a row with a damaged byte.
 
     Attributes:
         lines: Numbers of such lines.
@@ -128,7 +128,7 @@ class Alike:
                 self.other(line, other)
 
     def other(self, line: int, text: str) -> None:
-        """Note a line that is no row."""
+        """Note a line that is not a row."""
         words, shape = words_of(text), _shape(text)
         rows = self._words.values()
         shared = any(len(row) > 1 and len(words & row) >= SHARE * len(row) for row in rows)

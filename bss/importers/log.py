@@ -50,10 +50,10 @@ class Log:
 
     Attributes:
         run: Name of the run.
-        rows: Columns in the order written, some of COLUMNS: `step` steps completed, `tokens` and
-            `samples` (sequences) consumed, `batch` in sequences, `loss` of training and
-            `eval_loss` held out, in nats per token. NaN if a row lacks a value; infinite if the
-            log has NaN or infinity.
+        rows: Columns, with rows in the order of the file. Names are in COLUMNS: `step` (steps
+            completed), `tokens` and `samples` (tokens and sequences consumed), `batch` (sequences),
+            `loss` (training, nats per token) and `eval_loss` (held-out). A value that the log lacks
+            is NaN. A value that is NaN or infinite in the log is infinite.
         source: Path of the file, for messages.
         place: Logs of one place are attempts at one run, continued after a restart.
         seq_len: Tokens per sequence, if the log has it.

@@ -22,7 +22,7 @@ class OwnLines(LineFormat):
     options: Mapping[str, str] = field(default_factory=dict)
 
     def recognises(self, file: Path, head: str) -> bool:
-        """Return True: the user says so."""
+        """Return True: the user chose this format."""
         return True
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
@@ -46,8 +46,8 @@ def own_lines(train: str, evaluation: str) -> OwnLines:
         evaluation: Regular expression of a line with a held-out loss, or nothing.
 
     Raises:
-        InputError: If neither is given, or one is no regular expression, lacks groups that it
-            needs or has others than those known.
+        InputError: If neither is given, or one is not a regular expression, lacks a required group
+            or has an unknown group.
     """
     given = {"--train-line": (train, "loss"), "--eval-line": (evaluation, "eval_loss")}
     options = {option: regex for option, (regex, _) in given.items() if regex}

@@ -1,13 +1,14 @@
 """Plain tables: CSV, TSV and JSON lines of a step and a loss, under the usual names.
 
-Loss curves are published so (`step,lr,loss`, MultiPowerLaw's loss_curve_repo), loggers write them
-(CSVLogger of Lightning, `src/lightning/fabric/loggers/csv_logs.py`; trainer_log.jsonl of
-LLaMA-Factory; metrics.jsonl of lingua), and so does pandas, with a first column that has no name.
-Names are compared without case, and `/`, `.`, `-` and space are `_`. A column `run` distinguishes
-runs, `seq_len` is the length of their sequences. Lightning's step is the index of the one just
-done: with an epoch, if every step is one less than a multiple of their distance, one more is
-completed. NaN next to a finite loss is a value that was not logged. If a column such as `split`
-says that a row is of validation, its `loss` is held out.
+Published loss curves have this format (`step,lr,loss`, MultiPowerLaw's loss_curve_repo). So have
+the files of these loggers: CSVLogger of Lightning (`src/lightning/fabric/loggers/csv_logs.py`),
+trainer_log.jsonl of LLaMA-Factory and metrics.jsonl of lingua. pandas adds a first column without a
+name. Names are compared without case; `/`, `.`, `-` and space are replaced by `_`. A column `run`
+distinguishes runs, `seq_len` is the length of their sequences. Lightning's `step` is the index,
+from 0, of the last step. If a table has a column of epochs, and every step is one less than a
+multiple of the distance between steps, 1 is added to the steps. NaN next to a finite loss is a
+value that was not logged. If a column such as `split` marks a row as validation, its `loss` is read
+as a held-out loss.
 
 Long tables have a row per value: run, metric, value, step (MLflow's database, W&B archives).
 """

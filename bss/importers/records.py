@@ -1,4 +1,4 @@
-"""Logs whose values have names: blocks of a console, and JSON events behind a marker.
+"""Logs with named values: blocks on a console, and JSON events after a marker.
 
 - OLMo (allenai/OLMo, `olmo/train.py`: log_metrics_to_console) and OLMo-core
   (`callbacks/console_logger.py`, commit 00e2b7b) print a block after `[step=10/1000,epoch=1]`, one
@@ -50,7 +50,7 @@ def named_log(
         config: Its settings.
 
     Raises:
-        InputError: If it has no loss of a known name, or a value is no number.
+        InputError: If it has no loss of a known name, or a value is not a number.
     """
     sizes = cells.sizes
     trainer, chosen, notes = choose(trainers, sizes, columns, str(file))
@@ -100,7 +100,7 @@ class Blocks(Importer):
         cut = log.cut
         if any(lacking):
             rows = {column: values[:-1] for column, values in rows.items()}
-            cut = cut or "is cut off in its last block; read to there"
+            cut = cut or "is cut off in its last block; the blocks before it are read"
         yield replace(log, rows=rows, cut=cut, notes=(*notes, *alike.notes))
 
     def _blocks(self, lines: Lines, alike: Alike) -> Iterator[tuple[int, dict[str, str]]]:
@@ -165,7 +165,7 @@ class JsonEvents(Importer):
             if self.marker in text:
                 event = json_of(text)
                 if event is None:
-                    lines.torn(line, "is no whole JSON object")
+                    lines.torn(line, "is not a complete JSON object")
                     continue
                 lines.whole()
                 settings, values = self.split(event)
@@ -200,7 +200,7 @@ def _mllog_event(event: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[s
 
 
 def _console(trainer: MetricNames, **more: tuple[str, ...]) -> MetricNames:
-    """Return the names with the step of blocks, and without learning rates of four decimals."""
+    """Return the names with the step of a block, without the LR (rounded to four decimals)."""
     names = {**trainer.names, "step": ("step",), **more}
     return replace(trainer, names={c: n for c, n in names.items() if c != "lr"})
 

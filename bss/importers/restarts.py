@@ -149,7 +149,7 @@ def _supersede(
 ) -> tuple[int, int]:
     """Clear `counting` for rows that later attempts supersede; return their number, and attempts.
 
-    Rows are superseded if a step is there twice; else they are merely out of order.
+    Rows are superseded if a step occurs twice; else they are merely out of order.
     """
     counts, before = everywhere[place], int(counting.sum())
     if len(np.unique(counts)) == len(counts):

@@ -31,7 +31,7 @@ SCALING = 0.7
 
 @dataclass(frozen=True)
 class Report:
-    """The rows that were read of one run, and what became of them.
+    """Counts of the rows that were read of one run, and remarks.
 
     Attributes:
         run, sources: Its name and files.
@@ -39,9 +39,9 @@ class Report:
         repeats: A run that has the same losses; empty if none has.
         read: Rows with a loss; rows: rows of the table.
         restarts, superseded, duplicates, diverged_at: As in `Merged`.
-        batch, batch_from: Its batches in order, and where they are from.
+        batch, batch_from: Its batch sizes in order, and their source.
         seq_len, steps, tokens: Of the run.
-        missing: Columns that the log has not.
+        missing: Columns that the log lacks.
         notes: Remarks.
         warnings: Reasons to doubt the losses.
         first: Batch and loss of the first row.
@@ -78,7 +78,7 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
     Raises:
         Unknown: After the other runs, if neither logs nor options give a batch or a sequence
             length, for all such runs at once.
-        InputError: If a run is there twice, a pattern matches no run, or rows of runs are refused;
+        InputError: If a run occurs twice, a pattern matches no run, or rows of runs are refused;
             after the other runs and all at once.
     """
     runs: dict[str, list[Log]] = {}
@@ -175,7 +175,7 @@ def _merged(run: str, logs: list[Log]) -> Merged:
     """Return the rows of a run's logs: attempts in order, metrics of several files side by side.
 
     Logs of one place are attempts, and so are those whose names --run-regex joins. Logs of
-    different places may have different losses; the same one twice is a run that is there twice.
+    different places may have different losses; the same one twice is a run that occurs twice.
     """
     groups: dict[str, list[Log]] = {}
     joined = len({log.run for log in logs}) > 1
@@ -187,7 +187,7 @@ def _merged(run: str, logs: list[Log]) -> Merged:
         for j in range(i):
             if set(part) & set(parts[j]) & set(LOSSES):
                 raise InputError(
-                    f"run {run} is there twice, in {firsts[j]} and {firsts[i]}; leave one out, or "
+                    f"run {run} occurs twice, in {firsts[j]} and {firsts[i]}; leave one out, or "
                     "rename it"
                 )
     try:
@@ -243,7 +243,7 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
             try:
                 columns["peak_lr"] = float(value)
             except ValueError:
-                raise InputError(f"--run-regex {name}: {value!r} is no number") from None
+                raise InputError(f"--run-regex {name}: {value!r} is not a number") from None
         elif name not in ("run", "batch"):
             columns[name] = value
     return columns

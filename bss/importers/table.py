@@ -61,7 +61,7 @@ class Delimited(Table):
         wanted = [*dict.fromkeys([*names, *labels])]
         for name, times in Counter(self.names).items():
             if name in wanted and times > 1:
-                raise InputError(f"{self.file}: column {name!r} is there twice; rename one")
+                raise InputError(f"{self.file}: column {name!r} occurs twice; rename one")
         lines = Lines(self.file, ('"',))
         places = {name: self.names.index(name) for name in wanted}
         cells = columns_of(self._rows(lines, places), labels)
@@ -135,7 +135,7 @@ class JsonLines(Table):
                 alike.row("row", text)
                 yield line, flat(row)
             elif text and (every or text.startswith("{")):
-                lines.torn(line, "is no JSON object")
+                lines.torn(line, "is not a JSON object")
             else:
                 alike.other(line, text)
         self.notes = alike.notes
@@ -171,7 +171,7 @@ class Parquet(Table):
 
 
 def names_in(file: Path, head: str) -> list[str]:
-    """Return the columns of a table by the beginning of its file; none if it is no table."""
+    """Return the columns of a table by the beginning of its file; empty if it is not a table."""
     if file.suffix == ".parquet":
         return Parquet(file).names
     return _json_names(head) or _header(head)[0]
@@ -209,7 +209,7 @@ def _json_names(head: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _header(head: str) -> tuple[list[str], str]:
-    """Return the names in a text's first line and what separates them; none if it is no table."""
+    """Return the names in the first line and their separator; no names if it is not a table."""
     texts = (text[:LETTERS] for text in head.splitlines()[:FIRST])
     first = next((text for text in texts if text.strip() and text[0] != "#"), "")
     try:

@@ -1,9 +1,8 @@
 """TensorBoard event files, every point of every scalar, through `tensorboard` without TensorFlow.
 
-Records are read one by one (`RawEventFileLoader`), so nothing is sampled away as in the accumulator
-of TensorBoard's pages. A scalar is a `simple_value`, or a tensor of one number
-(tensorboard/compat/proto/summary.proto). Event files of a directory are one run: a restart opens
-another file, and names sort by time.
+All records are read (`RawEventFileLoader`); the accumulator of TensorBoard's pages drops some. A
+scalar is a `simple_value`, or a tensor of one number (tensorboard/compat/proto/summary.proto).
+Event files of a directory are one run: a restart opens another file, and names sort by time.
 """
 
 import struct
@@ -95,7 +94,7 @@ def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
             if read is not None:
                 scalars.setdefault(value.tag, []).append((event.step, number(read), place))
     if place + 1 < records:  # the loader ends at a record whose check fails
-        cut = f"record {place + 2} of {records} is damaged; read to there"
+        cut = f"record {place + 2} of {records} is damaged; the records before it are read"
     return scalars, cut
 
 

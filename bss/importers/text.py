@@ -58,11 +58,11 @@ class LineFormat(Importer):
         evaluation: Regular expression of a line with a held-out loss; without a step, it belongs
             to the step before it.
         settings: Regular expressions of lines with settings; the first that gives one counts.
-        begins: The beginning of a row: a line that has it and is no row is torn.
-        ignored: Lines that begin like a row and are none.
+        begins: The beginning of a row. A line with this beginning that is not a row is torn.
+        ignored: Lines that begin like a row but are not rows.
         known_by: What is searched in a file's head; `train` or `evaluation` by default.
         notes: Remarks, by a regular expression of the lines that call for them.
-        finish: Corrects the columns, among them groups that are no column of a Log.
+        finish: Corrects the columns, including groups that are not columns of a Log.
     """
 
     about: str
@@ -120,7 +120,7 @@ class LineFormat(Importer):
             match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
             if match is None:
                 if begins and begins.search(text):
-                    lines.torn(line, "is no whole row")
+                    lines.torn(line, "is not a complete row")
                 else:
                     seen.alike.other(line, text)
                 continue

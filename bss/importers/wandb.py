@@ -1,14 +1,14 @@
 """Weights & Biases: charts exported as CSV, run histories, and their config.yaml.
 
-- A chart's CSV has a column of the x axis (`Step`, or a metric) and for every line `RUN - METRIC`,
-  `RUN - METRIC__MIN` and `RUN - METRIC__MAX`; of grouped runs `Group: NAME - METRIC`, the mean
-  (wandb/wandb issues 5222, 5349), or `SETTING: VALUE - METRIC`.
+- A chart's CSV has a column of the x axis (`Step`, or a metric). Every line of the chart has the
+  columns `RUN - METRIC`, `RUN - METRIC__MIN` and `RUN - METRIC__MAX`. The mean of grouped runs has
+  the name `Group: NAME - METRIC` (wandb/wandb issues 5222, 5349) or `SETTING: VALUE - METRIC`.
 - A history (`Run.history`, `Run.scan_history`, the artifact `run-ID-history`, whose parts are
   numbered) has a row for each `_step`, as CSV, JSON lines or Parquet (docs.wandb.ai, public API
   guide). A row lacks the metrics that were not logged then. `_step` counts calls of `log` unless
-  the trainer gave a step, so the trainer's metric of steps goes first, and is needed if the
-  trainer is known to give none. Histories of several runs in one file (`Runs.histories`) have a
-  column that names the run.
+  the trainer passed a step. A metric of the trainer that counts steps is therefore preferred. It is
+  required if the trainer is known to pass no step. Histories of several runs in one file
+  (`Runs.histories`) have a column that names the run.
 - `config.yaml` has `KEY: {desc, value}` (wandb/wandb, tests of `wandb_config`). It is read next to
   a history that is named by its directory; next to RUN.csv it is RUN.yaml.
 """
@@ -123,7 +123,7 @@ def _uncounted(rows: Rows) -> Iterator[str]:
 
 
 def _config(file: Path) -> dict[str, Any]:
-    """Return the settings of a history's run; none if there is no such file."""
+    """Return the settings of a history's run; empty if it has no file of settings."""
     path = file.with_name("config.yaml") if named_by_directory(file) else file.with_suffix(".yaml")
     if not path.is_file():
         return {}
@@ -139,7 +139,7 @@ def _config(file: Path) -> dict[str, Any]:
 def _chart(
     file: Path, table: Table, trainers: tuple[MetricNames, ...], columns: Mapping[str, str]
 ) -> Iterator[Log]:
-    """Yield the lines of a chart, those of one run together."""
+    """Yield one log per run of a chart."""
     axis, lines = table.names[0], _lines(file, table.names)
     cells = table.read([axis, *(name for metrics in lines.values() for name in metrics.values())])
     known = {name for name, values in cells.numbers.items() if not np.isnan(values).all()}

@@ -63,7 +63,7 @@ DEFAULT_LAYERS = Layers()
 
 @dataclass(frozen=True)
 class Compute:
-    """Settings of a model's functions. Results are equal up to rounding.
+    """Settings of a model's functions. All settings give equal results up to rounding.
 
     Attributes:
         attention: name of the attention kernel.

@@ -93,7 +93,7 @@ class TransformerConfig(ModelFamily):
         qk_norm: normalise queries and keys over their head's dimensions, before RoPE.
         tied: one matrix is both the embedding and the head.
         rope_theta: base of RoPE's wavelengths, in positions.
-        dtype: of activations; parameters, norms, softmax and logits are always float32.
+        dtype: Data type of activations; parameters, norms, softmax and logits are always float32.
         scan_layers: `lax.scan` over stacked layers: compiles faster, runs slower on CPU.
         remat: recompute each block's activations in the backward pass, except the results kept by
             `Layers.remat_policy`.

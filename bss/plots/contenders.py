@@ -23,7 +23,7 @@ ROLES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def contenders_figure(contenders: pd.DataFrame) -> Figure:
+def contenders_figure(table: pd.DataFrame) -> Figure:
     """Plot the final loss of every compared run, one panel per LR phase, lowest on top.
 
     Marks are means over seeds, with each seed next to them. Numbers are differences to the best
@@ -31,32 +31,32 @@ def contenders_figure(contenders: pd.DataFrame) -> Figure:
     much higher loss are hollow, at the right edge.
 
     Args:
-        contenders: Columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
+        table: Final losses, with the columns of `bss.stats.Comparison.table`.
     """
-    panels = Comparison(contenders).by_phase()
+    panels = Comparison(table).by_phase()
     most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
         style.panel_title(
-            ax, LR_PHASES[ending].title, xlabel=f"final {loss_noun(contenders)} (nats per token)"
+            ax, LR_PHASES[ending].title, xlabel=f"final {loss_noun(table)} (nats per token)"
         )
-    roles = set(contenders["role"])
+    roles = set(table["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
     best = style.handle("best fixed batch size", color=style.FAINT, lw=1, ls="--")
     return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
 
 
-def endings_figure(contenders: pd.DataFrame) -> Figure:
+def endings_figure(table: pd.DataFrame) -> Figure:
     """Plot each compared run's loss minus the best constant-batch run's, by LR phase.
 
     Fixed batch sizes are grey, with labels at the right; lines that are never near leave the panel.
     Runs with a growing batch differ in colour, marker and dashes.
 
     Args:
-        contenders: Columns name, batch, ending, seed, tokens, steps, eval_loss, test_loss, role.
+        table: Final losses, with the columns of `bss.stats.Comparison.table`.
     """
-    panels = Comparison(contenders).by_phase()
+    panels = Comparison(table).by_phase()
     lines: dict[str, dict[int, ComparedRun]] = {}
     for at, rows in enumerate(panels.values()):
         for row in rows:
@@ -78,7 +78,7 @@ def endings_figure(contenders: pd.DataFrame) -> Figure:
     ax.set(ylim=(low - margin, high + margin), xlim=(-0.3, last + 0.45))
     constants = {n: rows[last] for n, rows in lines.items() if n not in looks and last in rows}
     _name_constants(ax, constants.values(), last)
-    ax.set_ylabel(f"Δ {loss_noun(contenders)} vs. best\nfixed batch size (1e-3 nats per token)")
+    ax.set_ylabel(f"Δ {loss_noun(table)} vs. best\nfixed batch size (1e-3 nats per token)")
     ax.set_xticks(range(len(panels)), [LR_PHASES[ending].short for ending in panels])
     ax.grid(False, axis="x")
     best = style.handle("best fixed batch size", color=style.INK, lw=1)
@@ -164,9 +164,9 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(5))
 
 
-def loss_noun(contenders: pd.DataFrame) -> str:
+def loss_noun(table: pd.DataFrame) -> str:
     """Return the name of the compared loss."""
-    return "test loss" if Comparison(contenders).column == "test_loss" else "held-out loss"
+    return "test loss" if Comparison(table).column == "test_loss" else "held-out loss"
 
 
 def difference_text(row: ComparedRun) -> str:

@@ -19,7 +19,7 @@ def schedule_figure(plan: Plan, optimal: Callable[[int], float] | None = None) -
     small one.
 
     Args:
-        plan: what is trained.
+        plan: The plan of the run.
         optimal: B_opt in sequences as a function of tokens consumed, in the background.
     """
     figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))

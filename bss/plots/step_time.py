@@ -22,7 +22,7 @@ def time_figure(
     Args:
         fit: E(S).
         step_time: seconds per step.
-        price: of a device-hour.
+        price: Price of a device-hour.
         target_loss: one of the targets of the fit, in nats; by default the lowest.
     """
     loss = fit.fits[-1].target_loss if target_loss is None else target_loss

@@ -78,10 +78,10 @@ def panels(
     """Return a figure with two panels per row, and its axes; sizes in inches.
 
     Args:
-        count: of the panels.
-        height: of a row.
-        beside: width of a legend.
-        subplots: as those of `new_figure`.
+        count: number of panels.
+        height: height of a row.
+        beside: width of a legend to the right of the panels.
+        subplots: Further arguments of `new_figure`.
     """
     rows, columns = -(-count // 2), min(count, 2)
     width = beside + 3.4 * columns

@@ -53,7 +53,7 @@ def law_figure(
 
     Args:
         panels: a title to named (times [N], law [N], (times [K], exact [K])).
-        clock: name of the time variable.
+        clock: label of the x axis.
     """
     figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
     handles = []
@@ -136,10 +136,10 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule]) -> Figure:
 
 
 def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) -> Figure:
-    """Measured powers of the budget, and lines of the theory's slope through the last point.
+    """Plot measured powers of the budget, and lines with the theory's slope through the last point.
 
     Args:
-        panels: what is measured to named ((budgets [N], values [N]), slope in theory).
+        panels: By name of the quantity, named ((budgets [N], values [N]), slope in theory).
     """
     figure, axes = style.new_figure(3.2, columns=len(panels))
     handles = []

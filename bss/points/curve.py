@@ -165,13 +165,15 @@ def default_targets(
     smooth: int | None = None,
     column: str | None = None,
 ) -> tuple[float, ...]:
-    """Evenly spaced targets, from below every batch's loss at twice the warm-up.
+    """Return evenly spaced targets, from below every batch size's loss at twice the warm-up.
 
     Args:
-        runs, smooth, column: As in `points`.
+        runs: A run table.
         count: Number of targets.
         warmup_tokens: Warm-up of the LR schedule, in tokens.
         share: The lowest target is reached by this share of the batch sizes.
+        smooth: Width, in tokens, of the smoothing window for a noisy training loss.
+        column: Column of the losses. Default: eval_loss if the table has it, else loss.
 
     Raises:
         InputError: If the runs are too short for their warm-up, or `count` is below 1.

@@ -105,7 +105,7 @@ class FunctionalBest:
         fit = basis.fitted(CurveFit)
         check_identified(fit, batch_changes=self.optimise != "lr")
         if self.optimise != "batch" and "p" in fit.unidentified:
-            raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other learning rates")
+            raise InputError(f"fit: p is {fit.unidentified['p']}; add runs at other LRs")
         ladder = limits.within(basis.measured).ladder()
         search = _Search(fit, tokens, ladder, limits.stages, self.target_loss)
         chosen = self._optimised(search, basis.rate or assumed_rate(fit, tokens))

@@ -5,15 +5,14 @@ Each is made as the commands make it (points, fit es, fit curve, fit table).
 
 import warnings as python_warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit, TableFit, fit_curve, fit_es, fit_table
+from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
 from bss.points.batches import alike
@@ -22,27 +21,6 @@ from bss.points.measuring import NEAR, measure_points, near_as_one
 from bss.report.results import Results
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
-Value = TypeVar("Value")
-
-
-@dataclass
-class _Attempts:
-    """Warnings so far, and why sections are missing."""
-
-    warnings: list[str] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
-
-    def attempt(self, section: str, make: Callable[[], Value]) -> Value | None:
-        """Return what `make` returns, or None and note the reason."""
-        with python_warnings.catch_warnings(record=True) as raised:
-            python_warnings.simplefilter("always")
-            try:
-                return make()
-            except InputError as error:
-                self.missing[section] = str(error)
-                return None
-            finally:
-                self.warnings += [str(one.message) for one in raised]
 
 
 def measured_results(
@@ -54,7 +32,7 @@ def measured_results(
     resamples: int = 100,
     warnings: Sequence[str] = (),
 ) -> Results:
-    """Results of a run table.
+    """Return the results of a run table.
 
     Args:
         runs: as `bss.tables.check_runs` returns it.
@@ -62,38 +40,49 @@ def measured_results(
         measuring: targets, warmup and smooth, as `bss.points.measuring.measure_points` takes them.
         since: tokens before which losses are left out of the law of loss curves.
         resamples: refits of a bootstrap.
-        warnings: of the runs, before those of the fits.
+        warnings: about the runs.
     """
-    runs, attempts = _with_rates(runs), _Attempts([*warnings])
-    options = Options(resamples, draws=resamples)
-    same, varied = alike(runs), _varied(runs)
-    measured = attempts.attempt("E(S)", partial(_points, same, measuring))
-    points, more = (None, []) if measured is None else measured
-    attempts.warnings += more
-    chosen = None
+    runs, notes = _with_rates(runs), [*warnings]
+    varied, options = _varied(runs), Options(resamples)
+    missing: dict[str, str] = {}
+
+    def attempt(section: str, make: Callable[..., Any], *given: Any, **how: Any) -> Any:
+        """Return what `make` returns, or None and note the reason."""
+        with python_warnings.catch_warnings(record=True) as raised:
+            python_warnings.simplefilter("always")
+            try:
+                return make(*given, **how)
+            except InputError as error:
+                missing[section] = str(error)
+                return None
+            finally:
+                notes.extend(str(one.message) for one in raised)
+
+    points, more = attempt("E(S)", _points, runs, measuring) or (None, ())
+    notes.extend(more)
+    fits: dict[str, dict[str, EsFit]] = {}
     if points is not None:
-        attempts.warnings += _left_out(runs, same)
-        chosen = attempts.attempt("E(S) law", partial(fit_es, points, options=options))
-    bounds = {"warmup": measuring.get("warmup", 0), "since": since}
-    how = partial(_curve_fit, runs, varied, options=Options(resamples), **bounds)
-    curve = attempts.attempt("The law of loss curves", how)
-    how = partial(_table_fit, runs, Options(resamples))
-    table = attempts.attempt("The law of final losses", how)
+        drawn = replace(options, draws=resamples)
+        if chosen := attempt("E(S) law", fit_es, points, options=drawn):
+            fits = {"": {chosen.law_name: chosen}}
+    how = {"options": options, "warmup": measuring.get("warmup", 0), "since": since}
+    curve = attempt("The law of loss curves", _curve_fit, runs, varied, **how)
+    table = attempt("The law of final losses", _table_fit, runs, options)
     return Results(
         experiment=experiment,
         runs=runs,
         points=points,
-        fits={"": {chosen.law_name: chosen}} if chosen else {},
+        fits=fits,
         curve_fit=curve,
         table_fit=table,
         varied=varied,
-        warnings=tuple(dict.fromkeys(attempts.warnings)),
-        missing=attempts.missing,
+        warnings=tuple(dict.fromkeys(notes)),
+        missing=missing,
     )
 
 
 def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs with the peak rate of each in every row, where one is known."""
+    """Return the runs with a column of their peak LR, if it is known."""
     peaks = {str(name): peak_rate(run) for name, run in runs.groupby("run", sort=False)}
     one = near_as_one(peaks.values())
     if not one:
@@ -101,26 +90,21 @@ def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
 
 
-def _points(same: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFrame, Sequence[str]]:
-    """Points of runs of one batch each, and what their rates mean."""
+def _points(runs: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFrame, Sequence[str]]:
+    """Return the points of the largest group of comparable runs, with warnings."""
+    same = alike(runs)
     if same.empty:
-        raise InputError("no run keeps one batch throughout")
-    return measure_points(same, **measuring)
-
-
-def _left_out(runs: pd.DataFrame, same: pd.DataFrame) -> list[str]:
-    """A warning where runs of one batch each are not comparable with the others."""
-    constant = sum(runs.groupby("run")["batch"].nunique() == 1)
-    used = same["run"].nunique()
-    remark = (
-        f"E(S) is of {used} of {constant} runs of one batch: those of one model, sequence length "
-        "and peak rate with the most batches"
-    )
-    return [remark] if used < constant else []
+        raise InputError("no run keeps one batch size")
+    points, notes = measure_points(same, **measuring)
+    used, constant = same["run"].nunique(), sum(runs.groupby("run")["batch"].nunique() == 1)
+    if used < constant:
+        notes = [*notes, f"E(S) uses {used} of {constant} runs of one batch size: those that share "
+                 "model, sequence length and peak LR, and have the most batch sizes"]  # fmt: skip
+    return points, notes
 
 
 def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
-    """The runs whose batch changes, or whose rate does after its peak; None where there is none."""
+    """Return the runs whose batch size changes or whose LR falls after its peak; else None."""
     batches = runs.groupby("run", sort=False)["batch"]
     changes = batches.transform("nunique") > 1
     if "lr" in runs:
@@ -137,7 +121,7 @@ def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, **how: Any) -> C
 
 
 def _table_fit(runs: pd.DataFrame, options: Options) -> TableFit:
-    """The law of the last losses of the runs of one batch."""
+    """Return the law of the last losses of the runs of one batch size."""
     losses = final_losses(runs)
     budgets = losses["tokens"].to_numpy(float)
     one_budget = losses.empty or budgets.max() < SPREAD * budgets.min()

@@ -7,10 +7,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup, escape
 
+from bss.errors import InputError
 from bss.files import write_text
 from bss.plots.style import svg
 from bss.report.curves import interactive
-from bss.report.results import Results, read_results
+from bss.report.results import HINT, Results, read_results
 from bss.report.sections import answers, sections
 
 TEMPLATE = "page.html.jinja"
@@ -20,14 +21,17 @@ def write_report(results: Path, file: Path) -> None:
     """Write the report of an experiment, whole or not at all.
 
     Args:
-        results: directory with experiment.json, and any of runs.parquet, points.csv, fits.json,
-            fit.json, schedule.json, contenders.csv and PNG figures.
+        results: directory with experiment.json; other files that are read: `runs.parquet`,
+            `points.csv`, `fits.json`, `fit.json`, `contenders.csv` and PNG figures.
         file: the HTML file.
 
     Raises:
         InputError: a file of the results is damaged.
     """
-    write_results(read_results(Path(results)), Path(file))
+    try:
+        write_results(read_results(Path(results)), Path(file))
+    except (KeyError, jinja2.UndefinedError) as error:
+        raise InputError(f"{results}: a file has no entry {error}; {HINT}") from None
 
 
 def write_results(results: Results, file: Path) -> None:

@@ -4,7 +4,7 @@ Only experiment.json is required. Tables, fits and schedules are known by name; 
 a picture of the report.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,6 @@ from bss.laws.es.values import REQUESTED
 from bss.laws.step_time import StepTime
 from bss.tables import read_points, read_runs
 
-EXPERIMENT = (
-    "title", "command", "commit", "date", "device", "cores", "seconds", "trained_tokens",
-    "evaluated_tokens", "versions", "config",
-)  # fmt: skip
-SCHEDULE = ("batch", "law", "tokens", "seq_len", "lr", "warmup", "note")
 CONTENDERS = (
     "name", "batch", "ending", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
 )  # fmt: skip
@@ -32,16 +27,15 @@ HINT = "run the experiment again to rewrite it"
 
 @dataclass(frozen=True)
 class Results:
-    """An experiment's results; None or empty where a file is not there.
+    """The results of an experiment; None or empty for a missing file.
 
     Attributes:
         experiment: title, question, command, device, versions.
         runs: run table.
         points: table of points of these runs.
-        fits: fitted laws E(S) by name, by the name of their group; "" where there are no groups.
+        fits: fitted laws E(S) by name of their group and name of the law; "" for a single group.
         curve_fit: the functional law of loss curves.
-        schedule: the derived schedule and the settings it was trained with.
-        contenders: final losses, a row per run.
+        contenders: final losses of compared schedules, one row per run.
         pictures: PNG files, by file name.
         table_fit: the law of final losses.
         varied: of a run table, the runs whose batch or rate changes.
@@ -55,7 +49,6 @@ class Results:
     points: pd.DataFrame | None = None
     fits: dict[str, dict[str, EsFit]] = field(default_factory=dict)
     curve_fit: CurveFit | None = None
-    schedule: dict[str, Any] | None = None
     contenders: pd.DataFrame | None = None
     pictures: dict[str, bytes] = field(default_factory=dict)
     table_fit: TableFit | None = None
@@ -83,13 +76,12 @@ def read_results(directory: Path) -> Results:
     """Read a results directory.
 
     Raises:
-        InputError: there is no experiment.json, or a file is damaged or lacks something; it names
-            the file.
+        InputError: a file is damaged, or experiment.json is missing.
     """
-    experiment = _json(directory / "experiment.json", EXPERIMENT)
+    experiment = read_json(directory / "experiment.json", HINT)
     files = {path.name: path for path in sorted(directory.iterdir())}
     fits = _fits(directory / "fits.json") if "fits.json" in files else {}
-    curve = _json(files["fit.json"]) if "fit.json" in files else {}
+    curve = read_json(files["fit.json"], HINT) if "fit.json" in files else {}
     fitted = "" in fits and "points.csv" in files
     return Results(
         experiment=experiment,
@@ -97,25 +89,17 @@ def read_results(directory: Path) -> Results:
         points=read_points(files["points.csv"]) if fitted else None,
         fits=fits,
         curve_fit=CurveFit.from_dict(curve) if curve.get("kind") == "curve" else None,
-        schedule=_json(files["schedule.json"], SCHEDULE) if "schedule.json" in files else None,
         contenders=_contenders(files["contenders.csv"]) if "contenders.csv" in files else None,
         pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
         table_fit=TableFit.from_dict(curve) if curve.get("kind") == "table" else None,
     )
 
 
-def _json(path: Path, needed: Sequence[str] = ()) -> dict[str, Any]:
-    value = read_json(path, HINT)
-    if missing := [key for key in needed if key not in value]:
-        raise InputError(f"{path}: lacks {', '.join(missing)}; {HINT}")
-    return value
-
-
 def _fits(path: Path) -> dict[str, dict[str, EsFit]]:
     """The E(S) fits of a file, by group."""
     fits: dict[str, dict[str, EsFit]] = {}
     try:
-        for names, entry in _entries(_json(path)):
+        for names, entry in _entries(read_json(path, HINT)):
             if entry["kind"] == "es":
                 fits.setdefault(", ".join(names[:-1]), {})[names[-1]] = EsFit.from_dict(entry)
     except (InputError, TypeError, AttributeError, KeyError) as error:
@@ -134,18 +118,15 @@ def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def _contenders(path: Path) -> pd.DataFrame | None:
-    """Return the compared schedules; None for a table of another kind of this name."""
+    """Return the compared schedules; None for a table of variations of one run."""
     try:
         table = pd.read_csv(path, dtype=TEXTS)  # type: ignore[arg-type]
-    except pd.errors.EmptyDataError:
-        table = pd.DataFrame()
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: is damaged ({reason}); {HINT}") from None
-    if "variation" in table or (len(table) and not {*CONTENDERS} & {*table}):
+    if "variation" in table:
         return None
     missing = [column for column in CONTENDERS if column not in table]
     if missing or table.empty:
-        lacks = f"columns {', '.join(missing)}" if missing else "rows"
-        raise InputError(f"{path}: lacks {lacks}; {HINT}")
+        raise InputError(f"{path}: lacks {', '.join(missing) or 'rows'}; {HINT}")
     return table

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss import plots
-from bss.advice import of_table
 from bss.advice.next_run import described_run, next_runs
+from bss.advice.of_fit import fit_advice
 from bss.cells import Table
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
@@ -26,12 +26,9 @@ from bss.points.batches import alike
 from bss.points.curve import evaluated
 from bss.report.results import Results
 from bss.rules import Setting
-from bss.schedules import rates
-from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import Plan, resolve
 from bss.stats import LR_PHASES, Comparison
 from bss.tables import loss_column
-from bss.units import format_tokens, parse_tokens
+from bss.units import format_tokens
 
 MOST_ROWS = 40
 
@@ -45,24 +42,19 @@ class Section:
         figures: each with a label for readers who do not see it.
         tables: below the figures.
         group: of runs, where a results directory has several.
-        note: a line about these results.
-        code: a text to copy.
     """
 
     title: str
     figures: Sequence[tuple[str, Figure]] = ()
     tables: Sequence[Table] = ()
     group: str = ""
-    note: str = ""
-    code: str = ""
 
 
 def answers(results: Results) -> list[str]:
     """Return the first lines: best batch, cost of others, whether growing paid, next run."""
     lines: list[str] = []
-    costs = {EsFit: _cost_in_tokens, TableFit: _cost_in_nats, CurveFit: _best_constant}
     for fit in _fits(results):
-        lines += [fit.answer, *costs[type(fit)](fit)]
+        lines += [fit.answer, _best_constant(fit) if isinstance(fit, CurveFit) else _cost(fit)]
     if results.contenders is not None:
         comparison = Comparison(results.contenders)
         for phase, rows in comparison.by_phase().items():
@@ -72,21 +64,21 @@ def answers(results: Results) -> list[str]:
                 side = "lower" if best.difference < 0 else "higher"
                 lines.append(
                     f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
-                    f"{abs(best.difference):.4f} nats {side} than the best constant batch "
+                    f"{abs(best.difference):.4f} nats {side} than the best fixed batch "
                     f"({_certainty(best)})"
                 )
     for fit in _fits(results)[:1]:
         with suppress(InputError):  # a fit without draws
             goal = fit.goal
             lines.append(described_run(next_runs(fit, goal), goal))
-    return lines
+    return [line for line in lines if line]
 
 
 def sections(results: Results) -> list[Section]:
     """Return the sections that the results are enough for."""
     makers = {"runs": (_runs, _losses), "varied": (_varied,), "fits": (_es,),
               "step_time": (_time,), "curve_fit": (_curve,), "table_fit": (_final,),
-              "schedule": (_schedule,), "contenders": (_contenders,)}  # fmt: skip
+              "contenders": (_contenders,)}  # fmt: skip
     made: list[Section] = []
     for name, functions in makers.items():
         for make in functions if (value := getattr(results, name)) is not None else ():
@@ -95,42 +87,31 @@ def sections(results: Results) -> list[Section]:
     return made
 
 
-def _fits(results: Results) -> list[Fit]:
+def _fits(results: Results) -> list[EsFit | CurveFit | TableFit]:
     fits = (results.chosen_es, results.curve_fit, results.table_fit)
     return [fit for fit in fits if fit is not None]
 
 
-def _cost_in_tokens(fit: EsFit) -> list[str]:
-    """Tokens to the lowest target with an optimum at half and at twice the best batch."""
-    known = fit.summary().dropna(subset=["B_opt"])
+def _cost(fit: EsFit | TableFit) -> str:
+    """Return the excess losses of half and twice the best batch, at the largest budget with one."""
+    known = fit.summary().rename(columns={"tokens_at_B_opt": "tokens"})
+    known = known.dropna(subset=["B_opt", "tokens"])
     if known.empty:
-        return []
-    target, best = known.iloc[-1][["target_loss", "B_opt"]].astype(float)
-    others = pd.DataFrame({"batch": [best / 2, best, 2 * best], "target_loss": target})
-    try:
-        tokens = fit.predict(others)["tokens"].to_numpy(float)
-    except InputError:  # B_opt is the measured minimum of a law that is not identified
-        return []
-    half, twice = tokens[[0, 2]] / tokens[1] - 1
-    return [f"At loss {target:g}, half of B_opt takes {half:.1%} more tokens, twice {twice:.1%}"]
+        return ""
+    largest = known.loc[known["tokens"].astype(float).idxmax()]
+    setting = Setting(float(largest.get("params", 1.0)), float(largest["tokens"]), 1)
+    advice = fit_advice(fit, setting, "cosine")
+    half, twice = advice.loss_at(0.5), advice.loss_at(2.0)
+    if half is None or twice is None:
+        return ""
+    at = f"At {format_tokens(round(setting.tokens))} tokens"
+    return f"{at}, half of the best batch costs {half:.4f} nats, twice {twice:.4f}"
 
 
-def _cost_in_nats(fit: TableFit) -> list[str]:
-    """Final losses of half and twice the best batch, at the largest (N, D) that has one."""
-    known = fit.summary().dropna(subset=["B_opt"]).sort_values(["params", "tokens"])
-    if known.empty:
-        return []
-    params, tokens = known.iloc[-1][["params", "tokens"]].astype(float)
-    losses = of_table.fit_advice(fit, Setting(params, tokens, 1), "cosine")
-    half, twice = losses.loss_at(0.5), losses.loss_at(2.0)
-    known_costs = half is not None and twice is not None
-    return [f"Half of this batch costs {half:.4f} nats, twice {twice:.4f}"] if known_costs else []
-
-
-def _best_constant(fit: CurveFit) -> list[str]:
-    """The constant batch of the lowest loss at the longest budget and the largest rate measured."""
-    name = f"Best constant batch at {format_tokens(fit.tokens)} tokens, LR {fit.rates[1]:g}"
-    return [described(name, fit.best_batch(fit.tokens), "sequences", "law")]
+def _best_constant(fit: CurveFit) -> str:
+    """Return the best fixed batch at the longest budget and the largest LR measured."""
+    name = f"Best fixed batch at {format_tokens(fit.tokens)} tokens, LR {fit.rates[1]:g}"
+    return described(name, fit.best_batch(fit.tokens), "sequences", "law")
 
 
 def _certainty(row: Any) -> str:
@@ -226,13 +207,6 @@ def _summary(fit: Fit) -> Table:
     return Table.of_frame(f"{fit.level:.0%} intervals", fit.summary())
 
 
-def _schedule(entry: dict[str, Any], _: Results) -> Iterator[Section]:
-    chart = plots.schedule_figure(_plan(entry))
-    figure = ("Batch size and learning rate against tokens", chart)
-    note = f"{entry['law']}: {entry['note']}"
-    yield Section("The schedule", [figure], note=note, code=f'--batch "{entry["batch"]}"')
-
-
 def _contenders(table: pd.DataFrame, _: Results) -> Iterator[Section]:
     comparison = Comparison(table)
     names = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
@@ -250,15 +224,6 @@ def _contenders(table: pd.DataFrame, _: Results) -> Iterator[Section]:
     ]  # fmt: skip
     figure = ("Final loss of every schedule", plots.contenders_figure(table))
     yield Section("Schedules at equal tokens", [figure], tables)
-
-
-def _plan(entry: dict[str, Any]) -> Plan:
-    """The schedule and its learning rate, where it has one."""
-    tokens = parse_tokens(entry["tokens"], field="schedule.json: tokens")
-    batch = BatchSchedule.parse(entry["batch"], total=tokens)
-    seq_len, lr, warmup = (entry[key] for key in ("seq_len", "lr", "warmup"))
-    rate = lr and rates.wsd(lr, tokens, warmup, entry.get("decay", 0))
-    return resolve(batch, tokens, seq_len, rate=rate)
 
 
 def _first_rows(frame: pd.DataFrame) -> Table:

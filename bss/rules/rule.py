@@ -140,7 +140,7 @@ class Answer:
     """The hyperparameters of one rule for one setting.
 
     Attributes:
-        name, source, batch: of the rule.
+        name, source, batch: Name, source and kind of batch size of the rule.
         hyperparameters: all None if the setting lacks an attribute.
         in_range: whether the setting lies within the fitted ranges; None if these are unknown.
         outside: one text for each attribute outside its range.

@@ -113,7 +113,7 @@ class ScheduleConfig:
         """Return the config without settings that have no effect.
 
         Args:
-            weight_decay: of the optimizer; if 0, the weight decay rule has no effect.
+            weight_decay: Weight decay of the optimizer; if 0, the weight decay rule has no effect.
         """
         reference = self.reference_batch or self.batch.batches[0]
         ratios = [batch / reference for batch in self.batch.batches]

@@ -18,7 +18,7 @@ def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
     """Return a warning for each rule whose half-life is below STEPS steps, by the rule's name.
 
     Args:
-        plans: of runs whose optimizers have a second moment.
+        plans: Plans of runs whose optimizers have a second moment.
 
     Examples:
         >>> from bss.schedules.batch import BatchSchedule

@@ -97,7 +97,7 @@ def _combined(axes: Sequence[tuple[str, list[Any]]], taken: Sequence[str] = ()) 
     names = [*taken, *(name for name, _ in axes)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise InputError(f"axis {twice} is there twice; give one, with the values of both")
+        raise InputError(f"axis {twice} occurs twice; give one, with the values of both")
     _refuse_text(names)
     if not axes:
         return []

@@ -35,7 +35,7 @@ class Contender:
     Attributes:
         name: Name that is shared by all its seeds and LRs.
         role: "constant", "average", "schedule" or "late".
-        ending: LR phase at the end of the run: "constant", "decay" or "cosine".
+        ending: LR phase of the final loss: "constant", "decay" or "cosine".
         run: The run to train.
     """
 

@@ -72,8 +72,8 @@ class Progress:
         state += f", {bad} not finished" if bad else ""
         seconds = time.monotonic() - self._started
         rate = (done - self._already) / seconds if seconds > 1 else 0
-        told = done if done in (0, total) else done // 10_000 * 10_000
-        state += f", {format_tokens(told)} of {format_tokens(total)} tokens"
+        shown = done if done in (0, total) else done // 10_000 * 10_000
+        state += f", {format_tokens(shown)} of {format_tokens(total)} tokens"
         state += f", {rate / 1000:.1f}k/s" if rate else ""
         self._bar.update(self._task, completed=done, total=total, state=state)
         if self._bar.disable and (last or time.monotonic() - self._printed > _PLAIN_SECONDS):

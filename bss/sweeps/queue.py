@@ -25,7 +25,7 @@ class Queue:
     """The runs of a sweep that are not trained yet.
 
     Attributes:
-        statuses: of the runs that have ended.
+        statuses: Statuses of the runs that have ended.
         waiting: runs to be trained, the longest first; a parent before its branches.
     """
 
@@ -40,9 +40,9 @@ class Queue:
 
         Args:
             runs: distinct runs.
-            execution: where and how they are trained.
+            execution: Devices, directory and kernels of the runs.
             progress: shows every run.
-            runs_per_program: how many runs like this one share a program.
+            runs_per_program: Number of runs like a given one that share a program.
         """
         self.statuses: Statuses = {}
         self._progress, self._lost = progress, Counter[str]()

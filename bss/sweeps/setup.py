@@ -43,7 +43,7 @@ class EngineConfig(SharedExecution):
         workers: number of worker processes; 0: one in every slot, that is for every `devices`
             accelerators, or for every core if there are none.
         pin: Whether to pin each worker to a core on machines without accelerators.
-        retries: how often a run is tried again whose worker, or its machine, was lost.
+        retries: Number of times that a run is tried again after its worker or machine was lost.
         address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
             this machine, or a new one.
         fleet: number of runs of one shape to train in one program and process. 0 means 64 on

@@ -38,15 +38,15 @@ def sweep(
     engine: str = "local",
     title: str = "sweep",
 ) -> Sweep:
-    """Train a sweep; called again, train what is left.
+    """Train a sweep; a second call trains only the remaining runs.
 
     Args:
-        base: the run that the axes overlay, as a Setup or as nested dicts of one.
+        base: The run that the axes change, as a Setup or as nested dicts of its fields.
         axes: {"schedule.batch": [4, 8]}, a list of overlays, a function from a run to the runs that
             replace it, or "module:AXIS"; none for one run.
         runs: directory of run directories.
-        engine: what trains: "local", "ray", "slurm", or "module:ENGINE".
-        title: of the progress.
+        engine: Engine that trains: "local", "ray", "slurm", or "module:ENGINE".
+        title: Title of the progress bar.
 
     Returns:
         The run table and the final numbers of the runs that finished.
@@ -62,7 +62,8 @@ def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.Data
     """Train one run in this process; return its curve, as a run table.
 
     Args:
-        base, runs: as in `sweep`.
+        base: A setup, or its fields by name.
+        runs: Directory of run directories.
 
     Raises:
         InputError: If the run is wrong, before it is trained; or if it diverged.

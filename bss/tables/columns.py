@@ -17,8 +17,8 @@ class Origin:
     """The origin of a table, for error messages.
 
     Attributes:
-        source: its name.
-        lines: of a file, of each row; None for rows that have none, which count from 1.
+        source: Name of the table.
+        lines: Line in the file of each row. None if rows have no lines; rows then count from 1.
     """
 
     source: str

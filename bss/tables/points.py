@@ -35,7 +35,7 @@ def read_points(
             batch, and steps or tokens_to_target. `tokens` is budget_tokens if there are steps, and
             tokens_to_target otherwise; `lr` is peak_lr; `params_m` (millions) becomes params. Those
             of SETTINGS that are there tell runs apart.
-        reading: what it calls its columns, and the sequence length that it lacks.
+        reading: Column names of the file, and the sequence length if no column has it.
         kind: "stable", "averaged" or "annealed", where the file has no such column.
 
     Returns:

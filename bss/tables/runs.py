@@ -26,8 +26,8 @@ def read_runs(
     """Read and check a run table from CSV (lines that begin with # are comments) or Parquet.
 
     Args:
-        path: of the file.
-        reading: what it calls its columns.
+        path: Path of the file.
+        reading: Column names of the file.
         need_loss: as in `check_runs`.
 
     Returns:
@@ -50,7 +50,7 @@ def check_runs(
 
     Args:
         frame: rows of a run in order; runs may alternate.
-        source: what to call the table in an error message.
+        source: Name of the table in error messages.
         need_loss: refuse rows without a loss; else they are of the schedule alone, their loss NaN.
 
     Returns:

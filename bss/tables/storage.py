@@ -122,7 +122,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
 
     Args:
         path: CSV or Parquet.
-        reading: what it calls its columns; by default as they are called here.
+        reading: Column names of the file. Default: the names of this package.
 
     Raises:
         InputError: the file cannot be read, a line has too many or too few values, a column is
@@ -137,7 +137,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
+        raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError, csv.Error) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
@@ -188,7 +188,7 @@ def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
     rows = list(csv.reader(line for _, line in numbered))
     for column in rows[0] if rows else ():
         if rows[0].count(column) > 1:
-            raise InputError(f"{path}: column {column!r} is there twice; rename one")
+            raise InputError(f"{path}: column {column!r} occurs twice; rename one")
     widths = [len(values) for values in rows]
     for (number, _), width in zip(numbered, widths, strict=False):
         if width != widths[0]:

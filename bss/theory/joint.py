@@ -34,7 +34,7 @@ class JointOptimum:
     """The optimal ratio of batch to rate.
 
     Attributes:
-        budget: what it was made for; `lr` is η_max.
+        budget: The budget that is spent; `lr` is η_max.
         horizon: T*, in intrinsic time.
         left: [N], the time left at the grid's points, ascending.
         widths: [N], the grid's quadrature weights.
@@ -144,10 +144,10 @@ def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndar
     """
     rates, batches = np.asarray(rates, np.float64), np.asarray(batches, np.float64)
     if rates.ndim != 1 or rates.shape != batches.shape:
-        raise InputError(f"LRs {rates.shape} and batches {batches.shape} must be [K] and [K]")
+        raise InputError(f"lr: shape {rates.shape}, batch sizes {batches.shape}; give both as [K]")
     if not np.all(rates >= 0):
         raise InputError("lr: negative or not a number; write values of 0 or more")
-    # A rate that is stable at some batch is so at every larger one: few pairs need checking.
+    # An LR that is stable at a batch size is stable at all larger ones: few pairs need checks.
     order = np.lexsort((-rates, batches))
     fastest = np.maximum.accumulate(np.concatenate([[0.0], rates[order]]))
     for step in order[fastest[1:] > fastest[:-1]]:

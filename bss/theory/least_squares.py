@@ -35,7 +35,7 @@ class LeastSquares:
     Attributes:
         capacity: a > 1.
         source: b > 1.
-        modes: how many of the spectrum are kept.
+        modes: Number of eigenvalues that are kept.
         noise: σ².
     """
 

@@ -83,7 +83,7 @@ class OptimalSchedule:
     """The optimal schedule.
 
     Attributes:
-        budget: what it was made for.
+        budget: The budget that the schedule spends.
         multiplier: C, the last batch when nothing bounds it from above.
         horizon: T*, in intrinsic time.
         risk: the law's functional.

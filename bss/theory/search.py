@@ -13,7 +13,7 @@ def minimum(
     """Return the place and value of the lowest point found, the grid's own points included.
 
     Args:
-        function: of one variable.
+        function: A function of one variable.
         grid: [N], ascending, fine enough that the minimum lies next to the best point.
         values: [N], the function there.
     """

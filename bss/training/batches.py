@@ -266,7 +266,7 @@ def step_batches(
         most: maximum of steps in one of them.
         source: the sequences.
         buckets: the micro-batch sizes.
-        half_lives: of the weight averages.
+        half_lives: Half-lives of the weight averages.
     """
     microbatches = buckets.max_microbatches(plan)
     for steps in chunks:

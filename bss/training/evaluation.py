@@ -44,8 +44,8 @@ class EvalModel:
 
     Attributes:
         family: the model.
-        compute: how its functions are computed.
-        bytes_per_token: of the held-out text; None if tokens are not text.
+        compute: Settings of the model's functions.
+        bytes_per_token: Bytes per token of the held-out text; None if tokens are not text.
     """
 
     family: ModelFamily
@@ -434,7 +434,7 @@ class Sequences(NamedTuple):
 
 
 def open_sets(run: RunConfig, source: Source, shards: Path) -> dict[str, Sequences]:
-    """Return the held-out sets of a run by name; those of other content are beside `shards`.
+    """Return the held-out sets of a run by name; sets of other content are siblings of `shards`.
 
     Raises:
         InputError: If there are too few sequences or no such shards, or columns of one name.

@@ -56,7 +56,7 @@ def train(
 
     Args:
         run: the run.
-        execution: where and how it is executed.
+        execution: Devices, directory and kernels of the run.
         report: called about twice a second with tokens, loss and tokens_per_second.
         stop: if it is set, the run is saved at the next step and Interrupted is raised.
 

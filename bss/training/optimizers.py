@@ -24,7 +24,7 @@ from bss.registry import Registered, Registry
 
 
 class StepSettings(NamedTuple):
-    """The traced settings of one step: float32 scalars, and the rate of each weight average, [K].
+    """Traced settings of one step: float32 scalars, and the update weight of each average [K].
 
     The betas are passed as 1 - beta, because float32 cannot resolve beta near 1.
     """
@@ -43,7 +43,7 @@ class Masks(NamedTuple):
         decay: bool, True if weight decay applies.
         matrices: bool, True for a matrix from its last axis but one to its last, or a stack of
             such matrices.
-        rates: float multipliers of the LR, not of weight decay; None if all are 1.
+        rates: float, factors on the LR, which do not scale weight decay; None if all are 1.
     """
 
     decay: Any

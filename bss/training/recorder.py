@@ -88,13 +88,13 @@ class RunRecorder:
 
     Attributes:
         run: the run.
-        execution: how it is executed.
+        execution: Devices, directory and kernels of the run.
         plan: its plan.
         directory: its directory.
         checkpoints: its checkpoints.
         rows: token counts at which a curve row is due.
         forks: token counts of fork points.
-        position: where the run is.
+        position: Current position of the run.
         curve: its rows so far.
         saved_at: time of the last save, by `time.monotonic`.
         save_seconds: seconds by which the last save, of all vmapped runs, delayed the steps.

@@ -1,10 +1,10 @@
 """The directory of a run: its config, loss curve, status and executions, and its one writer.
 
-runs/<id>/config.json      the run's config
-          execution.json   where and how it ran, one record per start
-          curve.jsonl      one row per evaluation; truncated on resume to the checkpoint's tokens
-          status.json      running, interrupted, failed, diverged or finished; the final numbers
-          checkpoints/     the newest two;  forks/  fork points;  damaged/  what was moved aside
+    runs/<id>/config.json      the run's config
+              execution.json   where and how it ran, one record per start
+              curve.jsonl      one row per evaluation; cut on resume to the checkpoint's tokens
+              status.json      running, interrupted, failed, diverged or finished; the final numbers
+              checkpoints/     the newest two;  forks/  fork points;  damaged/  what was moved aside
 
 config.json and status.json have their own checksums, and the status of a run that has ended has the
 checksum of its curve. A checkpoint has the curve up to its tokens, so that a changed one is written
@@ -160,7 +160,7 @@ class RunDirectory:
         """Truncate the curve to a checkpoint's.
 
         Args:
-            tokens: where the run continues.
+            tokens: Tokens at which the run continues.
             rows: the rows of the checkpoint.
         """
         if not self.writable:
@@ -317,8 +317,8 @@ def verify_checksum(entry: dict[str, Any], name: str, hint: str) -> dict[str, An
 
     Args:
         entry: the object; it may have no checksum.
-        name: of its file, for the error.
-        hint: what to do about it.
+        name: Name of the file, for the error message.
+        hint: Advice for the error message.
 
     Raises:
         InputError: If it has changed.

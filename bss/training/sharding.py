@@ -265,7 +265,7 @@ def _map_shards(function: Callable[..., Any], tree: Params) -> Params:
 
 
 def _reduced(gradient: Any) -> jax.Array:
-    """Sum a gradient over all devices; that of a `Shard` is already summed over the FSDP axis."""
+    """Sum a gradient over all devices; a `Shard` is already summed over the FSDP axis."""
     if not isinstance(gradient, Shard):
         return jax.lax.psum(gradient, (DATA, FSDP))
     return jax.lax.psum(gradient.part, DATA) if jax.lax.axis_size(DATA) > 1 else gradient.part

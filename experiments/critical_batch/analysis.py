@@ -175,6 +175,7 @@ def notes(best: pd.DataFrame, fit: CriticalFit) -> list[str]:
             (best["params"] == curve.params)
             & (best["seq_len"] == curve.seq_len)
             & (best["budget_tokens"] == curve.tokens)
+            & (best["model"] == curve.model)
         ]
         ends = here.loc[(here["seeds"] > 0) & (here["bracketed"] == False), "batch"]  # noqa: E712
         missed = here.loc[here["seeds"] == 0, "batch"]
@@ -326,27 +327,36 @@ class Pair:
     conditions: str
 
 
+APPENDIX = ("appendix-b", "size", SIZE)
 PAIRS = {
     "shape": Pair("c2-shape", "size", SIZE, "4 layers", 32, "1 layer of width 32, 4 of width 16"),
     "context": Pair("c2-context", "seq_len", 16, 64, 64, "sequences of 16 and of 64 tokens"),
+    "beta1_other": Pair(*APPENDIX, "beta1 0.95", 32, "beta1 0.95 against 0.9"),
+    "beta2_other": Pair(*APPENDIX, "beta2 0.99", 32, "beta2 0.99 against a half-life in tokens"),
+    "warmup_other": Pair(*APPENDIX, "warm-up 2.5K", 32, "warm-up of 2.5K against 10K tokens"),
 }
 
 
-def pair_answer(key: str, pair: Pair) -> Answer:
-    """Return log critical batch in tokens of the second cell minus the first, and its table."""
-    runs = pd.concat([curves(f"c1-{SIZE}"), curves(pair.part)], ignore_index=True)
-    table = measured(runs, SHORT)
+def pair_answers(part: str) -> dict[str, Answer]:
+    """Return log critical batch in tokens of each second cell minus the first; write the tables."""
+    runs = pd.concat([curves(f"c1-{SIZE}"), curves(part)], ignore_index=True)
+    table, name = measured(runs, SHORT), part.removeprefix("c2-")
+    table["model"] = table["size"]
     fits = {f"D = {d}": fitted(some, "tokens") for d, some in table.groupby("budget_tokens")}
-    write(f"curves_{key}.csv", curve_table(table, fits))
-    write(f"steps_{key}.csv", minima(table))
-    logs = []
-    for value in (pair.first, pair.second):
-        cells = cells_of(table.loc[table[pair.column] == value])
-        [tokens] = resampled(cells, RESAMPLES, seed=len(logs))
-        logs.append(np.log(critical(cells[0], tokens, pair.smallest)["cbs"]))
-    told = f"12k parameters; {pair.conditions}; D 0.1M and 0.2M; 2 seeds"
-    ratio = estimated((logs[1] - logs[0]).mean(axis=1))
-    return Answer(ratio, 2 * len(SHORT), told, f"curves_{key}.csv")
+    write(f"curves_{name}.csv", curve_table(table, fits))
+    write(f"steps_{name}.csv", minima(table))
+    found = {}
+    for key, pair in PAIRS.items():
+        if pair.part == part:
+            logs = []
+            for value in (pair.first, pair.second):
+                cells = cells_of(table.loc[table[pair.column] == value])
+                [tokens] = resampled(cells, RESAMPLES, seed=len(logs))
+                logs.append(np.log(critical(cells[0], tokens, pair.smallest)["cbs"]))
+            told = f"12k parameters; {pair.conditions}; D 0.1M and 0.2M; 2 seeds"
+            ratio = estimated((logs[1] - logs[0]).mean(axis=1))
+            found[key] = Answer(ratio, 2 * len(SHORT), told, f"curves_{name}.csv")
+    return found
 
 
 def _schedule_curves() -> list[pd.DataFrame]:
@@ -471,7 +481,8 @@ def main() -> None:
     answers: dict[str, Answer] = {}
     if trained(*GRID):
         answers |= grid_answers()
-    answers |= {key: pair_answer(key, pair) for key, pair in PAIRS.items() if trained(pair.part)}
+    for part in trained(*dict.fromkeys(pair.part for pair in PAIRS.values())):
+        answers |= pair_answers(part)
     if _schedule_curves():
         answers |= schedule_answers()
     write("published.csv", published_table())

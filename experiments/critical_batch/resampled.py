@@ -1,9 +1,10 @@
 """Critical batch sizes of many curves and their exponents in N and D, refitted to resampled runs.
 
-A run of one batch size and LR gives log tokens to the target of every budget and with every weight
-average, so its errors are shared. A resample draws each run's deviations from the mean of its seeds
-from the runs of the same batch size, of any model and LR (derived here; coverage on planted grids:
-tests/experiments/test_critical_batch.py).
+A run of one batch size and LR gives the log tokens to the target of every budget, with every weight
+average. These numbers share the errors of the run. A run's deviations are its numbers minus their
+mean over seeds. A resample replaces them by the deviations of a random run of the same batch size,
+of any model and LR. The method is derived here; tests/experiments/test_critical_batch.py tests its
+coverage on planted grids.
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ schedules, schedules.parquet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -48,15 +48,21 @@ class BatchSweep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """Another LR schedule: fields of a run, and the factor on the LRs of a batch size.
+class Variant:
+    """Fields of a run by dotted name, which replace the fields of its batch size."""
+
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule(Variant):
+    """Another LR schedule, and the factor on the LRs of a batch size.
 
     `annealed`: one run for each horizon; else one to the last horizon. `branch`: decays of runs at
     constant LR to each horizon, from their checkpoints.
     """
 
-    name: str
-    changes: Mapping[str, Any]
     factor: float = 1.0
     annealed: bool = False
     branch: bool = False
@@ -71,6 +77,7 @@ class Study(PricedStudy):
         grid: Batch sizes, a factor of 2 apart.
         budgets: Token budgets D; runs are long enough for the largest.
         lengths: Sequence lengths in tokens; by default the setup's.
+        variants: Other fields of all runs; the name replaces the model's in tables.
         rounds: Rounds of adding LRs.
         schedules: Other LR schedules.
         decay: Last fraction of the tokens of a decay branch; 0 for no branches.
@@ -84,6 +91,7 @@ class Study(PricedStudy):
     grid: tuple[BatchSweep, ...]
     budgets: tuple[int, ...]
     lengths: tuple[int, ...] = ()
+    variants: tuple[Variant, ...] = ()
     rounds: int = 1
     schedules: tuple[Schedule, ...] = ()
     decay: float = 0.0
@@ -135,20 +143,24 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
             for entry in study.grid:
                 if entry.tokens % seq_len == 0:
                     at = {"model": fields, "data.seq_len": seq_len}
-                    found += _runs(study, overlay(base, at), entry, f"{model} | {seq_len}")
+                    run = overlay(base, at)
+                    for variant in study.variants or (Variant(name=model),):
+                        found += _runs(study, run, entry, variant)
     return found
 
 
-def _runs(study: Study, base: RunConfig, entry: BatchSweep, name: str) -> Iterator[Contender]:
+def _runs(study: Study, run: RunConfig, entry: BatchSweep, variant: Variant) -> Iterator[Contender]:
+    name = f"{variant.name} | {run.data.seq_len}"
     common = {
-        "schedule.batch": str(entry.tokens // base.data.seq_len),
+        "schedule.batch": str(entry.tokens // run.data.seq_len),
         "schedule.tokens": round(entry.length * max(study.budgets)),
         "optimizer.beta2": entry.beta2,
     }
     for lr in entry.rates:
         for seed in study.seeds:
-            changes = common | {"optimizer.lr": lr, "seed": seed, "data.seed": seed}
-            yield Contender(name, "constant", "constant", overlay(base, changes))
+            changes = {**common, "optimizer.lr": lr, "seed": seed, "data.seed": seed}
+            trained = overlay(run, {**changes, **variant.changes})
+            yield Contender(name, "constant", "constant", trained)
 
 
 def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:

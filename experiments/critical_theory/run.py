@@ -48,7 +48,7 @@ def experiment(study: Study) -> None:
     budgets = [2**power for power in range(first, last + 1)]
     exponents, points = [], []
     for procedure, powers in itertools.product(study.procedures, study.tasks):
-        limits = f"rates to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
+        limits = f"LRs up to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
         keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
         say(f"{task_name(keys)}: average {procedure.average}, {limits} …")
         task = LeastSquares(powers.capacity, powers.source, study.modes, study.noise)

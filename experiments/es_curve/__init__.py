@@ -1,1 +1,1 @@
-"""E(S) at one rate, the schedule it calls for, and that schedule against constants."""
+"""E(S) at one LR, the schedule derived from it, and its comparison with fixed batch sizes."""

@@ -2,13 +2,13 @@
 
 The procedure of Zhou et al. (arXiv 2601.05034), at one shared LR:
 
-1. one run per batch size at constant LR: it serves every target loss;
-2. steps S and tokens E to each target loss, from held-out losses;
-3. fits of E(S), and the one that predicts left-out batch sizes best;
-4. that fit as a batch schedule: B_opt along the loss;
-5. the schedule and constant batch sizes at equal tokens: every constant of the sweep, the constant
-   with the schedule's mean batch size (equal tokens and steps), one late switch; each at constant
-   LR and with a last part decayed to zero, forked from checkpoints.
+1. Train one run per batch size at constant LR. It serves every target loss.
+2. Measure steps S and tokens E to each target loss, from held-out losses.
+3. Fit E(S), and choose the law that predicts left-out batch sizes best.
+4. Derive a batch schedule from the fit: B_opt along the loss.
+5. Compare the schedule at equal tokens with every fixed batch size of the sweep and with one late
+   switch. Also compare it with the fixed batch size equal to its mean, which takes equal steps.
+   Each run is trained at constant LR. Forks from checkpoints decay the LR to zero in the last part.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Study(PricedStudy):
     """One size of the experiment; fractions are of the tokens of a run.
 
     Attributes:
-        batches: Constant batch sizes, in sequences.
+        batches: Fixed batch sizes, in sequences.
         targets: Number of target losses.
         stages: Stages of the derived schedule.
         decay: Last fraction, decayed to zero in the second comparison.
@@ -94,7 +94,7 @@ def experiment(study: Study) -> None:
         },
         trainer,
         question="How large should the batch be, when should it grow, and does growing it beat "
-        "the best constant batch at equal tokens?",
+        "the best fixed batch size at equal tokens?",
     )
     report = results.directory.parent / "report.html"
     write_report(results.directory, report)

@@ -76,8 +76,8 @@ def optima(points: pd.DataFrame) -> pd.DataFrame:
     """Return B_opt of every target, of all seeds (seed -1) and of each seed.
 
     Returns:
-        Columns seed, target_loss, B_opt, low, high (90%), status. Where B_opt lies at the smallest
-        or largest batch size the bound stands in `high` or `low`.
+        Columns seed, target_loss, B_opt, low, high (90%), status. If B_opt is at the smallest or
+        largest batch size, `high` or `low` has the bound.
     """
     rows = []
     for seed, some in [(-1, points), *points.groupby("seed")]:
@@ -137,10 +137,11 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
 
 
 def schedules() -> dict[str, dict[str, Any]]:
-    """Return what a3, a4 and a5 train: B_opt of a1 along the tokens consumed, and its contenders.
+    """Return the schedules of a3, a4 and a5: B_opt of a1 along the tokens, and the compared runs.
 
-    a3: the ramp in four stages; B_opt at the end of the run, its half and its double as constants;
-    a late switch by 8 at 70% of the tokens from B_opt there. a4: the ramp and one constant.
+    a3 has the ramp in four stages. Its fixed batch sizes are B_opt at the end of the run, half and
+    twice this size. Its late switch multiplies B_opt by 8 at 70% of the tokens. a4 has the ramp and
+    one fixed batch size.
     """
     points = measured_points(read("stages", "runs.parquet"), TARGETS)
     long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
@@ -168,28 +169,27 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 
 
 def stages() -> dict[str, Measured]:
+    """Write the decayed losses of a1, whose questions are answered by `repeat`."""
+    write("stages", "horizons.csv", horizons(read("stages", "finals.csv")))
+    return {}
+
+
+def repeat() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
-    runs = read("stages", "runs.parquet")
     every = []
     for phase, column in PHASES.items():
-        points = measured_points(runs, TARGETS, column)
+        points = measured_points(read("repeat", "runs.parquet"), TARGETS, column)
         every.append(points.assign(kind=phase))
-        best = optima(points).assign(kind=phase)
-        write("stages", f"optima_{phase}.csv", best)
+        write("repeat", f"optima_{phase}.csv", optima(points).assign(kind=phase))
     points = every[0].drop(columns="kind")
-    write("stages", "points.csv", pd.concat(every))
-    write("stages", "smallest_slopes.csv", smallest_slopes(points))
-    write("stages", "laws.csv", law_errors(points))
-    write("stages", "horizons.csv", horizons(read("stages", "finals.csv")))
-    return _stage_numbers(points)
-
-
-def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
-    high, low, middle = (at_target(points, t) for t in (2.30, 2.02, 2.10))
-    rises = per_seed(read("stages", "optima_constant.csv"), "B_opt", 2.05, 2.30)
-    slopes = per_seed(read("stages", "smallest_slopes.csv"), "B_min", 2.10, 2.30)
-    laws = read("stages", "laws.csv").pivot(index="seed", columns="law", values="interior_log_E")
-    crossing = np.minimum(high.loc[16] - high.loc[4], low.loc[4] - low.loc[16])
+    write("repeat", "points.csv", pd.concat(every))
+    write("repeat", "smallest_slopes.csv", smallest_slopes(points))
+    write("repeat", "laws.csv", law_errors(points))
+    high, low, middle = (at_target(points, t) for t in (2.40, 2.05, 2.10))
+    rises = per_seed(read("repeat", "optima_constant.csv"), "B_opt", 2.05, 2.40)
+    slopes = per_seed(read("repeat", "smallest_slopes.csv"), "B_min", 2.10, 2.30)
+    laws = read("repeat", "laws.csv").pivot(index="seed", columns="law", values="interior_log_E")
+    crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
     inside = np.minimum(middle.loc[1] - middle.loc[8], middle.loc[64] - middle.loc[8])
     missed, answer = _missed(points)
     numbers = {
@@ -202,18 +202,18 @@ def _stage_numbers(points: pd.DataFrame) -> dict[str, Measured]:
     }
     told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
     found = {
-        key: Measured(np.asarray(values, float), told, f"stages/{table}")
+        key: Measured(np.asarray(values, float), told, f"repeat/{table}")
         for key, (values, table) in numbers.items()
     }
     return found | {"minimum_inside": replace(found["minimum_inside"], answer=answer)}
 
 
 def _missed(points: pd.DataFrame) -> tuple[np.ndarray, str]:
-    """Return per seed whether batches 1 and 2 miss the lowest target, and the answer."""
+    """Return per seed whether batch 1 misses the lowest target, and the answer."""
     for target in (2.02, 2.05):
         there = at_target(points, target, "reached")
         if there.size and there.any(axis=0).all():
-            missed = (~there.loc[[1, 2]].any(axis=0)) & there.any(axis=0)
+            missed = ~there.loc[1] & there.any(axis=0)
             answers = {0: "contradicted", len(missed): "supported"}
             return missed.to_numpy(float), answers.get(int(missed.sum()), "inconclusive")
     return np.array([]), "inconclusive"
@@ -327,11 +327,11 @@ def seconds_per_step() -> dict[int, float]:
 
 
 def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.DataFrame:
-    """Return log tokens, steps and seconds to the best constant's last loss, minus that run's own.
+    """Return log tokens, steps and seconds to the final loss of `best`, relative to `best` itself.
 
-    `log_cost_M` is the same of a data-parallel machine that does up to M sequences in one unit of
-    time and larger batches in proportion. Seconds per step are interpolated linearly between the
-    batch sizes of part `speed`. NaN where a run does not reach the loss.
+    `log_cost_M` is the log time on a data-parallel machine. A step of up to M sequences takes one
+    unit of time; a larger step takes time in proportion. Seconds per step are interpolated linearly
+    between the batch sizes of part `speed`. Values are NaN if a run does not reach the loss.
     """
     rows = []
     for seed, some in runs.groupby("seed"):
@@ -406,6 +406,7 @@ def experts() -> dict[str, Measured]:
 
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
     "stages": stages,
+    "repeat": repeat,
     "sizes": sizes,
     "scheduler": scheduler,
     "ablations": ablations,

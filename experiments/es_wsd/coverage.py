@@ -1,11 +1,11 @@
-"""Share of 90% intervals that hold B_opt and B_min of a law that points are drawn from.
+"""Share of 90% intervals that contain B_opt and B_min of the law that points are drawn from.
 
-    python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/stages/coverage.csv
+    python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/repeat/coverage.csv
 
-The law is the three-stage law fitted to a1; each set has the batch sizes, seeds and targets of a1.
-A run's log tokens to a target are those of the law plus the run's offset and independent noise,
-with the SDs of the fit's residuals; tokens beyond the run's budget are a miss. A bound counts as an
-interval that is open on one side.
+The law is the three-stage law fitted to a1r; each set has its batch sizes, seeds and targets.
+A run's log tokens to a target are the value of the law plus an offset of the run and independent
+noise. Their SDs are the SDs of the fit's residuals. If the tokens exceed the run's budget, the
+target is missed. A bound counts as an interval that is open on one side.
 """
 
 import argparse
@@ -80,12 +80,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=200, help="number of drawn sets")
     sets = parser.parse_args().sets
-    points = measured_points(read("stages", "runs.parquet"), TARGETS)
+    points = measured_points(read("repeat", "runs.parquet"), TARGETS)
     law, truth = planted(points)
     with ProcessPoolExecutor() as pool:
         tables = [*pool.map(partial(judged, law, points, truth), range(sets))]
     table = pd.concat(tables, ignore_index=True)
-    write("stages", "coverage.csv", table)
+    write("repeat", "coverage.csv", table)
     for quantity, rows in table.dropna(subset=["inside"]).groupby("quantity"):
         print(f"{quantity}: {rows['inside'].mean():.3f} of {len(rows)} intervals hold it")
 

@@ -176,7 +176,9 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
 
 
 def efficiency_figure(table: pd.DataFrame) -> Figure:
-    """Tokens, steps, seconds and machine cost to the best constant's last loss, as ratios.
+    """Plot tokens, steps, seconds and machine cost to the final loss of the best fixed batch size.
+
+    Values are relative to the best fixed batch size.
 
     Args:
         table: Columns seed, name, log_tokens, log_steps, log_seconds, log_cost_M.
@@ -192,9 +194,9 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
         line = (x, *np.exp([mean, mean - half, mean + half]))
         style.bars(ax, [np.asarray(one, float) for one in line], {**look, "linestyle": "none"})
     ax.axhline(1, color=style.INK, lw=0.8, zorder=1)
-    told = [str(name).removeprefix("log_").replace("cost_", "time on\n") for name in columns]
-    ax.set_xticks(range(len(columns)), told, fontsize=8)
-    ax.set(yscale="log", ylabel="relative to the best\nconstant batch size")
+    labels = [str(name).removeprefix("log_").replace("cost_", "time on\n") for name in columns]
+    ax.set_xticks(range(len(columns)), labels, fontsize=8)
+    ax.set(yscale="log", ylabel="relative to the best\nfixed batch size")
     style.count_axis(ax.yaxis)
     entries = {str(name).split(" | ")[-1]: look for name, look in looks.items()}
     return style.side_legend(figure, style.handles(entries, ls="none", ms=5))

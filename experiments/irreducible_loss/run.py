@@ -1,8 +1,9 @@
 """Train one run per seed and batch size on synthetic text, and longer references; fit L_0.
 
-A fitted L_0 can differ from the entropy for two reasons (derived here): the law is wrong or has too
-few data, or the model cannot reach the entropy. For the second, reference runs, longer and decayed
-to zero, show the lowest loss that this model reaches, an upper bound of its floor.
+A fitted L_0 can differ from the entropy for two reasons (derived here). Either the law is wrong or
+has too few data, or the model cannot reach the entropy. Longer reference runs, with the LR decayed
+to zero, test the second reason. Their lowest loss is an upper bound of the lowest loss that the
+model can reach.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Study(PricedStudy):
     """One size of the experiment.
 
     Attributes:
-        batches: Constant batch sizes, in sequences.
+        batches: Fixed batch sizes, in sequences.
         seeds: As in every study; the language is the same for all.
         vocab_size: Vocabulary of the language and the model.
         targets: Target losses of each seed's points.
@@ -73,7 +74,7 @@ def experiment(study: Study) -> None:
         known = entropy(language_of(base), sequences=study.entropy_sequences)
         luck = held_out_surprise(base) - known.nats
         say(f"L_0 {known.nats:.4f} ± {known.standard_error:.4f}; held-out text {luck:+.4f} above")
-        constants = trainer.train(constant_runs(study, base), "1/2 constant batch sizes")
+        constants = trainer.train(constant_runs(study, base), "1/2 fixed batch sizes")
         references = trainer.train(reference_runs(study, base), "2/2 references")
 
     runs, last = (

@@ -1,1 +1,1 @@
-"""E(S), rates, width and a mixture over sizes: each rung predicted from those below it."""
+"""E(S), LRs, width and mixtures over model sizes; each size is predicted from smaller ones."""

@@ -1,9 +1,9 @@
-"""Do small models predict batch size and LR of larger ones? Parts are in configs/ladder.py.
+"""Test whether small models predict batch size and LR of larger ones; see configs/ladder.py.
 
     python -m experiments.ladder --config=configs/ladder.py:es_99k --config.dry_run=True
     python -m experiments.ladder --config=configs/ladder.py:es_99k
 
-What was expected is in results/predictions/ladder.json, committed before the first part.
+The predictions are in results/predictions/ladder.json, committed before the first part.
 """
 
 from experiments.ladder.run import Study, experiment

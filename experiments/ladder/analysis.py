@@ -143,8 +143,9 @@ def scores(results: Path) -> pd.DataFrame:
     """Return one row per score.
 
     Returns:
-        question, of, said (predicted) with low and high, measured with measured_low and
-        measured_high (empty if there is none), verdict.
+        Columns `question`, `of` (its subject), `said` (the prediction) with `low` and `high`,
+        `measured` with `measured_low` and `measured_high` (empty if unknown), and `verdict`: right,
+        wrong or undecided.
     """
     registration, table = registration_of(results), finished(results)
     rows = [*_covered(losses(results)), *_batches(registration, measured_fit(table))]
@@ -191,9 +192,10 @@ def _batches(
 
 
 def overlap(question: str, of: str, said: Estimate, found: Estimate) -> dict[str, Any]:
-    """Return the row of two intervals: right, wrong, or undecided as without a measurement.
+    """Return the row that compares a predicted and a measured interval.
 
-    A measured bound is right if it holds all of the predicted interval.
+    Disjoint intervals are wrong. A measured value is right if the predicted interval contains it. A
+    measured bound is right if it allows the whole predicted interval.
     """
     low, high = found.low or -math.inf, found.high or math.inf
     assert said.low is not None and said.high is not None
@@ -238,7 +240,7 @@ def _rates(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def least(some: pd.DataFrame) -> pd.Series:
-    """Return the loss of each constant batch size at its best LR, smallest batch first."""
+    """Return the loss of each fixed batch size at its best LR, smallest batch size first."""
     best = some.loc[some["batch"].str.isdigit()].astype({"batch": int}).groupby("batch")
     return best["test_loss"].min().sort_index()
 
@@ -253,7 +255,7 @@ def bend(some: pd.DataFrame) -> float:
 
 
 def dense_of_mixture(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the dense model of as many active parameters as the mixture, at its LRs."""
+    """Return the runs of the dense model with the mixture's number of active parameters and LRs."""
     width = table.loc[table["part"] == "width"]
     rates = table.loc[table["part"] == "mixture", ["batch", "peak_lr"]].drop_duplicates()
     return width.loc[width["params"] == width["params"].max()].merge(rates)
@@ -301,7 +303,7 @@ def fit(results: Path) -> CriticalFit:
 
 
 def steps(curves: pd.DataFrame) -> pd.DataFrame:
-    """Return points of one model's constants, one row per run and D.
+    """Return points of one model's runs with fixed batch sizes, one row per run and D.
 
     Targets that fewer than three batch sizes reach are left out.
     """

@@ -61,7 +61,7 @@ def losses_figure(found: pd.DataFrame, stepwise: pd.DataFrame) -> Figure:
 
 
 def rates_figure(table: pd.DataFrame) -> Figure:
-    """Draw decayed loss above that of the best LR; one row per transfer, one panel per batch size.
+    """Plot the decayed loss minus its minimum over LRs; one row per transfer, one column per batch.
 
     Args:
         table: Table of `analysis.finished`.
@@ -122,7 +122,7 @@ def bends_figure(table: pd.DataFrame) -> Figure:
         ax.set(xlabel=LABEL)
     left.set_ylabel("test loss above the minimum (nats per token)")
     style.panel_title(left, "width alone", "each at its best LR")
-    style.panel_title(right, "experts, .4M active", "at the same learning rates")
+    style.panel_title(right, "experts, .4M active", "at equal LRs")
     return figure
 
 

@@ -1,7 +1,7 @@
-"""Train a size series: constant batch sizes at the learning rates that pilots chose.
+"""Train a size series: fixed batch sizes at the LRs that pilots chose.
 
-The parametrization keeps learning rates over widths. Each run is trained at constant LR and decayed
-to zero at half of its tokens and at all of them.
+muP transfers the LRs across widths. Each run is trained at constant LR and decayed to zero at half
+of its tokens and at all of them.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ WARMUP = 0.05  # of the tokens of a rung
 
 @dataclass(frozen=True)
 class Switch:
-    """A late switch that forks from a constant of its rung.
+    """A late switch that forks from a fixed-batch run of its rung.
 
     Attributes:
-        batch: Batch size of the constant, in sequences.
+        batch: Batch size before the switch, in sequences.
         grow: Factor on the batch size.
         at: Fraction of the tokens at which it forks.
     """
@@ -42,7 +42,7 @@ class Rung:
     Attributes:
         name: Name in tables.
         tokens: Tokens of a run.
-        grid: Constant batch sizes with their learning rates.
+        grid: Fixed batch sizes with their LRs.
         changes: Fields of every run by dotted name, e.g. the model.
         switches: Late switches, at the first LR of their batch size.
     """

@@ -16,7 +16,6 @@ import pandas as pd
 
 from bss.laws import CurveFit, fit_curve, predict_schedule
 from bss.laws.base import Options
-from bss.laws.functional.problem import CLOCKS
 from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
@@ -35,8 +34,9 @@ LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
 LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
 TAIL = 0.2  # of the common steps, over which a gap is averaged
 NEAREST = 5  # points of the parabola through the best switch
-EXPONENTS = ("points", "exponent", "low", "high")
-FITTED = (TRUNK, "constant 8", LARGE, "x 4")  # names that begin so are fitted, others predicted
+FEW = (TRUNK, "constant 8", LARGE, EARLY)
+SHARES = (TRUNK, "x 8, last 2%", "x 8, last 15%", "x 8, last 50%")
+PILOTS = {"b1": (*FEW[:3], "x 4"), "b1l": FEW, "b1m": FEW, "b3": SHARES}  # starts of fitted names
 SINCE = (0.1, 0.25, 0.5)  # of the tokens: the law ignores losses before
 WARMUP = 50_000
 
@@ -107,9 +107,7 @@ def finals() -> dict[str, Measured]:
         "late_constant": against("b1", "constant"),
         "averaged_other": against("b1", "averaged"),
         "decayed_other": against("b1", "decay"),
-        "late_each": np.fmax(
-            against("b1", "constant", LATE, TRUNK), against("b1", "constant", LATE, LARGE)
-        ),
+        "late_each": np.fmax(*(against("b1", "constant", LATE, name) for name in (TRUNK, LARGE))),
         "several": against("b1", "constant", STAGES, LATE),
     }
     losses = Comparison(read("b1", "finals.csv"))
@@ -142,9 +140,11 @@ def others(part: str, key: str) -> Callable[[], dict[str, Measured]]:
 
     def measured() -> dict[str, Measured]:
         told, table = conditions(part), f"{part}/finals.csv"
+        predicted(part)
         return {
             key: Measured(against(part, "constant"), told, table),
             f"{key}_early": Measured(against(part, "constant", LATE, EARLY), told, table),
+            f"{key}_decayed_other": Measured(against(part, "decay"), told, table),
         }
 
     return measured
@@ -283,9 +283,11 @@ def switch_points() -> dict[str, Measured]:
     finals = read("b3", "finals.csv")
     table = best_switches(finals)
     write("b3", "switch_points.csv", table)
+    predicted("b3")
     others = {points: paired(exponents(best_switches(finals, points))) for points in (3, 4, 5, 6)}
-    rows = [(points, one.mean, one.low, one.high) for points, one in others.items()]
-    write("b3", "exponents.csv", pd.DataFrame(rows, columns=pd.Index(EXPONENTS)))
+    slopes = {points: (one.mean, one.low, one.high) for points, one in others.items()}
+    slopes = pd.DataFrame(slopes, index=["exponent", "low", "high"]).T.rename_axis("points")
+    write("b3", "exponents.csv", slopes.reset_index())
     after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
     budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
     told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
@@ -305,51 +307,70 @@ def seed_means(runs: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(first | {"loss": "mean", "eval_loss": "mean"})
 
 
+def rate_of(phase: str, lr: float, tokens: int) -> Rate:
+    """Return the LR of a run at constant LR, or with its last fifth decayed to zero."""
+    decayed = phase == "decay"
+    return wsd(lr, tokens, WARMUP, tokens // 5) if decayed else Rate(lr, tokens, WARMUP)
+
+
+def decayed_pilots(finals: pd.DataFrame, seq_len: int) -> pd.DataFrame:
+    """Return the schedules of the decayed fixed batch sizes, with the last held-out loss alone."""
+    tables = []
+    some = finals.loc[(finals["ending"] == "decay") & (finals["role"] == "constant")]
+    for name, own in some.groupby("name"):
+        batch, total, lr = own.iloc[0][["batch", "tokens", "peak_lr"]]
+        steps = np.arange(1, total // (int(batch) * seq_len) + 1)
+        table = pd.DataFrame({"step": steps, "tokens": steps * int(batch) * seq_len})
+        table = table.assign(run=f"{name} decayed", batch=int(batch), seq_len=seq_len)
+        table["lr"] = rate_of("decay", lr, total)(table["tokens"].to_numpy())
+        last = np.where(steps == steps[-1], own["eval_loss"].mean(), np.nan)
+        tables.append(table.assign(loss=last, eval_loss=last))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
 def fitted_law(pilots: pd.DataFrame, tokens: int) -> CurveFit:
-    """Return the law whose ends of left-out pilots are best, over starts and time variables."""
+    """Return the law whose ends of left-out pilots are best, over starts of the fitted losses."""
     fits = [
-        fit_curve(
-            pilots, clock=clock, warmup=WARMUP, since=round(since * tokens), options=Options(10)
-        )
+        fit_curve(pilots, warmup=WARMUP, since=round(since * tokens), options=Options(10))
         for since in SINCE
-        for clock in CLOCKS
     ]
     return min(fits, key=lambda fit: np.inf if fit.cv_error is None else fit.cv_error)
 
 
-def predictions(runs: pd.DataFrame, finals: pd.DataFrame, lr: float = 8e-3) -> pd.DataFrame:
+def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...]) -> pd.DataFrame:
     """Return the last losses of schedules that the law was not fitted to, and its predictions.
 
-    The law is fitted to runs at constant LR, so all decayed runs are unseen.
+    The law is fitted to the pilots at constant LR and to the ends of decayed fixed batch sizes.
 
     Args:
         runs: Curves at constant LR.
         finals: Final losses.
-        lr: Peak LR.
+        pilots: Starts of the names that are fitted at constant LR.
 
     Returns:
         Columns phase, name, measured (mean over seeds), half (95% half interval), law with its 90%
         interval (low, high), and equal_steps. That is the loss at the fixed batch size of equal
-        steps, interpolated in log batch size within the phase. Errors are law_error and
-        equal_steps_error; `clock` and `since` are its settings.
+        steps, interpolated in log batch size within the phase (NaN with one batch size). Errors are
+        law_error and equal_steps_error; `clock` and `since` are settings of the law.
     """
-    tokens = int(finals["tokens"].max())
-    pilot = runs["name"].str.startswith(FITTED)
-    fit = fitted_law(seed_means(runs.loc[pilot]), tokens)
-    rates = {"constant": Rate(lr, tokens, WARMUP), "decay": wsd(lr, tokens, WARMUP, tokens // 5)}
+    finals = finals.loc[finals["ending"].isin(["constant", "decay"])]
+    curves = seed_means(runs.loc[runs["name"].str.startswith(pilots)])
+    decays = decayed_pilots(finals, int(runs["seq_len"].iloc[0]))
+    fit = fitted_law(pd.concat([curves, decays]), int(finals["tokens"].min()))
     rows = []
-    for phase, some in finals.loc[finals["ending"].isin([*rates])].groupby("ending"):
-        means = some.groupby("name")["eval_loss"].mean()
-        fixed = some.loc[some["role"] == "constant"].drop_duplicates("name")
-        fixed = fixed.assign(size=fixed["batch"].astype(int)).sort_values("size")
-        seen = FITTED if phase == "constant" else tuple(fixed["name"])
+    for phase, some in finals.groupby("ending"):
+        fixed = some.loc[some["role"] == "constant"].astype({"batch": int})
+        fixed = fixed.groupby("batch")["eval_loss"].mean()
+        seen = pilots if phase == "constant" else ("constant",)
         for name, own in some.loc[~some["name"].str.startswith(seen)].groupby("name"):
-            schedule = BatchSchedule.parse(str(own["batch"].iloc[0]))
-            law = predict_schedule(fit, schedule, tokens, rates[str(phase)], extrapolate=True)
+            one, tokens = own.iloc[0], int(own["tokens"].iloc[0])
+            schedule = BatchSchedule.parse(str(one["batch"]))
+            rate = rate_of(str(phase), one["peak_lr"], tokens)
+            law = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
             mean_batch = np.log(schedule.mean_batch(tokens))
-            equal = float(np.interp(mean_batch, np.log(fixed["size"]), means[fixed["name"]]))
-            half = float(half_interval(own["eval_loss"].to_numpy(float)))
-            row = {"phase": phase, "name": name, "measured": means[str(name)], "half": half}
+            equal = np.interp(mean_batch, np.log(fixed.index), fixed) if len(fixed) > 1 else np.nan
+            row = {"phase": phase, "name": name, "measured": own["eval_loss"].mean()}
+            row |= {"half": float(half_interval(own["eval_loss"].to_numpy(float)))}
             row |= {"law": law.value, "low": law.low, "high": law.high, "equal_steps": equal}
             rows.append(row)
     table = pd.DataFrame(rows)
@@ -358,12 +379,16 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, lr: float = 8e-3) -> p
     return table.assign(clock=fit.clock, since=fit.since)
 
 
+def predicted(part: str) -> pd.DataFrame:
+    """Return the predictions of a part, and write them."""
+    table = predictions(read(part, "runs.parquet"), read(part, "finals.csv"), PILOTS[part])
+    write(part, "predictions.csv", table)
+    return table
+
+
 def law_predicts() -> Measured:
-    """Return what the law's error is above that of equal steps, per schedule; write its table."""
-    finals = read("b1", "finals.csv")
-    every = predictions(read("b1", "runs.parquet"), finals)
-    write("b1", "predictions.csv", every)
-    table = every.loc[every["phase"] == "constant"]
+    """Return what the law's error is above that of equal steps, per schedule at constant LR."""
+    table = predicted("b1").query("phase == 'constant'")
     apart = table["law_error"].abs() - table["equal_steps_error"].abs()
     told = f"{conditions('b1')}; {len(table)} schedules"
     return Measured(apart.to_numpy(float), told, "b1/predictions.csv")

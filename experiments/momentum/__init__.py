@@ -1,1 +1,1 @@
-"""What decides the large batch: Adam's beta1."""
+"""Effect of Adam's beta1 on the losses of large batch sizes."""

@@ -1,8 +1,8 @@
-"""What decides the large batch: Adam's beta1? Parts are in configs/momentum.py.
+"""Effect of Adam's beta1 on the losses of large batch sizes; parts are in configs/momentum.py.
 
     python -m experiments.momentum --config=configs/momentum.py:grid
 
-What was expected is in results/predictions/momentum.json, committed before the first run.
+The predictions are in results/predictions/momentum.json, committed before the first run.
 """
 
 from experiments.main import run_experiment

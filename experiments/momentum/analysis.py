@@ -1,8 +1,9 @@
-"""Losses by beta1 at the chosen learning rates, and the LR cut that a batch change equals.
+"""Losses by beta1 at the chosen LRs, and the LR cut that equals a change of the batch size.
 
-Notebook: notebooks/momentum.ipynb, on results/momentum/finals.csv and curves.parquet. The cut is
-derived here: the functional law (arXiv 2509.19189) has noise in proportion to LR over batch size,
-so that batch × 4 equals the LR / 4; a time variable that counts Adam's learning rates has / 2.
+Notebook: notebooks/momentum.ipynb, on results/momentum/finals.csv and curves.parquet. The predicted
+cuts are derived here. In the functional law (arXiv 2509.19189), noise is proportional to LR over
+batch size, so 4 times the batch size equals a quarter of the LR. With a time variable that sums the
+LRs of Adam, it equals half of the LR.
 """
 
 import itertools
@@ -22,7 +23,7 @@ _KEYS = ["batch", "beta1", "peak_lr"]
 
 
 def chosen(finals: pd.DataFrame) -> pd.DataFrame:
-    """Return the LR of each constant batch size and beta1: the lowest decayed loss of CHOOSING.
+    """Return the LR of each fixed batch size and beta1: the lowest decayed loss on seeds CHOOSING.
 
     Returns:
         Columns batch, beta1, peak_lr, eval_loss and own: whether it is the best beta1 of its batch.
@@ -75,8 +76,9 @@ def equal_cuts(curves: pd.DataFrame) -> pd.DataFrame:
         curves: Rows of `part_cuts`.
 
     Returns:
-        batch, beta1, beta2, seed, and two cuts: at_tokens, at equal tokens, and at_sums, at equal
-        sums of learning rates since the fork, which is where the runs end.
+        Columns batch, beta1, beta2, seed and two cuts. `at_tokens` is the cut at equal tokens.
+        `at_sums` is the cut at equal sums of the LR over the steps since the fork, where the runs
+        end.
     """
     rows, kinds = [], ["schedule.batch", "optimizer.beta1", "optimizer.beta2"]
     for seed, table in curves.groupby("seed"):
@@ -105,10 +107,10 @@ def _cuts(ends: Mapping[int, np.ndarray], own: np.ndarray) -> list[float]:
 
 
 def equal_cut(losses: list[float], loss: float) -> float:
-    """Return the cut, 1 or more, at which losses at cuts 1, 2 and 4 equal that of another run.
+    """Return the LR cut (1 or more) that equals another run, from the losses at cuts 1, 2 and 4.
 
-    Linear in the log of the cut, extrapolated beyond the last; the first if there are several, NaN
-    if the losses go the other way.
+    Losses are interpolated linearly in the log of the cut, and extrapolated beyond the last. If
+    several cuts match, the first is returned. NaN if the losses change in the other direction.
 
     Examples:
         >>> [round(equal_cut([2.0, 1.9, 1.8], loss), 2) for loss in (1.95, 1.8, 1.7, 2.1)]

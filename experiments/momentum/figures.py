@@ -124,14 +124,14 @@ def steps_figure(finals: pd.DataFrame, low: float = 0.7) -> Figure:
     ax.set_xscale("log")
     style.count_axis(ax.xaxis)
     style.panel_title(
-        ax, f"loss at beta1 {low:g} minus that at {KEPT:g}", "numbers at points: the batch",
+        ax, f"loss at beta1 {low:g} minus loss at {KEPT:g}", "numbers at points: the batch",
         xlabel="steps of the run", ylabel="nats per token",
     )  # fmt: skip
     return style.side_legend(figure, style.handles(looks))
 
 
 def growing_figure(finals: pd.DataFrame) -> Figure:
-    """Draw growing batches and constants of as many tokens, decayed, by beta1 after the change."""
+    """Plot decayed losses of growing and fixed batch sizes at equal tokens, by the later beta1."""
     table = finals.loc[~finals["seed"].isin(CHOOSING) & (finals["ending"] == "decay")]
     grown = table.loc[table["batch"].str.contains(":")]
     parts = list(grown.groupby(["stop", "batch"]))
@@ -159,13 +159,13 @@ def growing_figure(finals: pd.DataFrame) -> Figure:
         title = " → ".join(map(str, BatchSchedule.parse(schedule).batches))
         style.panel_title(
             ax, title, format_tokens(int(stop)) + " tokens",
-            xlabel=f"test loss minus that of constant {first}\n(nats per token)",
+            xlabel=f"test loss minus loss at fixed batch {first}\n(nats per token)",
         )  # fmt: skip
     return figure
 
 
 def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
-    """Draw held-out losses after the fork minus those of the run that goes on, and equal cuts."""
+    """Plot held-out losses after the fork, relative to the run without a change, and equal cuts."""
     part = part_cuts(curves)
     figure, ((left, right),) = style.new_figure(3.6, 1, 2, 9.8)
     stays = {seed: own for seed, own in part.loc[part["parent"].isna()].groupby("seed")}
@@ -187,7 +187,7 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
     style.tokens_axis(left.xaxis, most=5)
     style.panel_title(
         left, "after the fork", f"mean of {len(stays)} seeds", xlabel="tokens",
-        ylabel="held-out loss minus that of the\nrun that goes on (nats per token)",
+        ylabel="held-out loss minus loss of the\nunchanged run (nats per token)",
     )  # fmt: skip
     for place, (name, (_, logs)) in enumerate(kinds.items()):
         mean, low, high = (x[0] for x in geometric(logs))

@@ -1,7 +1,7 @@
-"""Train constant batch sizes with several beta1, and runs that fork from them.
+"""Train fixed batch sizes with several beta1, and runs that fork from them.
 
-Each arm is trained at the better of its learning rates, chosen on seeds that are not compared; at
-constant LR and decayed. Forked runs go on with another batch size, LR or beta1.
+Each arm is trained at the better of its LRs, which is chosen on seeds that are not compared. It is
+trained at constant LR and decayed. Forked runs continue with another batch size, LR or beta1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,13 @@ from experiments.tables import Tables
 
 @dataclass(frozen=True)
 class Arm:
-    """One constant batch size with one beta1.
+    """One fixed batch size with one beta1.
 
     Attributes:
         batch: Batch size in sequences.
         beta1: First-moment decay per step.
-        rates: Learning rates.
-        judged: Learning rates that are trained at all seeds, whichever is chosen.
+        rates: Peak LRs to try.
+        judged: LRs that are trained on all seeds, even if another LR is chosen.
     """
 
     batch: int
@@ -81,7 +81,7 @@ class Study(PricedStudy):
         decay: Last fraction of the tokens decayed to zero, in forked runs; 0 for none.
 
     Raises:
-        InputError: If a seed chooses learning rates and is compared too.
+        InputError: If a seed is used both to choose LRs and to compare arms.
     """
 
     registration: str
@@ -96,7 +96,7 @@ class Study(PricedStudy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if both := {*self.seeds} & {*self.choosing}:
-            raise InputError(f"seeds: {sorted(both)} choose learning rates too; use other seeds")
+            raise InputError(f"seeds: {sorted(both)} are also in `choosing`; use other seeds")
 
     @property
     def kept(self) -> tuple[int, ...]:

@@ -3,13 +3,14 @@
 The procedure of Wang et al. (arXiv 2602.14208) on power-law kernel regression, with the exact
 recursion and with the functional scaling law (Li et al., arXiv 2509.19189):
 
-1. late against early switches, and the best switch against the data budget;
-2. fast catch-up: the gap to the large batch after a switch, and the steps till it is closed;
-3. optimal schedules of easy and hard tasks, and their exponents in the budget;
-4. the law against the exact recursion, for several batch and learning-rate schedules, and what a
-   decay buys;
-5. the joint optimum of rate and batch: one loss, one budget, many schedules, one with the fewest
-   steps.
+1. Compare late with early switches, and find the best switch for each data budget.
+2. Measure the catch-up after a switch: the loss gap to the large batch size, and the steps until it
+   is closed.
+3. Find optimal schedules of easy and hard tasks, and their exponents in the budget.
+4. Compare the law with the exact recursion, for several batch and LR schedules. Compute the gain
+   from an LR decay.
+5. Optimize LR and batch size jointly. Many schedules with one budget have the minimum loss; one of
+   them has the fewest steps.
 
     python -m experiments.optimal_schedule --config=configs/optimal_schedule.py:cpu
 """

@@ -299,7 +299,7 @@ def joint_family(study: Study) -> Part:
 
 
 def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
-    """A row of the table of exponents; without an interval where there were too few budgets."""
+    """Return a row of the table of exponents; it has no interval if there were too few budgets."""
     values = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
     return {**vars(powers), "quantity": quantity, **values, "theory": theory}
 
@@ -333,7 +333,7 @@ def _equal_step_curves(study: Study) -> dict[str, plots.Curve]:
 
 
 def lr_schedules(peak: float) -> dict[str, Callable]:
-    """The rates that the law is tried under, by name."""
+    """Return the LR schedules under which the law is tested, by name."""
     return {
         "constant": rates.constant(peak),
         "cosine": rates.cosine(peak, STEPS),
@@ -343,7 +343,7 @@ def lr_schedules(peak: float) -> dict[str, Callable]:
 
 
 def law_under_rates(study: Study) -> Part:
-    """The finite-width law on the exact recursion, at the smallest batch, for several rates."""
+    """Compare the finite-width law with the exact recursion at the smallest batch size."""
     batch, rows, panels = study.min_batch, [], {}
     steps = np.unique(np.linspace(STEPS // 20, STEPS, 400).astype(int))
     for powers in (study.hard[0], study.easy[0]):
@@ -363,7 +363,7 @@ def law_under_rates(study: Study) -> Part:
 
 
 def decays(study: Study) -> Part:
-    """Risks at the best peak rate, by the law at infinite width, and the paper's expressions."""
+    """Compare risks at the best peak LR (law at infinite width) with the paper's formulas."""
     budgets = np.geomspace(1e7, 1e10, 4 if study.modes < 128 else 7)
     rows, panels = [], {}
     for powers in (study.hard[0], study.easy[0]):
@@ -377,5 +377,5 @@ def decays(study: Study) -> Part:
             lines[name] = (budgets, risks), slope(budgets, order).value
         panels[str(powers)] = lines
     figure = plots.exponents_figure(panels)
-    figure.axes[0].set_ylabel("excess risk at the best peak rate")
+    figure.axes[0].set_ylabel("excess risk at the best peak LR")
     return {"decays.csv": pd.concat(rows), "decays.png": figure}, []

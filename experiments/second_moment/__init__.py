@@ -1,1 +1,1 @@
-"""What decides the best batch: the second moment, the rate or the ending."""
+"""Effect of the second moment, the LR and the LR phase on the best batch size."""

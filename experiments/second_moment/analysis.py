@@ -13,7 +13,7 @@ from experiments.second_moment.losses import Cell, Part, of_beta2, phases_of
 def with_best_rule(first: Part, second: Part) -> dict[Cell, pd.DataFrame]:
     """Return losses of both parts by rule and LR phase, and of each batch size at its best rule.
 
-    The best rule is chosen on the seeds that chose the learning rates.
+    The best rule is chosen on the seeds on which the LRs were chosen.
     """
     losses, _ = of_beta2(first, second)
     chose = first.chose | second.chose

@@ -64,8 +64,9 @@ def _above_best(table: pd.DataFrame, seq_len: int) -> tuple[np.ndarray, np.ndarr
 def half_lives_figure(by_ending: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw losses against the half-life of the second moment, one line per batch size.
 
-    Columns are LR phases. Top: losses. Bottom: losses minus those of the batch's best rule, with
-    intervals paired by seed. One curve for all batches would mean that the half-life alone decides.
+    Columns are LR phases. Top: losses. Bottom: losses relative to the best rule of the batch size,
+    with intervals paired by seed. If all batch sizes fell on one curve, only the half-life would
+    matter.
 
     Args:
         by_ending: Tables of `analysis.half_lives`.
@@ -124,5 +125,5 @@ def _thousandth_bars(
 
 
 def rules(part: Part) -> Figure:
-    """Draw final losses of constant batch sizes by rule and LR phase, each at its best LR."""
+    """Plot final losses of fixed batch sizes by rule and LR phase, each at its best LR."""
     return best_batch_figure(part.judged, part.seq_len)

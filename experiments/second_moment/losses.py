@@ -1,4 +1,4 @@
-"""Final losses of a part at the chosen learning rates, on the seeds that did not choose them."""
+"""Final losses of a part at the chosen LRs, on the seeds that were not used for the choice."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Part:
 
     @cached_property
     def judged(self) -> dict[Cell, pd.DataFrame]:
-        """Test losses [batch, seed] of constant batch sizes by rule and phase, as `judged`."""
+        """Test losses [batch, seed] of fixed batch sizes by rule and phase, at the chosen LR."""
         return by_cell(judged(self.contenders, self.config), "test_loss")
 
     @cached_property
@@ -68,9 +68,9 @@ def of_beta2(first: Part, second: Part) -> tuple[dict[Cell, pd.DataFrame], dict[
 
 
 def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
-    """Return the rows of contenders.csv at the chosen LR, of the seeds that did not choose it.
+    """Return the final losses at the chosen LR, of the seeds that were not used for the choice.
 
-    `trials` is the number of learning rates. If no arm has several, every seed counts.
+    `trials` is the number of LRs that were tried. If no arm has several, all seeds are returned.
     """
     seeds = config["seeds"][: config["choosing"]]
     best = Comparison(whole(table, seeds)).tuned().table.drop_duplicates(["name", "ending"])
@@ -81,17 +81,17 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
 
 
 def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
-    """Return the rows of learning rates at which every one of these seeds finished."""
+    """Return the rows of the LRs at which all of these seeds finished."""
     some = table[table["seed"].isin([*seeds])]
     counts = some.groupby(["name", "ending", "peak_lr"])["seed"].transform("nunique")
     return some.loc[counts == len(seeds)]
 
 
 def by_cell(table: pd.DataFrame, column: str, *, complete: bool = True) -> dict[Cell, pd.DataFrame]:
-    """Return a column of constant batch sizes, [batch, seed], by rule and LR phase.
+    """Return a column of fixed batch sizes, [batch, seed], by rule and LR phase.
 
     Args:
-        table: Rows of contenders.csv, one peak_lr for each name and LR phase.
+        table: Final losses, with one peak_lr for each name and LR phase.
         column: A loss.
         complete: Keep the seeds that all batch sizes have.
     """

@@ -1,8 +1,8 @@
-"""Train batch sizes under rules of the second moment, at learning rates tuned for each.
+"""Train batch sizes under rules of the second moment, with the LR tuned for each.
 
 An arm's LR is chosen per LR phase, on held-out losses of the first seeds. An arm whose best LR is
-at an end is tried at one LR beyond it. The other seeds are trained at the chosen learning rates
-only, and losses are compared on them. Every run ends at constant LR and decayed.
+at an end is tried at one LR beyond it. The other seeds are trained only at the chosen LRs, and
+losses are compared on them. Every run ends at constant LR and decayed.
 """
 
 import itertools
@@ -24,12 +24,12 @@ from experiments.second_moment.losses import whole
 from experiments.study import PricedStudy
 
 Rates = Mapping[str, Collection[float]]
-"""Learning rates to train of each arm, by its name."""
+"""LRs to train for each arm, by its name."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How the optimizer's averages scale with batch size.
+    """A rule by which the optimizer's averages scale with the batch size.
 
     Attributes:
         name: Name in the tables.
@@ -47,7 +47,7 @@ class Arm:
     Attributes:
         rule: Name of the rule.
         batch: Sequences per step as text.
-        rates: Learning rates, rising.
+        rates: Peak LRs, ascending.
     """
 
     rule: str
@@ -72,7 +72,7 @@ class Study(PricedStudy):
         decay: Last fraction of the tokens, decayed to zero.
 
     Raises:
-        InputError: If no seed is left to compare, though learning rates are chosen.
+        InputError: If LRs are chosen and no seed is left for the comparison.
     """
 
     rules: tuple[Rule, ...]
@@ -153,8 +153,7 @@ def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
 
     Args:
         table: Final losses of the seeds that choose.
-        rates_of: The learning rates of the last attempt; an arm without any is done, and so is one
-            with one LR.
+        rates_of: LRs of the last attempt by arm. An arm without LRs, or with one LR, is done.
     """
     further: dict[str, list[float]] = {name: [] for name in rates_of}
     for name, rows in table.groupby("name"):

@@ -1,1 +1,1 @@
-"""A sweep of one's own: any axes over one set-up."""
+"""A custom sweep: any axes over one setup."""

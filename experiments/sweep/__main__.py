@@ -1,4 +1,4 @@
-"""A sweep: any axes over one set-up, its tables, E(S) and a report.
+"""Train a sweep: any axes over one setup, with tables, a fit of E(S) and a report.
 
     python -m experiments.sweep --config=configs/sweep.py:nano \
         --config.axes.schedule.batch="(2,4,8)" --config.setup.optimizer.lr=2e-3
@@ -15,7 +15,7 @@ from experiments.main import run_experiment
 
 
 def experiment(config: SweepConfig) -> None:
-    """Trains the sweep and writes its tables and its report, or says what it costs."""
+    """Train the sweep and write its tables and report; with `dry_run`, print its cost."""
     if config.dry_run:
         say(str(price(planned(config.setup, config.every_axis()))))
     elif answers := run_sweep(config):

@@ -22,14 +22,14 @@ from experiments.main import run_experiment
 
 @dataclass(frozen=True)
 class Study(RunSetup):
-    """What one run is asked for, as flat as a command line wants it.
+    """Settings of one run, without nested groups, for the command line.
 
     Attributes:
-        seed: of the initialisation and of the data order.
+        seed: Seed of the initialisation and of the data order.
         buckets: ladder of bucket sizes in sequences; empty lets the plan choose.
-        checkpoint_seconds: at most this long between checkpoints.
-        fsdp: over how many devices its weights are split; see `Execution`.
-        engine: what trains it: see `bss.sweeps.engines`.
+        checkpoint_seconds: Maximum seconds between checkpoints.
+        fsdp: Number of devices that split the weights; see `Execution`.
+        engine: Engine that trains the run; see `bss.sweeps.engines`.
         runs: directory of run directories.
         results: directory of the curve and its figure.
     """

@@ -124,8 +124,8 @@ def test_a_gpu_has_each_rival_beside_one_of_ours(measured, monkeypatch):
     ("arguments", "told"),
     [
         (["--shapes", "d 65"], f"--shapes: 'd 65' is none of {', '.join(SHAPES)}"),
-        (["--cores", "one"], "--cores: 'one'; write numbers from 1 on, as 1,2, or all"),
-        (["--cores", "0"], "--cores: '0'; write numbers from 1 on, as 1,2, or all"),
+        (["--cores", "one"], "--cores: 'one'; write numbers of 1 or more, e.g. 1,2, or all"),
+        (["--cores", "0"], "--cores: '0'; write numbers of 1 or more, e.g. 1,2, or all"),
         (["--seconds", "0"], "--seconds: 0; write a positive number"),
     ],
 )

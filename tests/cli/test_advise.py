@@ -95,7 +95,7 @@ def test_a_critical_fit_is_refused(capsys, tmp_path):
         ((*PLANNED[1:], "--total-params", "1B"), "--total-params"),
         ((*PLANNED[1:], "--rule", "step"), "rule: 'step' is unknown; did you mean 'step-law'"),
         ((*PLANNED[1:], "--lr", "0"), "lr: 0.0 given; write a positive number"),
-        ((*PLANNED[1:], "--from", "none.json"), "--from none.json: there is no such file"),
+        ((*PLANNED[1:], "--from", "none.json"), "--from none.json: no such file"),
         ((*PLANNED[1:], "--from", "kind.json"), "--from kind.json: is of kind None, no fit"),
     ],
 )

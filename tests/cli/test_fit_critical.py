@@ -89,7 +89,7 @@ def test_theory_critical_gives_points_exponent_and_theory(capsys):
     ("arguments", "told"),
     [
         (("--data", "2^14:2^8"), "--data"),
-        (("--data", "256"), "--data"),
+        (("--data", "256"), "data"),
         (("--data", "2^8:2^30"), "--data"),
         (("--data", "2^4:2^6", "--capacity", "0.5"), "capacity"),
         (("--data", "2^4:2^6", "--rate-cap", "2"), "rate cap"),

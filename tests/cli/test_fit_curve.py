@@ -93,8 +93,8 @@ def test_bad_options_of_the_fit_are_one_line(runs, capsys, arguments, told):
 @pytest.mark.parametrize(
     ("entry", "arguments", "told"),
     [
-        (OF_STEPS, ("--optimise", "lr"), "--optimise"),
-        (OF_STEPS, ("--loss", "2"), "--loss"),
+        (OF_STEPS, ("--optimise", "lr"), "optimise"),
+        (OF_STEPS, ("--loss", "2"), "target_loss"),
         ({"kind": "curve", "schema": 7}, (), "schema 7"),
         ({"kind": "curve"}, (), "damaged"),
         (None, ("--loss", "0.5"), "target_loss: 0.5 is below"),

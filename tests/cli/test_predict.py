@@ -114,11 +114,11 @@ def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
     ("options", "told"),
     [
         ((), "--loss: missing"),
-        (("--loss", "-1"), "--loss -1 is 2.7 nats outside"),
-        (("--loss", "1.6"), "--loss 1.6 is 0.1 nats outside those fitted, 1.7 to 1.9"),
+        (("--loss", "-1"), "--loss: -1.0 given"),
+        (("--loss", "1.6"), "--loss 1.6: outside the measured 1.7 to 1.9"),
         (
             ("--loss", "1.8", "--batch", "128"),
-            "--batch 128 is 2 times outside those fitted, 1 to 64",
+            "--batch 128: outside the measured 1 to 64",
         ),
         (("--loss", "1.8", "--batch", "0:8 2M:16"), "--batch"),
         (
@@ -151,8 +151,8 @@ def test_the_critical_batch_has_a_prediction_interval(folder, capsys, option, va
     ("options", "told"),
     [
         ((), "--params or --tokens"),
-        (("--params", "1M"), "--params 1,000,000 is 16 times outside those fitted, 7008 to 62,460"),
-        (("--tokens", "28K"), "--tokens 28,000 is 2 times outside those fitted"),
+        (("--params", "1M"), "--params 1,000,000: outside the measured 7008 to 62,460"),
+        (("--tokens", "28K"), "--tokens 28,000: outside the measured"),
         (("--params", "20K", "--tokens", "150K"), "cannot be separated"),
         (("--params", "many"), "--params"),
         (("--loss", "2"), "--loss: not used with a critical fit; use --params, --tokens"),
@@ -163,10 +163,10 @@ def test_what_a_critical_fit_cannot_say_is_refused(folder, capsys, options, told
     assert told in refused(capsys, "predict", "--from", path, *options)
 
 
-def test_an_extrapolated_critical_batch_says_by_how_much(folder, capsys):
+def test_an_extrapolated_critical_batch_names_the_range(folder, capsys):
     path = str(folder / "critical.json")
     told = printed(capsys, "predict", "--from", path, "--params", "1M", "--extrapolate")
-    assert [text.startswith("params 1,000,000 is 16 times") for text in told["outside"]] == [True]
+    assert ["1,000,000" in text for text in told["outside"]] == [True]
     inside = printed(capsys, "predict", "--from", path, "--params", "20K")
     widths = [
         np.log(x["critical_batch"]["high"] / x["critical_batch"]["low"]) for x in (inside, told)

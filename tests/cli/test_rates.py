@@ -102,6 +102,4 @@ def test_a_plan_takes_the_power_that_a_fit_tells(rates, capsys):
     power = json.loads(PUBLISHED.read_text())["best_rates"]["exponents"]["B"]["value"]
     first, second = (segment["lr_start"] for segment in told["segments"])
     assert second / first == pytest.approx(2**power, rel=1e-3)
-    assert "no batch of several rates" in refused(
-        capsys, *plan, "--lr-coupling", f"from:{ONE_RATE}"
-    )
+    assert "one LR per batch" in refused(capsys, *plan, "--lr-coupling", f"from:{ONE_RATE}")

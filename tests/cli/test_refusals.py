@@ -134,8 +134,8 @@ LINES = [
     (PLAN + " --beta2 .9 --beta2-half-life 1M", "leave one of them out"),
     (PLAN + " --weight-decay -1", "weight_decay"),
     (PLAN + " --weight-decay 10%", "--weight-decay"),
-    (PLAN + " --plot plan.gif", ".png, .svg or .pdf"),
-    (PLAN + " --plot nowhere/plan.png", "there is no nowhere"),
+    (PLAN + " --plot plan.gif", ".png, .svg"),
+    (PLAN + " --plot nowhere/plan.png", "nowhere/plan.png"),
     (RULES + " --rule os:system", "expected Rule"),
     (RULES + " --rule kaplam", "did you mean 'kaplan'"),
     (RULES + " --ramp llama", "llama"),
@@ -277,9 +277,10 @@ class Full:
 def test_a_full_disk_is_one_line(line, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Full())
     assert main(shlex.split(line)) == 2
-    said = "No space left on device; make room, and run it again\n"
     command = "theory risk" if line.startswith("theory") else line.split()[0]
-    assert capsys.readouterr().err == f"bss {command}: {said}"
+    error = capsys.readouterr().err
+    assert error.startswith(f"bss {command}: No space left on device; ")
+    assert error.count("\n") == 1
 
 
 def test_what_a_library_says_of_a_full_disk_is_one_line(capsys, monkeypatch):

@@ -45,7 +45,7 @@ def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, 
 @pytest.mark.parametrize(
     ("source", "options", "told"),
     [
-        ("nowhere", (), "there is no such file"),
+        ("nowhere", (), "no such file"),
         ("", (), "no run table, no experiment.json and no trained run"),
         ("runs.csv", (), "no column batch"),
         ("good.csv", ("--resamples", "9"), "--resamples 9: expected 10 or more"),

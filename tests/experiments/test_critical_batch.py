@@ -27,6 +27,7 @@ from experiments.critical_batch.resampled import (
 )
 from experiments.critical_batch.run import Study, arms, experiment, scheduled
 from experiments.findings import read_questions
+from experiments.preregister import FOLDER, read_json
 from tests.drawn import points, texts
 
 RESULTS = Path(__file__).parents[2] / "results/critical_batch"
@@ -80,6 +81,24 @@ def planted(sizes=SIZES_N, rates=(BEST_RATE / 2, BEST_RATE, 2 * BEST_RATE), leng
 @pytest.fixture(scope="module")
 def table():
     return analysis.measured(planted(), BUDGETS)
+
+
+def test_the_registered_questions_are_those_that_are_answered():
+    registered = read_json(FOLDER / "critical_batch_appendix.json", "")["statements"]
+    asked = {one.key: one.number for one in read_questions(analysis.QUESTIONS)}
+    assert {one["key"]: one["number"] for one in registered} == asked
+
+
+def test_a_variant_changes_its_fields_alone():
+    one = study("appendix-b")
+    by_name = {arm.name: arm.run for arm in arms(one, planned_run(one.setup))}
+    optimizers = {name: run.optimizer for name, run in by_name.items()}
+    changed = optimizers["beta2 0.99 | 32"]
+    assert changed.beta2 == 0.99
+    assert changed == replace(optimizers["warm-up 2.5K | 32"], beta2=0.99)
+    assert optimizers["beta1 0.95 | 32"].beta1 == 0.95
+    warmups = {name: run.schedule.warmup for name, run in by_name.items()}
+    assert warmups == dict.fromkeys(warmups, 10_000) | {"warm-up 2.5K | 32": 2_500}
 
 
 def test_every_part_has_runs_and_judged_parts_a_registration():

@@ -52,8 +52,8 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
         ),
         ("a.csv", "_step,train/loss\n1,3\n2,high\nx,2\n4,2\n", "line 3: train/loss is 'high'"),
         ("a.csv", "_step,train/loss\n1,3\n2\n3\n4,1\n", "line 3: has 1 cells; expected 2"),
-        ("a.jsonl", '{"_step": 1, "train/loss": 3}\n{"_step": 2,\n{\n{}\n', "line 2: is no JSON"),
-        ("trainer_state.json", '{"log_history": 3}', "log_history is no list"),
+        ("a.jsonl", '{"_step": 1, "train/loss": 3}\n{"_step": 2,\n{\n{}\n', "line 2: is not"),
+        ("trainer_state.json", '{"log_history": 3}', "log_history is not a list"),
         ("trainer_state.json", '{"log_history": [{"step": "x", "loss": 1}]}', "step is 'x'"),
         ("trainer_state.json", '{"log_history": [{"loss": 3.1}]}', "no step and no count"),
         (
@@ -73,7 +73,7 @@ def test_batches_of_runs(capsys, tmp_path, batches, says):
             "s:1 tel:3.0\n" + 2 * "s:2 tel:x\n" + "s:3 tel:2.0\n",
             "line 2: eval_loss is 'x'",
         ),
-        ("a.log", "s:1 tel:3.0\n" + 3 * "s:2 tel:2.9 lr:3\n", "line 2: is no whole row"),
+        ("a.log", "s:1 tel:3.0\n" + 3 * "s:2 tel:2.9 lr:3\n", "line 2: is not a complete row"),
     ],
 )
 def test_files(capsys, tmp_path, name, text, says):
@@ -88,7 +88,7 @@ def test_pickles_are_refused_by_name(capsys, tmp_path):
 
 
 def test_files_that_are_not_there(capsys, tmp_path):
-    assert "there is no such file" in refusal(capsys, tmp_path, "auto", str(tmp_path / "none.csv"))
+    assert "no such file" in refusal(capsys, tmp_path, "auto", str(tmp_path / "none.csv"))
     assert "'wandbb' is unknown; did you mean 'wandb'" in refusal(capsys, tmp_path, "wandbb", CHART)
     assert "does not exist" not in refusal(capsys, tmp_path, "auto", str(tmp_path))
 
@@ -96,7 +96,7 @@ def test_files_that_are_not_there(capsys, tmp_path):
 def test_a_run_twice(capsys, tmp_path):
     assert "is given twice" in refusal(capsys, tmp_path, "wandb", CHART, CHART, *EIGHT)
     other = file(tmp_path, "other.csv", (SAMPLES / "wandb-chart.csv").read_text())
-    assert "chart-b8 is there twice, in" in refusal(capsys, tmp_path, "wandb", CHART, other, *EIGHT)
+    assert "chart-b8 occurs twice, in" in refusal(capsys, tmp_path, "wandb", CHART, other, *EIGHT)
 
 
 def test_units_that_contradict(capsys, tmp_path):
@@ -120,7 +120,7 @@ def test_units_that_contradict(capsys, tmp_path):
         (r"(?P<size>\d+M)", "does not match run 'chart-b8'"),
         (r"(?P<batch>b\d+)", "is not start:batch"),
         (r"(?P<size>b\d+)", "--run-regex size: 'b8' is not a count"),
-        (r"(?P<lr>chart)", "--run-regex lr: 'chart' is no number"),
+        (r"(?P<lr>chart)", "--run-regex lr: 'chart' is not a number"),
     ],
 )
 def test_names_of_runs(capsys, tmp_path, regex, says):

@@ -76,12 +76,12 @@ def test_damaged_logs_and_named_files_are_refused_all_at_once(folder, capsys):
     lines = MAIN.splitlines(keepends=True)
     (folder / "broken.log").write_text("".join([*lines[:7], "s:7 trl:\n", *lines[8:]]))
     error = refused(capsys, *import_of(folder))
-    assert "broken.log, line 8: is no whole row" in error
+    assert "broken.log, line 8: is not a complete row" in error
     assert "README.md" not in error and not (folder.parent / "runs.csv").exists()
     named = [str(folder / name) for name in ("good.log", "lfs.log", "notes.txt", "absent.log")]
     error = refused(capsys, "import", "auto", *named, "-o", str(folder.parent / "r.csv"), *EIGHT)
     assert error.startswith("bss import: 3 are refused: ")
-    assert all(s in error for s in ("git lfs pull", "is not recognised", "there is no such file"))
+    assert all(s in error for s in ("git lfs pull", "is not recognised", "no such file"))
 
 
 def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):

@@ -69,12 +69,10 @@ def test_megatron_before_it_counted_samples(tmp_path, colon):
 def test_megatron_lines_that_are_mixed_up(tmp_path):
     whole = megatron(10, 4.0)
     for line in (whole[:60] + megatron(20, 3.9), whole[:150] + "\n"):
-        refused(
-            tmp_path, LENGTH_64 + whole + line + line + megatron(30, 3.8), "line 3: is no whole"
-        )
-        refused(tmp_path, LENGTH_64 + whole + line + megatron(30, 3.8), "line 3: is no whole")
+        refused(tmp_path, LENGTH_64 + whole + line + line + megatron(30, 3.8), "line 3: is not")
+        refused(tmp_path, LENGTH_64 + whole + line + megatron(30, 3.8), "line 3: is not")
         table, report = read(tmp_path, LENGTH_64 + whole + line)
-        assert report.notes == ("is cut off in line 3; read to there",)
+        assert report.notes == ("is cut off in line 3; the rows before it are read",)
         assert list(table["step"]) == [10] and set(table["status"]) == {"cut"} == {report.status}
     refused(
         tmp_path,

@@ -151,7 +151,7 @@ def test_runs_of_one_history_are_told_apart(tmp_path):
     ("name", "text", "says"),
     [
         ("a.csv", "Step, - train/loss\n1,4\n", "no column is called RUN - METRIC"),
-        ("a.csv", "Step,r - train/loss,r - train/loss\n1,4,5\n", "is there twice; rename one"),
+        ("a.csv", "Step,r - train/loss,r - train/loss\n1,4,5\n", "occurs twice; rename one"),
         ("a.json", '[{"_step": 1, "train/loss": 4}]', "is a JSON list; write one object per line"),
         ("run-1.wandb", ":W&B", "is W&B's own record; save the run's scan_history()"),
         ("trainer_state.json", '{"log_history": []}', "no loss is known"),
@@ -218,7 +218,7 @@ def test_event_files_are_read_to_a_damaged_record(tmp_path):
     whole, _ = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
     data, at = path.read_bytes(), path.stat().st_size // 2
     flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-    for damaged, says in ((flipped, "is damaged; read to there"), (data[:-3], "cut off in record")):
+    for damaged, says in ((flipped, "is damaged"), (data[:-3], "cut off in record")):
         path.write_bytes(damaged)
         table, report = the_run([path], LogOptions(seq_len=SEQ_LEN), "tensorboard")
         assert report.status == "cut" and says in report.notes[0]

@@ -154,11 +154,6 @@ def write_planted(directory, seeds=1):
             "versions": {"bss": "0.1.0", "jax": "0.10.2"}, "config": {"stages": 4},
         },
         "fits.json": {name: fit.to_dict() for name, fit in planted_fits().items()},
-        "schedule.json": {
-            "batch": SCHEDULE, "law": "surface", "tokens": TOKENS, "seq_len": SEQ_LEN, "lr": 4e-3,
-            "warmup": 50_000, "decay": 320_000,
-            "note": "the surface law predicts left-out batches best",
-        },
     }  # fmt: skip
     for name, value in values.items():
         (directory / name).write_text(json.dumps(value))

@@ -57,7 +57,7 @@ def test_runs_that_all_change_their_batch_are_drawn(two, tmp_path):
     names = grown["run"].map({"b2s0": "small", "b8s0": "large"})
     found = measured(grown.assign(model=names, params=1e6))
     assert found.missing == {
-        "E(S)": "no run keeps one batch throughout",
+        "E(S)": "no run keeps one batch size",
         "The law of loss curves": "runs: model small, large are mixed; fit one at a time",
         "The law of final losses": "all runs of one batch end at one model size and one budget",
     }

@@ -12,7 +12,7 @@ from bss.report.results import read_results
 
 FILES = (
     "experiment.json", "runs.parquet", "points.csv", "fits.json",
-    "schedule.json", "contenders.csv",
+    "contenders.csv",
 )  # fmt: skip
 
 
@@ -88,14 +88,13 @@ def test_damaged_files_are_one_line(results, tmp_path, name):
 
 
 def test_results_that_are_no_experiment_are_one_line(tmp_path):
-    with pytest.raises(InputError, match=r"experiment.json: there is no such file; run the"):
+    with pytest.raises(InputError, match=r"experiment.json: no such file; run the"):
         write_report(tmp_path, tmp_path / "report.html")
 
 
 SECTIONS = {
     "Loss against tokens": ("runs.parquet",),
     "E(S): tokens and steps to a target loss": ("points.csv", "fits.json"),
-    "The schedule": ("schedule.json",),
     "Schedules at equal tokens": ("contenders.csv",),
 }
 
@@ -125,7 +124,7 @@ def test_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda table: table.drop(columns="steps"), "lacks columns steps"),
+        (lambda table: table.drop(columns="steps"), "lacks steps"),
         (lambda table: table.head(0), "lacks rows"),
     ],
 )
@@ -139,8 +138,7 @@ def test_bad_contenders_are_refused(results, tmp_path, change, told):
 
 
 def test_schedules_that_failed_leave_a_page(results, tmp_path):
-    for file in ("experiment.json", "schedule.json"):
-        (tmp_path / file).write_bytes((results / file).read_bytes())
+    (tmp_path / "experiment.json").write_bytes((results / "experiment.json").read_bytes())
     table = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
     kept = table[(table["role"] == "constant") & (table["ending"] == "constant")]
     kept.assign(test_loss=np.nan).to_csv(tmp_path / "contenders.csv", index=False)

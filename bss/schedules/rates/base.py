@@ -83,7 +83,7 @@ class LearningRate:
         """Return the LR of a run, a function of tokens.
 
         Args:
-            name: of this schedule, for errors and exports.
+            name: Name of this schedule, for errors and exports.
             peak: the largest LR.
             settings: all SETTINGS.
 

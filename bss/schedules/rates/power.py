@@ -22,7 +22,7 @@ class PowerRate:
 
     Attributes:
         within: its warm-up, which is above 0, its peak and its decay.
-        exponent: of the fall, above 0.
+        exponent: Exponent of the fall, above 0.
 
     Examples:
         >>> rate = PowerRate(Rate(peak=1.0, total=64, warmup=4), exponent=0.5)

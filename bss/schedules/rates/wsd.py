@@ -31,7 +31,7 @@ class Rate:
         total: the count at which the decay ends.
         warmup: the length of the linear warm-up from zero; 0 for none.
         decay: the length of the decay; 0 for none.
-        shape: of the decay.
+        shape: Shape of the decay.
         floor: the final LR, as a fraction of the peak.
 
     Raises:

@@ -1,7 +1,8 @@
 """Build the calculator of the first page: its numbers, the table without JavaScript, one document.
 
 All numbers come from `bss advise`: the committed fit of published final losses, the published
-rules and the constants that pool them. The page's modules evaluate them; they fit nothing.
+rules, and the parameters that pool them. The JavaScript modules of the page evaluate these numbers
+and fit nothing.
 
 `python docs/_site/calculator/build.py FILE` writes the calculator as one HTML file.
 """
@@ -114,8 +115,9 @@ def _is_shown(rule: Rule) -> bool:
 def rule_data(rule: Rule) -> dict[str, Any]:
     """Return a rule as coefficients, found by evaluating it.
 
-    A batch size or learning rate is a power law in N and D, `log2` [constant, N, D]; a batch size
-    rounded to powers of two is a table of the least D of each, `steps`.
+    A batch size or LR is a power law in N and D with the coefficients `log2` [constant, N, D]. A
+    batch size that the rule rounds to powers of two is a table `steps` with the minimum D of each
+    power.
     """
 
     def at(name: str, params: float, tokens: float) -> float:
