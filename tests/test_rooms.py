@@ -21,7 +21,7 @@ ROOMS = {
     "bss/plots": 1_233,
     "bss/points": 627,
     "bss/policies": 621,
-    "bss/report": 431,
+    "bss/report": 433,
     "bss/rules": 358,
     "bss/schedules": 949,
     "bss/sweeps": 1_448,

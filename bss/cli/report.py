@@ -54,7 +54,7 @@ def report(
     else:
         results = _measured(source, table, targets, since, resamples)
     results = replace(results, step_time=time.read(source, table.reading()))
-    write_results(results, file)
+    write_results(results, file, str(source))
     return Output({"report": str(file)}, text=f"report: {file}")
 
 

@@ -28,14 +28,24 @@ def write_report(results: Path, file: Path) -> None:
     Raises:
         InputError: a file of the results is damaged.
     """
+    write_results(read_results(Path(results)), Path(file), str(results))
+
+
+def write_results(results: Results, file: Path, source: str = "results") -> None:
+    """Write the page of results that were read from a source, whole or not at all.
+
+    Raises:
+        InputError: a file of the source has no entry that the page needs.
+    """
     try:
-        write_results(read_results(Path(results)), Path(file))
+        page = _page(results)
     except (KeyError, jinja2.UndefinedError) as error:
-        raise InputError(f"{results}: a file has no entry {error}; {HINT}") from None
+        raise InputError(f"{source}: a file has no entry {error}; {HINT}") from None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, page)
 
 
-def write_results(results: Results, file: Path) -> None:
-    """Write the page of results, whole or not at all."""
+def _page(results: Results) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -47,7 +57,7 @@ def write_results(results: Results, file: Path) -> None:
     made = sections(results)
     figures = {id(it): Markup(svg(it, f"f{i}-{j}")) for i, section in enumerate(made)
                for j, (_, it) in enumerate(section.figures)}  # fmt: skip
-    page = environment.get_template(TEMPLATE).render(
+    return environment.get_template(TEMPLATE).render(
         experiment=results.experiment,
         answers=answers(results) or results.experiment.get("conclusions", []),
         sections=made,
@@ -57,8 +67,6 @@ def write_results(results: Results, file: Path) -> None:
         interactive=None if results.runs is None else interactive(results.runs),
         pictures={n: base64.b64encode(png).decode() for n, png in results.pictures.items()},
     )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, page)
 
 
 def _symbols(text: str) -> Markup:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.cli.app import main
 from bss.errors import InputError
 from bss.report import write_report
 from bss.report.results import read_results
@@ -84,6 +85,15 @@ def test_damaged_files_are_one_line(results, tmp_path, name):
     with pytest.raises(InputError, match=re.escape(name)) as raised:
         write_report(tmp_path, tmp_path / "report.html")
     assert "\n" not in str(raised.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_an_incomplete_experiment_is_one_line(tmp_path, capsys):
+    (tmp_path / "experiment.json").write_text('{"title": "x"}')
+    with pytest.raises(InputError, match="'command'"):
+        write_report(tmp_path, tmp_path / "report.html")
+    assert main(["report", str(tmp_path)]) == 2
+    assert "'command'" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
 
 
