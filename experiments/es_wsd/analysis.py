@@ -168,12 +168,6 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 # Answers
 
 
-def stages() -> dict[str, Measured]:
-    """Write the decayed losses of a1, whose questions are answered by `repeat`."""
-    write("stages", "horizons.csv", horizons(read("stages", "finals.csv")))
-    return {}
-
-
 def repeat() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
     every = []
@@ -183,6 +177,7 @@ def repeat() -> dict[str, Measured]:
         write("repeat", f"optima_{phase}.csv", optima(points).assign(kind=phase))
     points = every[0].drop(columns="kind")
     write("repeat", "points.csv", pd.concat(every))
+    write("stages", "horizons.csv", horizons(read("stages", "finals.csv")))  # a1r has no decays
     write("repeat", "smallest_slopes.csv", smallest_slopes(points))
     write("repeat", "laws.csv", law_errors(points))
     high, low, middle = (at_target(points, t) for t in (2.40, 2.05, 2.10))
@@ -405,7 +400,6 @@ def experts() -> dict[str, Measured]:
 
 
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
-    "stages": stages,
     "repeat": repeat,
     "sizes": sizes,
     "scheduler": scheduler,
