@@ -120,7 +120,7 @@ class TableFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "table"
-    SCHEMA = 5
+    SCHEMA = 6
     RESIDUAL_UNIT = "nats"
 
     @property

@@ -83,6 +83,6 @@ def test_diverged_rows_bracket_nothing():
 
 def test_an_older_fit_is_refused_with_the_command_that_makes_it_anew():
     with pytest.raises(
-        InputError, match=r"schema 2; expected .*schema 5, as `bss fit table --json`"
+        InputError, match=r"schema 2; expected .*schema 6, as `bss fit table --json`"
     ):
         TableFit.from_dict({"kind": "table", "schema": 2})
