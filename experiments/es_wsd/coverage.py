@@ -3,9 +3,9 @@
     python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/repeat/coverage.csv
 
 The law is the three-stage law fitted to a1r; each set has its batch sizes, seeds and targets.
-A run's log tokens to a target are the value of the law plus an offset of the run and independent
-noise. Their SDs are the SDs of the fit's residuals. If the tokens exceed the run's budget, the
-target is missed. A bound counts as an interval that is open on one side.
+A run's log tokens to a target are the value of the law plus noise. The noise is one standard normal
+number per run times the RMS residual of a1r at that target, in log tokens. If the tokens exceed the
+run's budget, the target is missed. A bound counts as an interval that is open on one side.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import pandas as pd
 
 import bss
 from bss.laws.base import Estimate
+from bss.laws.resampling import rms
 from experiments.es_wsd.analysis import TARGETS, fitted, measured_points, read, write
 
 LAW, GRID = "piecewise", 4000
@@ -40,15 +41,16 @@ def planted(points: pd.DataFrame) -> tuple[bss.EsFit, pd.DataFrame]:
 def drawn(law: bss.EsFit, points: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Return points [same rows] with tokens drawn from a law."""
     random = np.random.default_rng(seed)
-    budget = points.groupby("run")["tokens_to_target"].transform("max")
+    budget = points["budget_tokens"].to_numpy(float)
     offset = pd.Series(random.normal(size=points["run"].nunique()), points["run"].unique())
     tokens = np.empty(len(points))
-    for at, scatter in zip(law.fits, law.scatter, strict=True):
+    for at in law.fits:
         rows = np.isclose(points["target_loss"], at.target_loss)
         here = points.loc[rows]
-        noise = scatter.offset * here["run"].map(offset).to_numpy(float)
-        noise += scatter.noise * random.normal(size=len(here))
-        tokens[rows] = law.tokens(here["batch"], at.target_loss) * np.exp(noise)
+        expected = law.tokens(here["batch"], at.target_loss)
+        ratio = (here["tokens_to_target"] / expected)[here["reached"]]
+        noise = rms(np.log(ratio)) * here["run"].map(offset).to_numpy(float)
+        tokens[rows] = expected * np.exp(noise)
     reached = tokens < budget
     tokens = np.where(reached, tokens, budget)
     steps = tokens / (points["batch"] * points["seq_len"])
