@@ -224,7 +224,7 @@ def test_a_schedule_switches_in_data():
         (lambda: check_rate(Task(0.5, 2, 4), 0.1, 0.5), "batch"),
         (lambda: risk_curve(Task(0.5, 2, 4), [Stage(0.1, 1, 5)], [6]), "between 0 and the 5"),
         (lambda: varying_risks(Task(0.5, 2, 4), np.ones(2), np.ones(2)), "not stable"),
-        (lambda: varying_risks(Task(0.5, 2, 4), np.ones(2), np.ones(3)), "must be"),
+        (lambda: varying_risks(Task(0.5, 2, 4), np.ones(2), np.ones(3)), "lr: shape"),
         (lambda: varying_risks(Task(0.5, 2, 4), -np.ones(2), np.ones(2)), "negative"),
     ],
 )
