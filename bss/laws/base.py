@@ -214,11 +214,11 @@ def bounded(
         return replace(best, low=None, high=None).unknown("within_noise", why)
     if below:
         most = max(best.high or 0.0, ends[0])
-        why = f"not distinguishable from the smallest batch measured: B_opt ≤ {number(most, 3)} {unit}"
+        why = f"not distinguishable from the smallest batch size: B_opt ≤ {number(most, 3)} {unit}"
         return replace(best, low=None, high=most).unknown("at_boundary", why)
     if above:
         fewest = min(best.low or np.inf, ends[1])
-        why = f"not distinguishable from the largest batch measured: B_opt ≥ {number(fewest, 3)} {unit}"
+        why = f"not distinguishable from the largest batch size: B_opt ≥ {number(fewest, 3)} {unit}"
         return replace(best, low=fewest, high=None).unknown("at_boundary", why)
     if too_wide(best):
         return best.unknown("interval_too_wide", SPANS)
@@ -262,7 +262,7 @@ class Constraints:
                 name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]
             ):
                 raise InputError(
-                    f"{part}: invalid constraint; write NAME=VALUE or NAME=LOW:HIGH with finite LOW <= HIGH"
+                    f"{part}: not a constraint; write NAME=VALUE or NAME=LOW:HIGH, LOW <= HIGH"
                 )
             if name in ranges:
                 raise InputError(f"{part}: {name} has two constraints; remove one of them")
@@ -282,7 +282,7 @@ class Constraints:
         """Raise InputError of a parameter that the law does not have."""
         for name in (name for name in self.ranges if name not in known):
             have = ", ".join(dict.fromkeys(known)) or "none to fix"
-            raise InputError(f"{name}: not a parameter of {law}; choose one of {have}")
+            raise InputError(f"{name}: {law} has no such parameter; it has {have}")
 
     def box(self, box: Box, names: Sequence[str], decode: Decode, law: str) -> Box:
         """Return the box [P] of fitted numbers, narrowed to the ranges of the names that it has.

@@ -189,7 +189,7 @@ def _answer(by_law: Estimate, measured: Estimate, expected: float) -> tuple[Esti
 
     The law's interval is compared with the measured interval, widened DOUBTED times in log B. If
     they do not overlap, the measured value is reported, and the law's interval is widened to
-    include it. `expected` is the critical batch by interpolation of the steps that the law predicts.
+    include it. `expected` is the critical batch by interpolation of the law's steps.
     """
     if by_law.value is None or measured.value is None or not np.isfinite(expected):
         return by_law, by_law
@@ -255,7 +255,8 @@ def _linear_up_to(
 ) -> tuple[float, bool]:
     """Return the largest batch in the range of linear scaling, and whether the reference is in it.
 
-    By the law, the range ends at 1 + LINEAR times the tokens of the smallest batch. The measured
+    By the law, the range ends where a batch takes 1 + LINEAR times the tokens of the smallest
+    batch. The measured
     tokens at the reference may exceed 1 + LINEAR times the measured minimum by more than the noise.
     In this case the reference is not in the range. The batch with the fewest tokens is returned if
     it is larger than the reference.

@@ -72,7 +72,7 @@ class EsData:
 def es_data(points: pd.DataFrame) -> EsData:
     """Check a table of points and turn it into arrays.
 
-    Runs that change their batch size are excluded, because E(S) assumes a constant batch size.
+    Runs that change their batch size are excluded, because E(S) assumes one batch size per run.
 
     Args:
         points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run or
