@@ -1,9 +1,14 @@
 """From loss curves to laws: what is fitted, what a fit is, and what it predicts.
 
-Callers import from here; the rooms behind it are es (tokens and steps to a loss), critical
-(critical batch sizes), final_loss (final losses of finished runs) and functional (whole curves
-under any schedule). A name is imported from its room once it is asked for, as a fit is read back
-in a tenth of the time that it takes to load what it was made with.
+Import the public names from this package. Its subpackages are:
+
+- es: tokens and steps to a target loss.
+- critical: critical batch sizes.
+- final_loss: final losses of finished runs.
+- functional: whole loss curves under any schedule.
+
+A subpackage is imported at the first use of one of its names. Reading a stored fit therefore does
+not load the code that fits, which takes ten times as long.
 """
 
 # ruff: noqa: F401 - the imports are for type checkers
@@ -38,7 +43,7 @@ __all__ = [*_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    """What is exported, from its room."""
+    """Return a public name, imported from its subpackage at first use."""
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)

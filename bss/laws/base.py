@@ -54,7 +54,7 @@ class Estimate:
 
     @property
     def why(self) -> str:
-        """Why there is no value, for people; empty otherwise."""
+        """The reason, as text, if the value is missing; empty otherwise."""
         return self.note.removeprefix(UNIDENTIFIED)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
@@ -153,8 +153,8 @@ class BestBatch(Estimate):
     Attributes:
         status: "ok", or why it has no value.
         method: its source: "law", "measured", "power law" or the name of a law.
-        ranges: of equally good batches; empty if there is no best one, or if they do not contain
-            it.
+        ranges: ranges of batches within tolerance of the best; empty if no best batch is resolved,
+            or if the ranges do not contain it.
     """
 
     status: Status = "ok"
@@ -214,11 +214,11 @@ def bounded(
         return replace(best, low=None, high=None).unknown("within_noise", why)
     if below:
         most = max(best.high or 0.0, ends[0])
-        why = f"not told from the smallest batch measured: B_opt ≤ {number(most, 3)} {unit}"
+        why = f"not distinguishable from the smallest batch size: B_opt ≤ {number(most, 3)} {unit}"
         return replace(best, low=None, high=most).unknown("at_boundary", why)
     if above:
         fewest = min(best.low or np.inf, ends[1])
-        why = f"not told from the largest batch measured: B_opt ≥ {number(fewest, 3)} {unit}"
+        why = f"not distinguishable from the largest batch size: B_opt ≥ {number(fewest, 3)} {unit}"
         return replace(best, low=fewest, high=None).unknown("at_boundary", why)
     if too_wide(best):
         return best.unknown("interval_too_wide", SPANS)
@@ -262,10 +262,10 @@ class Constraints:
                 name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]
             ):
                 raise InputError(
-                    f"{part}: held; write NAME=VALUE or NAME=LOW:HIGH, of finite numbers in order"
+                    f"{part}: not a constraint; write NAME=VALUE or NAME=LOW:HIGH, LOW <= HIGH"
                 )
             if name in ranges:
-                raise InputError(f"{part}: {name} is held twice; leave one out")
+                raise InputError(f"{part}: {name} has two constraints; remove one of them")
             ranges[name] = ends[0], ends[-1]
         return cls(ranges)
 
@@ -282,7 +282,7 @@ class Constraints:
         """Raise InputError of a parameter that the law does not have."""
         for name in (name for name in self.ranges if name not in known):
             have = ", ".join(dict.fromkeys(known)) or "none to fix"
-            raise InputError(f"{name}: held, but {law} has no such parameter; it has {have}")
+            raise InputError(f"{name}: {law} has no such parameter; it has {have}")
 
     def box(self, box: Box, names: Sequence[str], decode: Decode, law: str) -> Box:
         """Return the box [P] of fitted numbers, narrowed to the ranges of the names that it has.
@@ -297,7 +297,7 @@ class Constraints:
             if len(moved[name]) > 1:
                 alone = ", ".join(one for one, by in moved.items() if len(by) == 1)
                 raise InputError(
-                    f"{name}: held, but {law} has it from several numbers; hold {alone}"
+                    f"{name}: {law} computes it from several fitted numbers; constrain {alone}"
                 )
             j = names.index(name)
             i = moved[name][0] if moved[name] else 0
@@ -315,7 +315,7 @@ class Constraints:
             given = ":".join(f"{x:.6g}" for x in dict.fromkeys((low, high)))
             span = " to ".join(f"{x:.6g}" for x in dict.fromkeys((least, most)))
             raise InputError(
-                f"{name}: held at {given}, but {law} is looked for at {span}; choose there"
+                f"{name}: {given} is outside the range of {law}; choose values in {span}"
             )
 
 

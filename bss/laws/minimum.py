@@ -1,8 +1,8 @@
 """The minimum of measured values over batches: an asymmetric parabola in log B, with an interval.
 
-Its cubic term is drawn to 0. Far above the least it is no shape of what is measured, so a value
-counts the less the more it is above: its standard deviation is that of a run and a part of the rise
-(derived here).
+A prior shrinks the cubic term to 0. The parabola does not fit far above the minimum, so values far
+above the minimum get smaller weights. The standard deviation of a value combines the noise SD of a
+run and a fraction of the rise above the minimum (derived here).
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class Minimum(NamedTuple):
         batch: of the minimum.
         value: the smallest value; NaN with too few batches.
         error: its standard error.
-        scatter: standard deviation of one run.
+        scatter: noise SD of one run.
     """
 
     batch: BestBatch
@@ -167,7 +167,7 @@ def from_others(
 
 
 def _vertex(bend: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """[R], where cubics [R, 4] are lowest: beyond the end that is lower where they bend down."""
+    """Return the minima [R] of cubics [R, 4]; beyond the lower end if a cubic bends down."""
     cube, square, slope = bend[:, 0], bend[:, 1], bend[:, 2]
     root = np.sqrt(np.maximum(square**2 - 3 * cube * slope, 0.0))
     inside = -slope / np.maximum(square + np.where(root > 0, root, square), 1e-12)

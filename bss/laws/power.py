@@ -94,9 +94,8 @@ def fit_power(
 ) -> PowerFit:
     """Fit log y = log c + Σ p_k log(x_k / unit) with equal weights.
 
-    An interval takes the wider of two errors of a point: the scatter about the law by Student's
-    t, which few points make wide, and the errors that the values came with, which a scatter that
-    is small by luck must not hide (derived here).
+    An interval uses the larger of two errors of a point: the residual SD with Student's t, which is
+    wide for few points, and `errors`. The residual SD alone may be small by luck (derived here).
 
     Args:
         y: [n] positive values.

@@ -1,9 +1,9 @@
 """Errors that cluster by run: an offset per run plus independent noise (derived here).
 
 Losses of one run at several targets share the run's luck, so row-based intervals are far too
-narrow (planted 90% intervals covered 35-70%). Here a residual is offset(run) + noise; the two
-variances are moment estimates from a fit's residuals with its residual degrees of freedom, and a
-parametric bootstrap samples from them. The sampled variances follow their own scaled
+narrow (planted 90% intervals covered 35-70%). Here a residual is offset(run) + noise. The two
+variances are moment estimates from the residuals of a fit, with its residual degrees of freedom. A
+parametric bootstrap samples from these variances. The sampled variances follow their own scaled
 inverse chi-square, which widens intervals from few runs as Student's t does.
 
 `HeldOut` has errors at groups of rows left out of a fit one at a time: runs, batches, or others.
@@ -59,10 +59,13 @@ def draw_noise(
 def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -> RunEffects:
     """Return variance components of a fit by equating sums of squares to their means.
 
-    Of residuals [N] at the minimum, with their jacobian [N, P] (columns of fixed parameters are
-    left out or zero) and labels of runs [N]. With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e).
-    Their sums of squares between and within runs have expectations linear in the two variances,
-    whose coefficients are traces.
+    With P = I − J(JᵀJ)⁻¹Jᵀ the residuals are P(Zu + e). Their sums of squares between and within
+    runs have expectations linear in the two variances, with traces as coefficients.
+
+    Args:
+        residuals: [N], at the minimum.
+        jacobian: [N, P]; columns of fixed parameters are left out or zero.
+        runs: [N], labels of the runs.
     """
     Z = _members(runs)
     basis, singular, _ = np.linalg.svd(jacobian, full_matrices=False)
@@ -162,8 +165,8 @@ class HeldOut:
 def check_hold_out(by: str, known: Sequence[str], groups: int, least: int) -> None:
     """Raise InputError if a fit does not have a grouping, or it has too few groups."""
     if by not in known:
-        raise InputError(f"--hold-out {by}: this fit leaves out {' or '.join(known)} in turn")
-    if groups < least:
         raise InputError(
-            f"--hold-out {by}: {groups} to leave out in turn, {least} are needed; measure more"
+            f"--hold-out {by}: not available for this fit; choose {' or '.join(known)}"
         )
+    if groups < least:
+        raise InputError(f"--hold-out {by}: {groups} groups, {least} are needed; measure more")

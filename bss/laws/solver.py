@@ -3,8 +3,8 @@
 A fixed number of Levenberg-Marquardt iterations, vectorized over problems (bootstrap resamples,
 targets, left-out batches) and over starts, in float64. Iterates are projected onto the box. A law
 with a positive parameter fits its logarithm. A parameter whose bounds are equal is fixed, so that
-members of a family share one compiled program. If parameters trade off along a bent valley,
-steps follow it by geodesic acceleration (Transtrum and Sethna, arXiv 1201.5885).
+members of a family share one compiled program. If the cost is nearly flat along a curve, geodesic
+acceleration bends the steps along the curve (Transtrum and Sethna, arXiv 1201.5885).
 """
 
 import functools

@@ -163,9 +163,13 @@ def best_batches(
         price: of a device-hour.
 
     Returns:
-        One row per criterion (tokens, time, cost). Columns: criterion; batch, low and high in
-        sequences, an interval of the level of the fit; tokens, steps, hours and cost at the batch;
-        at_boundary, whether it is the smallest or the largest one.
+        One row per criterion (tokens, time, cost), with the columns:
+
+        - criterion: "tokens", "time" or "cost".
+        - batch, low, high: the best batch size and its interval at the level of the fit, in
+          sequences.
+        - tokens, steps, hours, cost: values at this batch size.
+        - at_boundary: whether it is the smallest or the largest batch size.
 
     Raises:
         InputError: If the target was not fitted, or fewer than two measured batch sizes have a

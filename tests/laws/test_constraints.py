@@ -30,7 +30,7 @@ def test_a_value_and_bounds_narrow_the_box():
 
 def test_what_follows_from_several_numbers_is_refused():
     for text in ("a=18", "a=18, alpha=2"):
-        with pytest.raises(InputError, match=r"a: held, but the law has it from several.*alpha$"):
+        with pytest.raises(InputError, match=r"a: the law .*alpha$"):
             held(text)
 
 
@@ -44,13 +44,13 @@ def test_a_text_is_read_back():
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("L_0", "L_0: held; write NAME=VALUE or NAME=LOW:HIGH"),
-        ("L_0=x", "L_0=x: held; write"),
-        ("L_0=2:1", "L_0=2:1: held; write"),
-        ("L_0=nan", "L_0=nan: held; write"),
-        ("L_0=1,L_0=2", "L_0=2: L_0 is held twice"),
-        ("L_0=3", "L_0: held at 3, but the law is looked for at 0 to 2; choose there"),
-        ("alpha=5:6", "alpha: held at 5:6, but the law is looked for at 0.1 to 4"),
+        ("L_0", "L_0: .*NAME=VALUE or NAME=LOW:HIGH"),
+        ("L_0=x", "L_0=x: "),
+        ("L_0=2:1", "L_0=2:1: "),
+        ("L_0=nan", "L_0=nan: "),
+        ("L_0=1,L_0=2", "L_0=2: L_0 "),
+        ("L_0=3", "L_0: 3 .*the law.* 0 to 2"),
+        ("alpha=5:6", "alpha: 5:6 .*the law.* 0.1 to 4"),
     ],
 )
 def test_what_cannot_be_held_is_told_in_a_line(text, told):
@@ -60,7 +60,7 @@ def test_what_cannot_be_held_is_told_in_a_line(text, told):
 
 
 def test_a_parameter_that_the_law_has_not_is_told():
-    with pytest.raises(InputError, match=r"k: held, but the law has no such.*it has L_0, a, alpha"):
+    with pytest.raises(InputError, match=r"k: the law .*L_0, a, alpha"):
         Constraints.parse("k=1").check(NAMES, "the law")
 
 
@@ -69,7 +69,7 @@ def test_errors_left_out_in_turn_are_told_by_group():
     assert told.errors == pytest.approx({"4": 0.1, "8": np.sqrt(0.125)})
     assert told.counts == {"4": 1, "8": 2}
     assert told.rmse == pytest.approx(np.sqrt(0.26 / 3))
-    with pytest.raises(InputError, match="leaves out run or batch in turn"):
+    with pytest.raises(InputError, match=r"--hold-out cell: .*run or batch"):
         check_hold_out("cell", ("run", "batch"), 9, 3)
-    with pytest.raises(InputError, match="--hold-out run: 2 to leave out in turn, 3 are needed"):
+    with pytest.raises(InputError, match=r"--hold-out run: 2 .*3 are needed"):
         check_hold_out("run", ("run",), 2, 3)

@@ -55,9 +55,9 @@ def test_a_parameter_at_the_fits_own_value_changes_nothing(points, free):
 def test_a_law_keeps_within_its_bounds(points):
     held = fit_es(points, "surface", constraints="L_0=.8:1", options=QUICK)
     assert held.joint is not None and 0.8 <= held.joint["L_0"] <= 1
-    with pytest.raises(InputError, match="k: held, but the surface law has no such parameter"):
+    with pytest.raises(InputError, match="k: the surface law "):
         fit_es(points, "surface", constraints="k=1", options=QUICK)
-    with pytest.raises(InputError, match="leaves out batch or run in turn"):
+    with pytest.raises(InputError, match=r"--hold-out cell: .*batch or run"):
         fit_es(points, "surface", hold_out=("cell",), options=QUICK)
 
 

@@ -1,9 +1,9 @@
 """Points to a target, as the curves S(B) from which critical batch sizes are estimated.
 
-One curve per (model, size, tokens, target, kind of loss, sequence length). At each batch the
-setting of the hyper-parameters that needs the fewest steps counts, as in Zhang et al. (arXiv
-2410.21676); a minimum over many runs is too low by luck, so their count is kept. Over seeds the
-geometric mean is taken, of the settings that have the most of them.
+One curve per (model, size, tokens, target, kind of loss, sequence length). Each batch size uses the
+hyper-parameter setting that needs the fewest steps, as in Zhang et al. (arXiv 2410.21676). A
+minimum over many settings is biased low, so the number of settings is kept. Steps are geometric
+means over seeds; only the settings with the most seeds are compared.
 """
 
 from collections.abc import Hashable
@@ -50,7 +50,7 @@ class StepsCurve:
     censored: dict[float, float] = field(default_factory=dict)
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON form, in which a number is no key."""
+        """Return the JSON form, with `censored` as a list because JSON keys are strings."""
         censored = plain.pop("censored").items()
         return plain | {"not_reached": [{"batch": b, "steps": s} for b, s in censored]}
 

@@ -1,8 +1,9 @@
 """Critical batch sizes from steps to a target, and how they grow with model and data.
 
-After Zhang et al. (arXiv 2410.21676): per model and target S = a + b/B, from it the largest batch
-within an overhead of linear scaling, and a power law of that in N or D. Added here: intervals,
-bounds if the batches do not bracket the bend, and the same by interpolation.
+The method of Zhang et al. (arXiv 2410.21676) has three steps. Fit S = a + b/B per model and target.
+Compute the critical batch: the largest batch within an overhead of linear scaling. Fit a power law
+of the critical batch in N or D. Added here: intervals, bounds if the batches do not bracket the
+bend, and critical batches by interpolation of the steps.
 """
 
 from collections.abc import Sequence
@@ -184,11 +185,11 @@ def _ends_of_steps(
 
 
 def _answer(by_law: Estimate, measured: Estimate, expected: float) -> tuple[Estimate, Estimate]:
-    """Return the critical batch, and that of the law, widened by its lack of fit.
+    """Return the critical batch to report, and the critical batch by the law.
 
-    If the law's interval is outside of the measured one, DOUBTED times as wide, the measured one is
-    the answer.
-    `expected` is the interpolation of the law's own steps, which differs a little from the law.
+    The law's interval is compared with the measured interval, widened DOUBTED times in log B. If
+    they do not overlap, the measured value is reported, and the law's interval is widened to
+    include it. `expected` is the critical batch by interpolation of the law's steps.
     """
     if by_law.value is None or measured.value is None or not np.isfinite(expected):
         return by_law, by_law
@@ -252,10 +253,13 @@ def _interpolated(
 def _linear_up_to(
     curve: StepsCurve, kappa: float, reference: float, noise: np.ndarray, level: float
 ) -> tuple[float, bool]:
-    """Return the largest batch in the range of linear scaling, and whether the reference is.
+    """Return the largest batch in the range of linear scaling, and whether the reference is in it.
 
-    That is up to 1 + LINEAR times the tokens of the smallest batch by the law; of the batch with
-    the fewest tokens if the reference takes more than 1 + LINEAR times as many, beyond noise.
+    By the law, the range ends where a batch takes 1 + LINEAR times the tokens of the smallest
+    batch. The measured
+    tokens at the reference may exceed 1 + LINEAR times the measured minimum by more than the noise.
+    In this case the reference is not in the range. The batch with the fewest tokens is returned if
+    it is larger than the reference.
     """
     used = curve.batch * curve.steps
     at_reference = np.interp(np.log(reference), np.log(curve.batch), np.log(used))
@@ -319,9 +323,10 @@ def _held_out(fits: Sequence[CriticalBatch], by: str) -> HeldOut:
 def _outliers(
     fits: Sequence[CriticalBatch], unseen: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> list[Outlier]:
-    """Return points whose residual, over the noise of the others, is rare by Student's t.
+    """Return points whose residual, relative to the noise, is rare by Student's t.
 
-    The noise of the others is that of their own fit, by the leverage of the point (derived here).
+    The noise is the residual SD of a fit to the other points. It is computed from the leverage of
+    the point (derived here).
     """
     found = []
     for at, (error, kappa) in zip(fits, unseen, strict=True):

@@ -1,7 +1,8 @@
 """Fits of curves with their refits, and power laws through their critical batch sizes.
 
-The additive (1 + r)·B_ref of the closed form flattens a law: from the same data the exponent is
-0.39 at r = 10% and 0.62 for b/a (derived here).
+The closed form of the critical batch has an additive term (1 + r)·B_ref. This term lowers the
+exponent of a power law. From the same data the exponent is 0.39 at r = 10% and 0.62 for b/a
+(derived here).
 """
 
 from collections.abc import Sequence
@@ -89,7 +90,8 @@ def laws_of(
     """Return the laws that the design identifies, of critical batches [n] and refits [n] × [R].
 
     Returns:
-        Laws by "joint", or by "params" and "tokens"; why there is no joint one; warnings.
+        Laws with the key "joint", or the keys "params" and "tokens"; the reason if the design does
+        not identify a joint law, else an empty text; warnings.
     """
     sizes = {(curve.params, curve.tokens) for curve in curves}
     if len(sizes) < len(curves):

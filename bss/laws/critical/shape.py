@@ -8,8 +8,8 @@ reference batch by no more than a fraction r: S(B)·B ≤ (1 + r)·S(B_ref)·B_r
 With κ = b/a, log S = log a + log(1 + κ/B) has one shape parameter, of which every critical batch is
 an increasing function. Intervals are from a parametric bootstrap whose noise variance is itself
 sampled, so that few points make them wide as Student's t does. An interval is open on a side if the
-batches do not bracket the bend. On planted curves of 4 to 10 batches 90% intervals covered 90 to
-91%, and were as wide as those of the profile likelihood (derived here).
+batches do not bracket the bend. On planted curves of 4 to 10 batches, 90% intervals covered
+90–91%. They were as wide as profile-likelihood intervals (derived here).
 """
 
 import contextlib

@@ -13,8 +13,8 @@ from bss.laws.power import PowerFit, predict
 from bss.laws.resampling import rms
 
 METHOD = (
-    "parametric bootstrap with sampled noise variance, percentiles; laws: the wider of Student's t "
-    "over the scatter and the errors of the values"
+    "parametric bootstrap with sampled noise variance, percentiles; laws: the larger of the "
+    "residual SD with Student's t and the errors of the values"
 )
 Quantity = Literal["cbs", "B_crit"]
 NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}

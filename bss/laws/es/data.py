@@ -24,8 +24,8 @@ class EsData:
         seed: integer label of the seed pair; 0 if the table has no seeds.
         batch: batch size in sequences, E/S.
         target: target loss in nats.
-        steps, sequences: steps and sequences to the target; if it was not reached, those of the
-            whole run.
+        steps, sequences: steps and sequences to the target; if the run did not reach it, steps and
+            sequences of the whole run.
         reached: whether the target was reached.
         slope: −dL/dlog E at the target, from neighbouring targets. It converts errors in log E to
             losses.
@@ -72,7 +72,7 @@ class EsData:
 def es_data(points: pd.DataFrame) -> EsData:
     """Check a table of points and turn it into arrays.
 
-    Runs that change their batch size are excluded: a law E(S) applies to constant batch sizes.
+    Runs that change their batch size are excluded, because E(S) assumes one batch size per run.
 
     Args:
         points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run or

@@ -4,9 +4,9 @@ Intervals cluster by run: a parametric bootstrap draws a run offset and independ
 (bss.laws.resampling) and refits. A quantity that a design does not identify has no value, and a
 note with the reason (derived here).
 
-B_opt is the optimum of the law. If its interval and that of the measured minimum do not meet, the
-measured minimum is reported; if the measured minimum is at the smallest or largest batch size or
-within noise, no law has a B_opt (derived here).
+B_opt is the optimum of the law. If the intervals of the optimum and of the measured minimum do not
+overlap, the measured minimum is reported. If the measured minimum is within noise, or at the
+smallest or largest batch size, B_opt has no value for any law (derived here).
 
 Laws are compared by leaving batch sizes out, refitting and predicting them; all laws predict the
 same points. Predictions at batch sizes inside the range of a target choose the law; predictions at
@@ -220,7 +220,7 @@ def _parts(
 def _bootstrap(
     problem: Problem, solution: Solution, index: int, data: EsData, options: Options
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, RunEffects]:
-    """Return refits [resamples, P] of one problem, its reached rows [n], residuals and scatter."""
+    """Return refits [resamples, P] of one problem, its reached rows [n], residuals and noise."""
     arrays, theta = problem.one(index), solution.parameters[index]
     error, slopes = linearize(problem.residual, theta, arrays)
     used = (arrays["weight"] > 0) & (arrays["reached"] > 0)
@@ -381,8 +381,8 @@ def best_batch(
 ) -> BestBatch:
     """Return B_opt of a law, or the measured minimum if it has no value or another one.
 
-    The B_opt of a law that a user requested is conditional on the law: its interval has no part for
-    the form of the law, and it is reported if any minimum was measured.
+    The B_opt of a requested law is conditional on that law. Its interval ignores the uncertainty of
+    the functional form, and it is reported if the measured minimum has a value.
     """
     if measured.value is None or by_law is None or not (by_law.value and by_law.low):
         return measured

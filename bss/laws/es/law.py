@@ -36,9 +36,9 @@ class Problem:
         residual: equal for members of a family, so that they share one compiled program.
         starts: [R, K, P].
         lower, upper: [R, P]; equal if a parameter is fixed.
-        data: arrays [R, M]; among them `observed`, the measured value; `weight`, which turns errors
-            of the law into residuals; and `reached`, 0 if the target was not reached, so that the
-            residual is one-sided.
+        data: arrays [R, M] by name. `observed` is the measured value. `weight` scales errors of the
+            law to residuals. `reached` is 0 if the target was not reached; the residual is then
+            one-sided.
         rows: [R, M], the rows of the data; padding has weight 0.
         units: [R, 2], in sequences or steps: the units of E (joint law: of S) and of B.
     """
@@ -163,7 +163,7 @@ class Law:
         return {}
 
     def loss(self, p: Any, steps: Number, batch: Number) -> Number:
-        """Return the loss in nats of a joint law after `steps` at a constant batch size."""
+        """Return the loss in nats of a joint law after `steps`; the batch size does not change."""
         raise NotImplementedError
 
     def intrinsic_time(self, p: Any, batch: Number) -> Number:
@@ -348,9 +348,9 @@ class Piecewise(PerTarget):
     The stages, B_min = A_1 and B_opt = E_min/S_opt are from the paper [secondary]; the C¹ joints
     and what follows from them are derived here.
 
-    E(S) = B_m1/(S − S_min) + B_0        S_min < S < S_1   inverse-linear stage
-           C·(S − S_opt)² + E_min        S_1 ≤ S ≤ S_2     transition stage
-           A_1·S + A_0                   S > S_2           linear stage
+        E(S) = B_m1/(S − S_min) + B_0        S_min < S < S_1   inverse-linear stage
+               C·(S − S_opt)² + E_min        S_1 ≤ S ≤ S_2     transition stage
+               A_1·S + A_0                   S > S_2           linear stage
     """
 
     formula = "E = B_m1/(S - S_min) + B_0, then C·(S - S_opt)² + E_min, then A_1·S + A_0"
@@ -367,10 +367,14 @@ class Piecewise(PerTarget):
     def shape(self, theta: Any, data: Mapping[str, Any]) -> StageParameters:
         """Return parameters from a box in which every point is admissible (derived here).
 
-        theta = (log E_min, log B_opt, u, v, g, w), the last four in (0, 1): u = S_1/S_opt,
-        v = S_min/S_1, g = B_min over the smaller of B_opt and the smallest batch that reached the
-        target, w = how far S_2 lies on the way from S_opt to the point where A_0 vanishes. With
-        β = B_min/B_opt: S_2/S_opt = 1 + 2w(1/β − 1), C·S_opt²/E_min = β²/(4w(1 − β)) and
+        theta = (log E_min, log B_opt, u, v, g, w), with u, v, g and w in (0, 1):
+
+        - u: S_1/S_opt.
+        - v: S_min/S_1.
+        - g: B_min divided by the smaller of B_opt and the smallest batch that reached the target.
+        - w: position of S_2 between S_opt (0) and the point at which A_0 is 0 (1).
+
+        With β = B_min/B_opt: S_2/S_opt = 1 + 2w(1/β − 1), C·S_opt²/E_min = β²/(4w(1 − β)) and
         A_0/E_min = (1 − β)(1 − w) > 0.
         """
         log_E, log_B, u, v, g, w = theta
@@ -439,10 +443,10 @@ class SurfaceParameters(NamedTuple):
 class Surface(Law):
     """The joint loss model L(S, B) = L_0 + a·[S / sqrt(1 + B_phi/B)]^−α + b/B^m (derived here).
 
-    The functional scaling law of SGD at constant LR and batch size has m = 1 and B_phi = 0, with α
-    its source exponent and b proportional to the LR. With B_phi > 0 a step makes less progress if
-    gradient noise dominates, as in Adam. The residual is the loss at the observed (S, B) over the
-    target, minus 1; it is one-sided if the target was not reached.
+    The functional scaling law of SGD at constant LR and batch size has m = 1 and B_phi = 0. There α
+    is the source exponent, and b is proportional to the LR. With B_phi > 0 a step makes less
+    progress if gradient noise dominates, as in Adam. The residual is the loss at the observed (S, B)
+    over the target, minus 1; it is one-sided if the target was not reached.
 
     Attributes:
         m: batch exponent; None fits it.
@@ -525,7 +529,7 @@ class Surface(Law):
         return SurfaceParameters(L_0, a, alpha, b, m, phi * B_unit)
 
     def loss(self, p: SurfaceParameters, steps: Number, batch: Number) -> Number:
-        """Return the loss in nats after `steps` at a constant batch size."""
+        """Return the loss in nats after `steps`; the batch size does not change."""
         progress = steps * self.intrinsic_time(p, batch)
         return p.L_0 + p.a * progress**-p.alpha + p.b * batch**-p.m
 

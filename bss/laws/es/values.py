@@ -95,7 +95,7 @@ class TargetFit:
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a JSON form; an estimate that is no field is a batch."""
+        """Return the fields of a JSON form; estimates with other keys go to `batches`."""
         known = {one.name for one in fields(cls)}
         others = {key: value for key, value in entry.items() if key not in known}
         estimates = {k: x for k, x in others.items() if isinstance(x, Mapping) and "value" in x}
@@ -116,7 +116,7 @@ class EsFit(Fit):
             law relative to the loss), steps, measured and fitted (tokens).
         points, runs: rows that reached a target, and runs with any row.
         draws: refits of the parameters of a joint law.
-        scatter: run effects of the residuals: of a joint law, otherwise of each target.
+        scatter: run effects of the residuals, over all targets for a joint law, else per target.
         choice: how the law was chosen. "unselected": there are too few batch sizes to
             cross-validate a law, so B_opt is the measured minimum.
         comparison: cross-validated errors of laws; None without cross-validation.
@@ -305,7 +305,7 @@ class EsFit(Fit):
         return np.log(self.token_draws(table["batch"].to_numpy(float), loss)).T
 
     def losses(self, batch: Any, tokens: Any) -> np.ndarray:
-        """Return losses [n] in nats after tokens at constant batches in sequences.
+        """Return losses [n] in nats after `tokens` at batch sizes (sequences) that do not change.
 
         A law per target is interpolated between targets in log tokens, and extrapolated beyond the
         outer ones.

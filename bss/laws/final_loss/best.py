@@ -71,8 +71,8 @@ def drawn_minimum(grid: np.ndarray, losses: np.ndarray, seed: list[int]) -> np.n
 def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFit | None]:
     """Return the best batch of each measured (N, D), and the power law through them.
 
-    If the batches of a (N, D) do not bracket the best one, it has the value of the law, provided
-    that most others do and that the law's interval is narrow.
+    If the batches of an (N, D) do not bracket the best batch, the law's optimum is used. This needs
+    a narrow interval of the law, and best batches at more than a share MOSTLY of all (N, D).
     """
     points, optima, minima = law.points, [], []
     reach = float(points.batch.min()), float(points.batch.max())
@@ -258,7 +258,11 @@ def best_batch_at(law: LossLaw, params: float, tokens: float, lr: float, level: 
 
 
 def _optimum(grid: np.ndarray, losses: np.ndarray, seed: int, level: float, what: str) -> Estimate:
-    """Where expected losses and draws [1 + R, G] over a grid are lowest, if inside of it."""
+    """Return the point of a grid [G] with the lowest loss; no value if it is at an end of the grid.
+
+    The first row of losses [1 + R, G] is the expected loss; the other rows are draws of it, from
+    which the interval follows.
+    """
     value, *draws = np.exp(drawn_minimum(grid, losses, [seed])).tolist()
     best = interval(value, np.array(draws), level=level)
     first, last = grid[0] * 1.001, grid[-1] / 1.001
@@ -278,14 +282,14 @@ def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> 
     tried = law.points.lr[rows[ratio <= ratio.min() * VARIED]]
     if best.value is None or tried.min() < best.value < tried.max():
         return best
-    note = f"unidentified: {best.value:.3g} is outside the learning rates tried at such a batch"
+    note = f"unidentified: {best.value:.3g} is outside the LRs tried near this batch size"
     return replace(best, value=None, note=f"{note}, {tried.min():.3g} to {tried.max():.3g}")
 
 
 def _exponents(law: LossLaw, level: float) -> dict[str, Estimate]:
     """Powers through the best LRs at batches near the best of their (N, D)."""
     every = [one for i in range(len(law.points.cells)) for one in _lrs_of_cell(law, i)]
-    why = "the learning rates tried do not bracket the best ones"
+    why = "the LRs tried do not bracket the best LRs"
     return exponents(power_law([*SYMBOLS], every, level), [*SYMBOLS], level, why)
 
 

@@ -117,8 +117,8 @@ def _applicable(
     """The forms by name: those requested, or all that apply to the table.
 
     Raises:
-        InputError: If there is none, or a requested one has too many parameters or needs learning
-            rates.
+        InputError: If no form applies, or a requested form has too many parameters or is for tables
+            with (or without) several LRs per batch size.
     """
     batches, count = len(np.unique(points.batch)), len(points.loss)
     left = ", with what --drop leaves" if drop else ""
@@ -127,7 +127,7 @@ def _applicable(
     forms = {FORMS.name_of(form): form for form in map(FORMS.__getitem__, names or FORMS)}
     able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
     for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
-        kind = "whose rates vary" if FORMS[name].rates else "of one rate for each batch"
+        kind = "with several LRs" if FORMS[name].rates else "with one LR per batch"
         raise InputError(f"form: {name} is for tables {kind}, not this one; leave --form out")
     enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST) < count}
     if not enough or (names and len(enough) < len(able)):
@@ -274,8 +274,8 @@ def _warnings(law: LossLaw, at_bound: np.ndarray) -> list[str]:
         )
     if np.isfinite(points.lr).any() and not points.with_lr:
         texts.append(
-            "each batch has one learning rate, so the loss of one that was not tuned is in no "
-            "interval; train two learning rates at some batches"
+            "each batch has one LR: intervals ignore that the LR may not be tuned; train with two "
+            "LRs at some batches"
         )
     ended = ", ".join(compress(FORMS[law.form].names, at_bound))
     if ended:

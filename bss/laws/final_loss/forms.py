@@ -1,9 +1,14 @@
 """Forms of the loss of (N, D, B), and of the learning rate if it varies.
 
-bowl (derived here): L = L_0 + (A·N^-a + G·D_eff^-g)^k, D_eff = D/(1 + h·D^s·N^t·φ(log B/B*) +
-H·D^S·N^T·φ(log η/η*)): a wrong batch or learning rate wastes a share of the data, which is a power
-of D and N. φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1 is 0 at x = 0 and rises as e^(ux) above and
-e^(-vx) below it. The optima B* = B_star·D^q·N^r and η* = E·N^x·D^y·B^p are power laws.
+The form `bowl` (derived here) is
+
+    L = L_0 + (A·N^-a + G·D_eff^-g)^k
+    D_eff = D/(1 + h·D^s·N^t·φ(log B/B*) + H·D^S·N^T·φ(log η/η*))
+    φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1
+
+A batch size B or LR η off the optimum wastes a share of the data, which is a power of D and N.
+The function φ is 0 at x = 0, rises as e^(ux) above 0, and as e^(-vx) below 0. The optima
+B* = B_star·D^q·N^r and η* = E·N^x·D^y·B^p are power laws.
 
 Few rows hardly identify all parameters, so each has a weak prior, of `PRIOR` nats for one
 standard deviation (derived here). Without s, t, S and T the error at the largest model of the
@@ -42,7 +47,7 @@ class Form:
         formula: for people, with the names of the parameters.
         names: of θ [P]; sizes are at the reference, the middle of what was measured.
         logs: names of parameters that θ has the logarithm of.
-        rates: whether it is for tables whose LRs vary; None for both.
+        rates: True for tables whose LRs vary, False for one LR per batch size, None for both.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The fitted law of final losses: expected losses, their uncertainty and draws of them.
 
 The law is a form with the residuals that the rows near by predict
-(`bss.laws.final_loss.residual_gp`). Its covariance is that of the residuals and of the form's
-parameters, scaled by what left-out rows require.
+(`bss.laws.final_loss.residual_gp`). Its covariance adds the uncertainty of the residuals
+and of the form's parameters, scaled to match the errors at left-out rows.
 """
 
 from dataclasses import dataclass

@@ -1,15 +1,15 @@
 """A Gaussian process of the residuals of a form (kriging), with fixed length scales.
 
-Models of one family differ by more than a power law of their size, and no form has the exact shape
-of loss over batch size and learning rate. Residuals of a form are normal with covariances
+Models of one family differ by more than a power law of their size. No form has the exact shape of
+loss over batch size and learning rate. Residuals of a form are normal with covariances
 
     K = MODEL²·ρ(N) + SHAPE²·ρ(N, D, B, η),   ρ = exp(-½ Σ (Δlog/length)²),
 
 plus the noise of single runs, which grows with their excess loss. Far from all rows the residuals
 return to 0. The parameters of the form are as uncertain as their slopes imply (universal kriging;
-Rasmussen and Williams, 2006, section 2.7). The constants are derived here: of twice and half
-of these amplitudes and of lengths from 0.7 to 2.5, none has smaller left-out errors on published
-and planted tables together.
+Rasmussen and Williams, 2006, section 2.7). Amplitudes and lengths are derived here:
+we tried amplitudes from half to twice these values, and lengths from 0.7 to 2.5. No choice has
+smaller left-out errors on published and planted tables together.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """Final losses of finished runs, as teams have them: one row per run, reduced to design points.
 
-At each (params, tokens, batch) the learning rate with the lowest loss counts, losses of repeated
-runs at one LR being averaged; how many LRs the minimum was taken over is kept, because a
-minimum over many is too low by luck and one over few too high. Rows of one LR that differ in a
-column that the law has no use for are settings, of which the least counts too.
+Losses of repeated runs at one LR are averaged. Each (params, tokens, batch) then uses the LR with
+the lowest loss. The number of LRs is kept, because a minimum over many LRs is biased low, and a
+minimum over few LRs is biased high. Rows of one LR may differ in a column that is not in the law.
+Such a column is a setting; the lowest loss over settings is used as well.
 """
 
 from pathlib import Path
@@ -50,10 +50,10 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
     """Check a table of final losses and put its batches in tokens.
 
     Args:
-        frame: params, tokens, loss, and batch with seq_len, or batch_tokens; lr if it was varied.
-            A loss that is missing or infinite, or `diverged`
-            (0 or 1), says that the run diverged. Where rows are the best
-            of sweeps, rates_tried and rate_bracketed (0 or 1); loss_se is a loss's standard error.
+        frame: columns params, tokens, loss, and batch with seq_len, or batch_tokens; lr if it was
+            varied. A run diverged if its loss is missing or infinite, or if `diverged` (0 or 1) is
+            1. If each row is the best of an LR sweep: rates_tried and rate_bracketed (0 or 1).
+            Optional: loss_se, the standard error of the loss.
         origin: what to call the table and its rows in an error message.
 
     Raises:
@@ -167,23 +167,23 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
     _refuse_mixed(runs)
     several = int(np.sum(runs.groupby(SIZE)["rate"].nunique() > 1))
     if not several:
-        confounded = "each batch has one rate of its own: batch and rate are confounded, so its "
-        confounded += "best batch is that of this coupling; train two rates at one batch or more"
+        confounded = "lr: each batch has one LR, so the best batch applies only to these pairs of "
+        confounded += "batch and LR; train with two LRs at one or more batches"
         moved = bool((runs.groupby(["params", "tokens"])["rate"].nunique() > 1).any())
         return False, [confounded] if moved else []
     if len(runs) < FEWEST_RATED or runs["rate"].nunique() < 3:
         return False, []
     if several == 1:
         return True, [
-            "rates were tried at one batch of one (params, tokens) only: how the best rate "
-            "follows the batch rests on what is usual; try two rates at another batch"
+            "lr: only one batch of one (params, tokens) has several LRs, so the change of the "
+            "best LR with batch rests on a prior; train with two LRs at another batch"
         ]
     return True, []
 
 
 def _refuse_mixed(runs: pd.DataFrame) -> None:
     """Refuses LRs per token: each, times its batch in tokens, is about one of the others."""
-    found, per_token = "", []
+    found, per_token = (), []
     for _, here in runs.groupby(["params", "tokens"]):
         rates = np.unique(here["rate"])
         gaps = rates[1:] / rates[:-1]
@@ -192,11 +192,11 @@ def _refuse_mixed(runs: pd.DataFrame) -> None:
             below = here.loc[here["rate"] <= rates[i]]
             per_step = (below["rate"] * below["batch_tokens"]).to_numpy(float)
             per_token += [*(rates[i + 1] / ABOUT < per_step), *(per_step < rates[-1] * ABOUT)]
-            found = f"{rates[i]:.3g} and {rates[i + 1]:.3g} in one (params, tokens)"
+            found = rates[i], rates[i + 1]
     if found and all(per_token):
         raise InputError(
-            f"lr: {found}, and the lower rates times batch_tokens are about the higher: some are "
-            "per token; give all per step, or leave the others out"
+            f"lr: {found[0]:.3g} and {found[1]:.3g} in one (params, tokens), and the lower LRs "
+            "times batch_tokens are about the higher LRs, so some are per token; give all LRs per step"
         )
 
 
@@ -207,13 +207,13 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
         raise InputError("loss: no row has a finite one; give final losses")
     lost, warnings = int((~finite).sum()), []
     if lost:
-        warnings = [f"{lost} rows without a finite loss, or said to have diverged: left out"]
+        warnings = [f"{lost} rows without a finite loss, or marked as diverged: left out"]
     tried = table.loc[finite].assign(rate=_rates(table.loc[finite]))
     settings = _settings(tried)
     if settings:
         warnings.append(
-            f"columns that vary and are not used: {', '.join(settings)}; "
-            "the least loss over them counts"
+            f"columns that vary and are not in the law: {', '.join(settings)}; "
+            "the lowest loss over them is used"
         )
     # A setting that is missing is one of its own.
     setting = tried[settings].astype(str) if settings else tried[[]]
@@ -277,7 +277,7 @@ def _seq_len(table: pd.DataFrame) -> float | None:
 
 def _rate_warnings(table: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
     if "lr" not in table and "rates_tried" not in table:
-        return ["no column lr: every loss is taken as that of a tuned learning rate"]
+        return ["no column lr: every loss is taken as the loss at a tuned LR"]
     sweeps = runs.groupby(SIZE)
     best, tried = runs.loc[sweeps["loss"].idxmin(), "rate"].to_numpy(), sweeps["rate"].nunique()
     ends = sweeps["rate"].agg(["min", "max"]).to_numpy()
@@ -291,5 +291,5 @@ def _rate_warnings(table: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
         return []
     return [
         f"learning rate not bracketed at {open_ended} of {len(bracketed)} points ({single} with "
-        "one rate only): their losses are upper bounds of the tuned ones"
+        "one LR only): their losses are upper bounds of the loss at a tuned LR"
     ]

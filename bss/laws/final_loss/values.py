@@ -93,8 +93,9 @@ class TableFit(Fit):
         law: the law of losses, with the rows.
         formula: of the form.
         parameters: of the form, each with its interval, at the middle of the table.
-        left_out: root mean square error near the best of left-out (N, D), of the largest model and
-            of the largest budgets, in nats; None if the table has too few (N, D).
+        left_out: root mean square errors in nats near the best batches of left-out rows. The rows
+            left out are each (N, D), the largest model, or the largest budgets. None if the table
+            has too few (N, D).
         optima: per measured model and budget.
         best: the power law through the best batches; None if they are too few.
         B_opt_exponents: of B_opt in N and in D.
@@ -170,8 +171,8 @@ class TableFit(Fit):
                 raise InputError(f"{name}: {values} at a prediction; give positive numbers")
         if lr is not None and not self.with_lr:
             raise InputError(
-                "lr: no batch of the fit's table has several learning rates, so the law has none; "
-                "fit a table in which they vary, or leave it out"
+                "lr: no batch of the fit's table has several LRs, so the law has no LR; fit a "
+                "table with several LRs per batch, or leave lr out"
             )
         return self.law.losses(params, tokens, batch_tokens, lr)
 
@@ -290,8 +291,8 @@ class TableFit(Fit):
         """Return the prediction for one run, with intervals; without lr at the best one.
 
         Raises:
-            InputError: If a number is not positive, or lies beyond what the fit was tested for and
-                `extrapolate` is false; or lr is given and the law has none.
+            InputError: If a number is not positive, the law has no LR but lr is given, or a number is
+                outside the tested range without `extrapolate`.
         """
         law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         self.losses(params, tokens, batch_tokens, lr)

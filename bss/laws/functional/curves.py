@@ -132,9 +132,9 @@ def stack(paths: list[Path], seq_len: int) -> Curves:
 def unidentified_by_design(curves: Curves) -> dict[str, str]:
     """Return the parameters that these runs cannot identify, whatever their losses, and why.
 
-    In a run whose η/B never changes after its first loss, noise that is forgotten slowly is the
-    same as noise that is forgotten at once and a slower signal. A run of fewer than three losses
-    is compared with others, not with itself, so its whole path after the warm-up counts (derived
+    If η/B of a run never changes after its first loss, slowly forgotten noise is not distinguishable
+    from noise that is forgotten at once with a slower signal. A run with fewer than
+    three losses is compared with other runs, so its whole path after the warm-up is used (derived
     here).
     """
     steps, lr, batch = curves.segments
@@ -149,7 +149,7 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     if _spread(log_lr[steady]) < VARIED:
         reasons["p"] = "unidentified: one learning rate"
     elif not constant and abs(np.corrcoef(log_lr[steady], log_batch[steady])[0, 1]) > 0.99:
-        reasons["p"] = "unidentified: the rate changes only with the batch"
+        reasons["p"] = "unidentified: the LR changes only with the batch"
     if len(np.unique(batch[used])) < 3 or _spread(log_batch[used]) < 4:
         reasons["B_phi"] = "unidentified: fewer than three batches over a factor of four"
     peak = np.where(used, lr, 0.0).argmax(axis=1)
@@ -159,9 +159,9 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     seen = used & (np.arange(steps.shape[1]) >= first[:, None])
     ratios = zip(log_lr - log_batch, seen, strict=True)
     if max(_spread(ratio[after]) for ratio, after in ratios) < VARIED:
-        why = "unidentified: no run changes its batch or its rate after its first loss"
+        why = "unidentified: no run changes its batch or its LR after its first loss"
         if few.any():
-            why += "; of runs with so few, rows without a loss can give the schedule before it"
+            why += "; for runs with fewer than three losses, add rows with the earlier schedule"
         reasons |= dict.fromkeys(("c_K", "q", "A_1"), why)
     return reasons
 
@@ -179,7 +179,7 @@ def _learning_rates(runs: pd.DataFrame) -> pd.Series:
         row = runs.iloc[i]
         raise InputError(
             f"runs: {column} of run {row['run']} at step {row['step']} is {row[column]}; "
-            "write a rate of 0 or more"
+            "write an LR of 0 or more"
         )
     return rates
 

@@ -63,9 +63,9 @@ def fit_curve(
     Args:
         runs: a run table with LRs (lr): constant runs, and some that change batch or
             LR. A row may have the schedule alone. A run without a loss is left out.
-        clock: "sgd" (m = 1, B_phi = 0) or "adam" (fitted); by default the one with the lower error
-            at left-out runs, "sgd" if there are fewer than four runs. Both fit the exponent of
-            noise in the learning rate, p, if LRs vary.
+        clock: time variable, "sgd" (m = 1, B_phi = 0) or "adam" (m and B_phi are fitted). The
+            default is the time variable with the lower error at left-out runs, or "sgd" with fewer
+            than four runs. Both fit p, the exponent of the noise in the LR, if LRs vary.
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit.
@@ -75,7 +75,7 @@ def fit_curve(
         report: called with a line of progress.
 
     Raises:
-        InputError: if `curves_of` or `curve_problem` refuses the table, the clock is unknown, or
+        InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, or
             too few runs are left.
     """
     curves, fixed = curves_of(runs, warmup=warmup, since=since), Constraints.parse(constraints)
@@ -93,13 +93,16 @@ def _solved_by_clock(
     constraints: Constraints = FREE,
     report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Solved]:
-    """Return the solution of each clock with other free parameters, the lowest error first."""
+    """Return the solution per time variable, the lowest cross-validated error first.
+
+    A time variable with the same free parameters as an earlier one is skipped.
+    """
     every: dict[str, Solved] = {}
     for clock in clocks:
         problem = curve_problem(curves, clock, constraints)
         known = [one.problem.lower < one.problem.upper for one in every.values()]
         if not any(np.array_equal(problem.lower < problem.upper, free) for free in known):
-            report(f"{clock} clock: fit to {len(curves.runs)} runs, and without each")
+            report(f"fit to {len(curves.runs)} runs, and without each, with `--clock {clock}`")
             every[clock] = solved(curves, problem)
     return dict(sorted(every.items(), key=lambda entry: entry[1].cv_error or 0.0))
 
@@ -112,9 +115,9 @@ def _fitted(
     options: Options | None,
     report: Callable[[str], None] = lambda _: None,
 ) -> CurveFit:
-    """Return the fit of one clock, with its intervals."""
+    """Return the fit with one time variable, with its intervals."""
     options, one = options or Options(resamples=100), every[clock]
-    report(f"{clock} clock: {options.resamples} refits")
+    report(f"{options.resamples} refits with `--clock {clock}`")
     errors, slopes = linearize(curve_errors, one.theta, one.problem.data)
     refits, level, law = _bootstrap(one, errors, slopes, options), options.level, one.problem.law
     parameters = _parameters(one, refits.parameters, clock, level)
@@ -237,7 +240,7 @@ def _parameters(one: Solved, draws: np.ndarray, clock: str, level: float) -> dic
         if name in problem.constraints.ranges:
             pass  # its value, or its bounds, are the user's
         elif fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
-            estimate = Estimate(value, value, value, level, "fixed by the clock")
+            estimate = Estimate(value, value, value, level, "fixed at the value for SGD")
         elif fixed[i]:
             note = problem.reasons[name]
             estimate = Estimate(None, level=level)

@@ -1,9 +1,9 @@
 """Predictions of the law of loss curves with intervals, and the ranges in which it was tested.
 
-An interval has two parts, added in quadrature (derived here): of the parameters, from the laws of
-the bootstrap; and of the lack of fit, the error of log loss at runs left out of the fit, by
-Student's t. It is UNSEEN times as large for a token budget, a peak LR or an LR over batch that no
-run had. If no runs were left out it is the error at the fitted losses.
+An interval adds two parts in quadrature (derived here). The uncertainty of the parameters comes
+from the laws of the bootstrap. The lack of fit is the error of log loss at runs left out of the fit, by
+Student's t. The lack of fit is UNSEEN times as large for a token budget, a peak LR or an LR over
+batch that no run had. If no runs were left out, it is the error at the fitted losses.
 """
 
 from collections.abc import Callable
@@ -238,5 +238,5 @@ def _untested(
         texts.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
     falls_to, known = float(np.min(lr / np.maximum.accumulate(lr))), fit.min_lr_over_peak
     if max(falls_to, DECAYED) < max(known, DECAYED) / FAR:
-        texts.append(f"the rate falls to {falls_to:.2g} of its peak, measured to {known:.2g}")
+        texts.append(f"the LR falls to {falls_to:.2g} of its peak, measured to {known:.2g}")
     return (*texts, *unidentified_for(fit, steps, lr, batch))

@@ -29,8 +29,8 @@ Number = Any
 class CurveLaw(NamedTuple):
     """Parameters of the law.
 
-    L_0 and c_1 in nats; T_0 and 1/c_K in intrinsic time (LR × steps); A_0 and A_1 in nats per unit
-    of ν and of intrinsic time; B_phi in sequences.
+    L_0 and c_1 are in nats, T_0 and 1/c_K in intrinsic time (LR × steps), and B_phi in sequences.
+    A_0 and A_1 are in nats per unit of ν and per unit of intrinsic time.
     """
 
     L_0: Number
@@ -55,7 +55,7 @@ class Segments(NamedTuple):
 
 
 class EvalPoints(NamedTuple):
-    """Where losses are evaluated, [R, N]: index of the segment, fraction of it that is done."""
+    """The points [R, N] of the losses: index of the segment, and fraction of the segment done."""
 
     segment: Number
     fraction: Number

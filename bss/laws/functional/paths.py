@@ -113,8 +113,8 @@ def _segments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return segments [G] of mean LR and batch from [K] stretches of an LR linear in steps.
 
-    Stretches are cut where they are long, and where the batch or the slope of the LR changes. Too
-    many changes, as at every row of a cosine, are not cut at.
+    Long stretches are cut. Cuts are also made at changes of the batch or of the slope of the LR.
+    Changes are ignored if there are too many, e.g. at every row of a cosine.
     """
     used = steps > 0
     steps, begin, end, batch = steps[used], begin[used], end[used], batch[used]
@@ -142,8 +142,9 @@ def _segments(
 def _thinned(found: np.ndarray, batch: np.ndarray, usable: np.ndarray, most: int) -> np.ndarray:
     """Return steps, tokens and losses [3, n] of about `most` usable rows.
 
-    From more than 4 × as many rows, as of a training loss at every step, each is the geometric mean
-    of neighbours of one batch, which leaves a power law in place; else rows are picked.
+    With at most 4·`most` usable rows, evenly spaced rows are picked. With more rows, e.g. a
+    training loss at every step, each result is the geometric mean of neighbouring rows of one batch. A
+    geometric mean of points on a power law is on the same power law.
     """
     rows = np.flatnonzero(usable)
     if len(rows) <= 4 * most:

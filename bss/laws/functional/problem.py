@@ -1,9 +1,9 @@
 """The least-squares problem of the law of loss curves, its solution and left-out errors.
 
 Residuals are errors of log loss, linear in the tails past 1e-3 as the Huber loss of Li et al.
-(arXiv 2509.19189). Parameters are chosen to be nearly independent (derived here): signal and noise
-by their sizes at the end of the longest run, where the noise is that of a constant schedule of the
-mean learning rate and batch.
+(arXiv 2509.19189). Parameters are chosen to be nearly independent (derived here). Signal and noise are
+parametrized by their sizes at the end of the longest run. There the noise is computed for a
+constant schedule at the mean learning rate and batch.
 """
 
 import itertools
@@ -74,20 +74,20 @@ def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -
 
     Args:
         curves: what is fitted.
-        clock: "sgd" fixes m = 1 and B_phi = 0, "adam" fits them if they are identified. Both fit p
-            if LRs vary.
+        clock: time variable. "sgd" fixes m = 1 and B_phi = 0, "adam" fits them if they are
+            identified. Both fit p if LRs vary.
         constraints: of the parameters of `CurveLaw`.
 
     Raises:
-        InputError: if the clock is unknown, a constraint cannot be met, the curves have one
-            constant batch size and learning rate, or no more losses than free parameters.
+        InputError: If `clock` is unknown, a constraint cannot be met, batch size and LR never
+            vary, or there are no more losses than free parameters.
     """
     check(clock in CLOCKS, "clock", clock, f"one of {', '.join(CLOCKS)}")
     reasons = unidentified_by_design(curves)
     if {"c_K", "m", "p"} <= reasons.keys():
         raise InputError(
-            "runs: one constant batch and rate in all, from which noise cannot be told apart; add "
-            "runs of other batches, and some that change their batch"
+            "runs: all have one batch and one LR, which cannot separate noise from signal; add "
+            "runs with other batches, and runs that change their batch"
         )
     reasons = {name: why for name, why in reasons.items() if name not in constraints.ranges}
     fixed = {"feedback" if name == "A_1" else name for name in reasons}
@@ -97,7 +97,7 @@ def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -
     lower, upper = np.array([box[name] for name in NAMES]).T
     units, data = _scaled(curves)
     if constraints:
-        text = f"the law of curves by the {clock} clock"
+        text = f"the law of curves with `--clock {clock}`"
         constraints.check(CurveLaw._fields, text)
         lower, upper = constraints.box(
             (lower, upper), CurveLaw._fields, lambda theta: in_units(law_of(theta), units), text
@@ -216,7 +216,7 @@ ROUNDS = {"fit": 200, "refit": 20, "fold": 3}
 
 @dataclass(frozen=True)
 class Solved:
-    """The problem of a clock, its solution, and its errors [R] at left-out ends, or none."""
+    """A problem, its solution, and errors [R] at the ends of left-out runs, or [0]."""
 
     problem: CurveProblem
     solution: Solution

@@ -38,17 +38,17 @@ class CurveFit(Fit):
     """The functional scaling law fitted to loss curves of one model.
 
     Attributes:
-        clock: "sgd" (m = 1, B_phi = 0) or "adam".
+        clock: time variable, "sgd" (m = 1, B_phi = 0) or "adam".
         law: the parameters used in predictions, in steps, sequences and the LRs given;
             those that the runs do not identify have a conventional value.
         parameters: each with its interval; value None and a note if it is unidentified.
         status: "converged", "not converged" or "unidentified: ...".
         identified: whether losses of schedules that change can be predicted.
         rmse: root mean square error of log loss over the losses fitted.
-        cv_errors: of each clock, root mean square error of log loss at the ends of runs left out
-            one at a time; empty if they were too few.
+        cv_errors: RMS error of log loss per time variable, at the ends of runs left out one at a
+            time; empty with too few runs.
         seq_len: tokens per sequence.
-        batches, rates: smallest and largest batch (sequences) and learning rate above 0.
+        batches, rates: smallest and largest batch (sequences); smallest and largest LR above 0.
         tokens: of the longest run.
         losses, runs: number fitted.
         since, warmup: tokens before which losses were left out, and tokens of linear warm-up.
@@ -109,13 +109,13 @@ class CurveFit(Fit):
     @property
     def answer(self) -> str:
         """The irreducible loss, and the error at left-out ends."""
-        line = described("L_0", self.parameters["L_0"], "nats", f"{self.clock} clock")
+        line = described("L_0", self.parameters["L_0"], "nats", f"clock: {self.clock}")
         error = self.cv_error
         return line if error is None else f"{line}; CV error {error:.2%} of the loss"
 
     @property
     def goal(self) -> str:
-        """The loss of the best constant batch size at the longest budget measured."""
+        """The text `loss@batch` for the best fixed batch size at the longest budget measured."""
         best = self.best_batch(self.tokens)
         return f"loss@{round(best.value or best.high or best.low or self.batches[1])}"
 
@@ -130,7 +130,7 @@ class CurveFit(Fit):
         return drawn_ends(self, table)
 
     def details(self) -> "dict[str, pd.DataFrame]":
-        """Return the error of each clock at left-out ends of runs."""
+        """Return the error per time variable at the ends of left-out runs."""
         import pandas as pd
 
         rows = [{"clock": name, "CV error (log loss)": x} for name, x in self.cv_errors.items()]
@@ -162,7 +162,7 @@ class CurveFit(Fit):
             `outside` has what of the run is outside the ranges measured, else it is empty.
 
         Raises:
-            InputError: if the table is no run table, or has another sequence length.
+            InputError: If the table is not a run table, or has another sequence length.
         """
         from bss.laws.functional.forecast import predicted_rows
 
@@ -171,7 +171,7 @@ class CurveFit(Fit):
     def best_batch(
         self, tokens: int, rate: Callable[[Any], Any] | float | None = None
     ) -> BestBatch:
-        """Return the constant batch size, in sequences, with the lowest predicted loss.
+        """Return the fixed batch size, in sequences, with the lowest predicted loss.
 
         Args:
             tokens: budget.
@@ -196,7 +196,8 @@ class CurveFit(Fit):
     def residuals(self) -> "pd.DataFrame":
         """Return a row per loss fitted: run, tokens, share, batch, lr, measured, fitted, residual.
 
-        Losses in nats, residuals in log loss, `share` is tokens over those of the run's last loss.
+        Losses are in nats and residuals in log loss. `share` is tokens divided by the tokens of the
+        run's last loss.
         """
         import pandas as pd
 

@@ -7,7 +7,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import EsFit, fit_es
-from bss.laws.base import Options
+from bss.laws.base import BestBatch, Options
 from bss.laws.es import LAWS
 
 QUICK = Options(resamples=8)
@@ -127,7 +127,7 @@ def test_minimum_outside_the_batches_is_unidentified_with_a_bound(planted):
     fit = fit_es(exact(planted, "surface", batches=(64, 128, 256, 512)), "surface", options=QUICK)
     B_opt, B_min = (fit.at(2.0).batches[name] for name in ("B_opt", "B_min"))
     assert B_opt.value is None and B_opt.high == pytest.approx(64.0, rel=0.1)
-    assert B_opt.note.startswith("unidentified: not told from the smallest batch measured")
+    assert isinstance(B_opt, BestBatch) and B_opt.status == "at_boundary"
     assert (B_min.value, B_min.high) == (None, 64.0)
 
 

@@ -153,8 +153,7 @@ def test_seeds_settings_and_near_equal_rates_are_told_apart():
     points, warnings = loss_points(check_losses(pd.concat(beta2, ignore_index=True)))
     np.testing.assert_allclose(np.sort(points.loss), np.sort(table["loss"]))
     assert np.isnan(points.noise)
-    told = "columns that vary and are not used: beta2; the least loss over them counts"
-    assert told in warnings
+    assert any("beta2" in text for text in warnings)
     near = pd.concat([table, table.assign(lr=table["lr"] * 1.001)], ignore_index=True)
     assert len(loss_points(check_losses(near))[0].loss) == len(table)
 

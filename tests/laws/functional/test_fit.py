@@ -254,12 +254,12 @@ def row(**changes) -> dict:
 @pytest.mark.parametrize(
     ("rows", "options", "told"),
     [
-        ([row(step=10 * k, loss=3 / k) for k in range(1, 9)], {}, "one constant batch and rate"),
+        ([row(step=10 * k, loss=3 / k) for k in range(1, 9)], {}, "one batch and one LR"),
         ([row(), row(step=20), row(run="y", seq_len=16)], {}, "seq_len 8, 16 are mixed"),
         ([row(run=b, batch=b) for b in (1, 2, 4, 8)], {}, "4 losses for the 5 parameters"),
         ([row(lr=0.0), row(run="y")], {}, "run x: its rate is never above 0"),
         ([row(), row(step=20, lr=-1.0)], {}, "step 20 is -1.0"),
-        ([row(), row(step=20, lr=np.nan)], {}, "write a rate of 0 or more"),
+        ([row(), row(step=20, lr=np.nan)], {}, "step 20 is nan"),
         ([row(step=k, run=b, batch=b) for b in (1, 2) for k in (1, 2, 3)], {"clock": "x"}, "sgd"),
         ([row(step=10 * k) for k in range(1, 9)], {"warmup": 10**6}, "no losses after the warm-up"),
         ([row(loss=np.nan), row(step=20, loss=np.nan)], {}, "no losses after the warm-up"),
