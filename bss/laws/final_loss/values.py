@@ -292,8 +292,7 @@ class TableFit(Fit):
 
         Raises:
             InputError: If a number is not positive, the law has no LR but lr is given, or a number
-            is
-                outside the tested range without `extrapolate`.
+                is outside the tested range without `extrapolate`.
         """
         law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         self.losses(params, tokens, batch_tokens, lr)
