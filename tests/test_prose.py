@@ -26,8 +26,7 @@ TARGETS = {"page": 0.02, "message": 0.02, "docstring": 0.03}
 LONG = 0.01
 # Percentages above the target. Lower an entry when its place improves, delete it at the target.
 NOT_YET = {
-    ("bss/laws", "docstring"): 7,
-    ("bss/laws", "message"): 15,
+    ("configs", "message"): 14,
     ("configs", "message"): 14,
 }
 

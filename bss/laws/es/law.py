@@ -445,8 +445,8 @@ class Surface(Law):
 
     The functional scaling law of SGD at constant LR and batch size has m = 1 and B_phi = 0. There α
     is the source exponent, and b is proportional to the LR. With B_phi > 0 a step makes less
-    progress if gradient noise dominates, as in Adam. The residual is the loss at the observed (S, B)
-    over the target, minus 1; it is one-sided if the target was not reached.
+    progress if gradient noise dominates, as in Adam. The residual is the loss at the observed (S,
+    B) over the target, minus 1; it is one-sided if the target was not reached.
 
     Attributes:
         m: batch exponent; None fits it.

@@ -196,7 +196,7 @@ def _refuse_mixed(runs: pd.DataFrame) -> None:
     if found and all(per_token):
         raise InputError(
             f"lr: {found[0]:.3g} and {found[1]:.3g} in one (params, tokens), and the lower LRs "
-            "times batch_tokens are about the higher LRs, so some are per token; give all LRs per step"
+            "times batch_tokens are about the higher LRs, so some are per token; give each per step"
         )
 
 

@@ -291,8 +291,8 @@ class TableFit(Fit):
         """Return the prediction for one run, with intervals; without lr at the best one.
 
         Raises:
-            InputError: If a number is not positive, the law has no LR but lr is given, or a number is
-                outside the tested range without `extrapolate`.
+            InputError: If a number is not positive, the law has no LR but lr is given, or a number
+                is outside the tested range without `extrapolate`.
         """
         law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         self.losses(params, tokens, batch_tokens, lr)

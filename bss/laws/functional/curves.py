@@ -132,8 +132,8 @@ def stack(paths: list[Path], seq_len: int) -> Curves:
 def unidentified_by_design(curves: Curves) -> dict[str, str]:
     """Return the parameters that these runs cannot identify, whatever their losses, and why.
 
-    If η/B of a run never changes after its first loss, slowly forgotten noise is not distinguishable
-    from noise that is forgotten at once with a slower signal. A run with fewer than
+    If η/B of a run never changes after its first loss, slowly forgotten noise is not
+    distinguishable from noise that is forgotten at once with a slower signal. A run with fewer than
     three losses is compared with other runs, so its whole path after the warm-up is used (derived
     here).
     """

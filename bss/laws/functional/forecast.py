@@ -1,9 +1,9 @@
 """Predictions of the law of loss curves with intervals, and the ranges in which it was tested.
 
 An interval adds two parts in quadrature (derived here). The uncertainty of the parameters comes
-from the laws of the bootstrap. The lack of fit is the error of log loss at runs left out of the fit, by
-Student's t. The lack of fit is UNSEEN times as large for a token budget, a peak LR or an LR over
-batch that no run had. If no runs were left out, it is the error at the fitted losses.
+from the laws of the bootstrap. The lack of fit is the error of log loss at runs left out of the
+fit, by Student's t. The lack of fit is UNSEEN times as large for a token budget, a peak LR or an LR
+over batch that no run had. If no runs were left out, it is the error at the fitted losses.
 """
 
 from collections.abc import Callable

@@ -143,8 +143,8 @@ def _thinned(found: np.ndarray, batch: np.ndarray, usable: np.ndarray, most: int
     """Return steps, tokens and losses [3, n] of about `most` usable rows.
 
     With at most 4·`most` usable rows, evenly spaced rows are picked. With more rows, e.g. a
-    training loss at every step, each result is the geometric mean of neighbouring rows of one batch. A
-    geometric mean of points on a power law is on the same power law.
+    training loss at every step, each result is the geometric mean of neighbouring rows of one
+    batch. A geometric mean of points on a power law is on the same power law.
     """
     rows = np.flatnonzero(usable)
     if len(rows) <= 4 * most:

@@ -1,8 +1,8 @@
 """The least-squares problem of the law of loss curves, its solution and left-out errors.
 
 Residuals are errors of log loss, linear in the tails past 1e-3 as the Huber loss of Li et al.
-(arXiv 2509.19189). Parameters are chosen to be nearly independent (derived here). Signal and noise are
-parametrized by their sizes at the end of the longest run. There the noise is computed for a
+(arXiv 2509.19189). Parameters are chosen to be nearly independent (derived here). Signal and noise
+are parametrized by their sizes at the end of the longest run. There the noise is computed for a
 constant schedule at the mean learning rate and batch.
 """
 
