@@ -114,7 +114,7 @@ def test_a_batch_left_out_of_steps_by_hand(steps):
 
 
 def test_steps_have_no_parameter_to_fix(steps):
-    with pytest.raises(InputError, match="alpha: held, but S = a"):
+    with pytest.raises(InputError, match="alpha: "):
         fit_critical(steps, constraints="alpha=1.4", options=QUICK)
 
 
