@@ -15,7 +15,7 @@
 | c2-context | 12k with sequences of 16 and 64, D to 0.2M                   | 33M    | 78   |
 | c3-wsd     | decays of the runs of c1-12k at 3 batch sizes                | 4M     | 54   |
 | c3         | cosine and schedule-free there                               | 32M    | 72   |
-| appendix-b | 12k with beta1 0.95, beta2 0.99 or a shorter warm-up, to 0.2M  | 69M    | 168  |
+| appendix-b | 12k, beta1 0.95, beta2 0.99 or a short warm-up; D to 0.2M    | 69M    | 168  |
 | gpu        | c1 at 0.2M to 4.7M parameters; priced, not trained           | 15G    | 252  |
 
 Batch sizes are a factor of 2 apart, 32 to 2,048 tokens in sequences of 32; the smallest one is the

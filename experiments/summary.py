@@ -148,11 +148,9 @@ def _signed(value: float) -> str:
 def main() -> None:
     """Write both pages."""
     entries, found = tomllib.loads(PAPERS.read_text(encoding="utf-8")), read_findings()
-    (RESULTS / "FINDINGS.md").write_text(
-        findings_page(found, entries["claim"], entries["papers"]), encoding="utf-8"
-    )
-    page = papers_page(found, entries["claim"], entries["papers"])
-    (RESULTS / "PAPERS.md").write_text(page, encoding="utf-8")
+    for name, page in (("FINDINGS.md", findings_page), ("PAPERS.md", papers_page)):
+        text = page(found, entries["claim"], entries["papers"])
+        (RESULTS / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reading the tables of a results directory."""
+"""Reading and writing the tables of a results directory."""
 
 import argparse
 import sys
@@ -12,6 +12,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.files import read_json
 from bss.sweeps.table import NOT_RECORDED
+from bss.tables import write_table
 from experiments.preregister import digest
 
 HINT = "run the experiment first"
@@ -55,6 +56,10 @@ class Tables:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
         return pd.read_csv(path, dtype={"run": str})
+
+    def write(self, name: str, table: pd.DataFrame) -> None:
+        """Write a table, rounded so that it is the same on every machine."""
+        write_table(table.round(7), self.folder / name)
 
     def json(self, name: str) -> Any:
         """Return a JSON file by its file name."""

@@ -26,7 +26,7 @@ from bss.laws.base import Options
 from bss.laws.critical.values import CriticalBatch
 from bss.points.curve import points, smooth_curve
 from bss.stats import LEVEL, POWER, holm
-from bss.tables import read_points, write_table
+from bss.tables import read_points
 from experiments.critical_batch.resampled import (
     Cell,
     Estimated,
@@ -39,13 +39,14 @@ from experiments.critical_batch.resampled import (
 )
 from experiments.findings import COLUMNS, Question, read_questions
 from experiments.shared import critical_table
+from experiments.tables import Tables
 
 RESULTS = Path("results/critical_batch")
 PUBLISHED = Path("results/published/mlperf_rcp.csv")
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2410.21676", "command": "python -m experiments.critical_batch.analysis"}
 
-GRID = ("c1-7k", "c1-12k", "c1-27k", "c1-49k")
+GRID, SCHEDULED = ("c1-7k", "c1-12k", "c1-27k", "c1-49k"), ("c3-wsd", "c3")
 SIZE, BUDGETS, SHORT = "12k", (100_000, 200_000, 400_000, 800_000), (100_000, 200_000)
 HALF_LIVES, NONE = ("1%", "4%", "16%"), "none"
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
@@ -64,9 +65,9 @@ def curves(part: str, name: str = "runs.parquet") -> pd.DataFrame:
     return table.assign(size=table["name"].str.split(" | ", regex=False).str[0])
 
 
-def trained(*parts: str) -> list[str]:
-    """Return the parts that have curves."""
-    return [part for part in parts if (RESULTS / part / "runs.parquet").exists()]
+def trained(*parts: str, name: str = "runs.parquet") -> list[str]:
+    """Return the parts that have a table of curves."""
+    return [part for part in parts if (RESULTS / part / name).exists()]
 
 
 def by_average(table: pd.DataFrame, averages: Sequence[str] = HALF_LIVES) -> pd.DataFrame:
@@ -348,26 +349,27 @@ def pair_answers(part: str) -> dict[str, Answer]:
     found = {}
     for key, pair in PAIRS.items():
         if pair.part == part:
-            logs = []
-            for value in (pair.first, pair.second):
-                cells = cells_of(table.loc[table[pair.column] == value])
-                [tokens] = resampled(cells, RESAMPLES, seed=len(logs))
-                logs.append(np.log(critical(cells[0], tokens, pair.smallest)["cbs"]))
             told = f"12k parameters; {pair.conditions}; D 0.1M and 0.2M; 2 seeds"
-            ratio = estimated((logs[1] - logs[0]).mean(axis=1))
+            ratio = _log_ratio(table, pair)
             found[key] = Answer(ratio, 2 * len(SHORT), told, f"curves_{name}.csv")
     return found
 
 
-def _schedule_curves() -> list[pd.DataFrame]:
-    """Return the curves of LR schedules of the parts that are trained."""
-    name = "schedules.parquet"
-    return [curves(p, name) for p in ("c3-wsd", "c3") if (RESULTS / p / name).exists()]
+def _log_ratio(table: pd.DataFrame, pair: Pair) -> Estimated:
+    """Return log critical batch of the second cell of a pair minus the first, mean over D."""
+    logs = []
+    for seed, value in enumerate((pair.first, pair.second)):
+        [cell] = cells_of(table.loc[table[pair.column] == value])
+        [tokens] = resampled([cell], RESAMPLES, seed=seed)
+        logs.append(np.log(critical(cell, tokens, pair.smallest)["cbs"]))
+    return estimated((logs[1] - logs[0]).mean(axis=1))
 
 
 def schedule_answers() -> dict[str, Answer]:
     """Return the answers on LR schedules, and write the steps of each to the target."""
-    constant, others = curves(f"c1-{SIZE}"), pd.concat(_schedule_curves())
+    parts = trained(*SCHEDULED, name="schedules.parquet")
+    constant = curves(f"c1-{SIZE}")
+    others = pd.concat([curves(part, "schedules.parquet") for part in parts])
     smallest = by_average(constant.loc[constant["batch"] == constant["batch"].min()])
     [target] = target_losses(smallest, SHORT[-1:])
     batches = sorted(others["batch"].unique())
@@ -472,8 +474,8 @@ def decided(question: Question, one: Estimated, p: float) -> str:
 
 
 def write(name: str, table: pd.DataFrame) -> None:
-    """Write a table, rounded so that it is the same on every machine."""
-    write_table(table.round(7), RESULTS / name)
+    """Write a table of the results."""
+    Tables(RESULTS).write(name, table)
 
 
 def main() -> None:
@@ -483,10 +485,10 @@ def main() -> None:
         answers |= grid_answers()
     for part in trained(*dict.fromkeys(pair.part for pair in PAIRS.values())):
         answers |= pair_answers(part)
-    if _schedule_curves():
+    if trained(*SCHEDULED, name="schedules.parquet"):
         answers |= schedule_answers()
     write("published.csv", published_table())
-    write_table(findings(read_questions(QUESTIONS), answers).round(7), RESULTS / "findings.csv")
+    write("findings.csv", findings(read_questions(QUESTIONS), answers))
 
 
 if __name__ == "__main__":

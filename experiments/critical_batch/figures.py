@@ -67,6 +67,26 @@ def growth_figure(curves: pd.DataFrame, laws: pd.DataFrame) -> Figure:
     return style.side_legend(figure, entries, title)
 
 
+def relative_steps(steps: pd.DataFrame, by: str, budget: int, smallest: int = 64) -> pd.DataFrame:
+    """Return tokens to the target of a budget relative to those of a small batch size.
+
+    Args:
+        steps: Table of `analysis.minima`.
+        by: Column of the compared cells.
+        budget: D in tokens.
+        smallest: Batch size in tokens whose ratio is 1.
+
+    Returns:
+        The rows of the budget, with the columns batch_tokens, relative and error of
+        `relative_figure`.
+    """
+    rows = steps.loc[steps["budget_tokens"] == budget]
+    batch, tokens = rows["batch"] * rows["seq_len"], rows["tokens_to_target"]
+    first = tokens.loc[batch == smallest].set_axis(rows.loc[batch == smallest, by])
+    error = rows["seed_noise"] / rows["seeds"] ** 0.5
+    return rows.assign(batch_tokens=batch, relative=tokens / rows[by].map(first.get), error=error)
+
+
 def relative_figure(table: pd.DataFrame, name: str, label: str, title: str) -> Figure:
     """Draw ratios of tokens to one target against batch size, one line per name.
 

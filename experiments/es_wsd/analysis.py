@@ -24,8 +24,10 @@ from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison, half_interval
 from bss.tables import write_table
 from experiments.findings import Measured, findings, read_questions, within
+from experiments.tables import Tables
 
 RESULTS = Path("results/es_wsd")
+TABLES = Tables(RESULTS)
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2601.05034", "command": "python -m experiments.es_wsd.analysis"}
 EQUIVALENCE = ("weight_decay", "length")
@@ -39,12 +41,6 @@ ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 
 # Tokens to a loss
-
-
-def read(part: str, name: str) -> pd.DataFrame:
-    """Return a table of a part."""
-    path = RESULTS / part / name
-    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
 
 
 def measured_points(
@@ -143,7 +139,7 @@ def schedules() -> dict[str, dict[str, Any]]:
     twice this size. Its late switch multiplies B_opt by 8 at 70% of the tokens. a4 has the ramp and
     one fixed batch size.
     """
-    points = measured_points(read("stages", "runs.parquet"), TARGETS)
+    points = measured_points(TABLES.read("stages/runs.parquet"), TARGETS)
     long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
     last, at = long["fine"](2_999_999), 2_100_000
     late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
@@ -170,20 +166,22 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 
 def repeat() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
-    every = []
+    runs, every = TABLES.read("repeat/runs.parquet"), []
     for phase, column in PHASES.items():
-        points = measured_points(read("repeat", "runs.parquet"), TARGETS, column)
+        points = measured_points(runs, TARGETS, column)
         every.append(points.assign(kind=phase))
-        write("repeat", f"optima_{phase}.csv", optima(points).assign(kind=phase))
+        TABLES.write(f"repeat/optima_{phase}.csv", optima(points).assign(kind=phase))
     points = every[0].drop(columns="kind")
-    write("repeat", "points.csv", pd.concat(every))
-    write("stages", "horizons.csv", horizons(read("stages", "finals.csv")))  # a1r has no decays
-    write("repeat", "smallest_slopes.csv", smallest_slopes(points))
-    write("repeat", "laws.csv", law_errors(points))
+    TABLES.write("repeat/points.csv", pd.concat(every))
+    decayed = TABLES.read("stages/finals.csv")  # a1r has no decays
+    TABLES.write("stages/horizons.csv", horizons(decayed))
+    TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(points))
+    TABLES.write("repeat/laws.csv", law_errors(points))
     high, low, middle = (at_target(points, t) for t in (2.40, 2.05, 2.10))
-    rises = per_seed(read("repeat", "optima_constant.csv"), "B_opt", 2.05, 2.40)
-    slopes = per_seed(read("repeat", "smallest_slopes.csv"), "B_min", 2.10, 2.30)
-    laws = read("repeat", "laws.csv").pivot(index="seed", columns="law", values="interior_log_E")
+    rises = per_seed(TABLES.read("repeat/optima_constant.csv"), "B_opt", 2.05, 2.40)
+    slopes = per_seed(TABLES.read("repeat/smallest_slopes.csv"), "B_min", 2.10, 2.30)
+    laws = TABLES.read("repeat/laws.csv")
+    laws = laws.pivot(index="seed", columns="law", values="interior_log_E")
     crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
     inside = np.minimum(middle.loc[1] - middle.loc[8], middle.loc[64] - middle.loc[8])
     missed, answer = _missed(points)
@@ -229,9 +227,9 @@ def sizes() -> dict[str, Measured]:
     """Return the numbers of the questions on model size, and write their tables."""
     tables, kept, laws, parts = [], [], [], ("sizes", "larger")
     trained = [part for part in parts if (RESULTS / part / "runs.parquet").exists()]
-    runs = pd.concat([read(part, "runs.parquet") for part in trained], ignore_index=True)
+    runs = pd.concat([TABLES.read(f"{part}/runs.parquet") for part in trained], ignore_index=True)
     runs = runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
-    small = read("stages", "runs.parquet")
+    small = TABLES.read("stages/runs.parquet")
     small = small.loc[small["seed"].isin(runs["seed"]) & (small["tokens"] <= runs["tokens"].max())]
     for size, some in [("12k", small), *runs.groupby("size", sort=False)]:
         last = some.groupby("run")["eval_loss"].last()
@@ -243,9 +241,9 @@ def sizes() -> dict[str, Measured]:
         excess = (best["target_loss"] - lowest).round(2)
         tables.append(best.assign(size=size, last_loss=lowest, excess=excess))
     table = pd.concat(tables, ignore_index=True)
-    write("sizes", "optima.csv", table)
-    write("sizes", "points.csv", pd.concat(kept, ignore_index=True))
-    write("sizes", "laws.csv", pd.concat(laws, ignore_index=True))
+    TABLES.write("sizes/optima.csv", table)
+    TABLES.write("sizes/points.csv", pd.concat(kept, ignore_index=True))
+    TABLES.write("sizes/laws.csv", pd.concat(laws, ignore_index=True))
     return _size_numbers(table)
 
 
@@ -271,7 +269,7 @@ def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
 
 def scheduler() -> dict[str, Measured]:
     """Return the numbers of the questions on the scheduler, and write its tables."""
-    runs, finals = read("scheduler", "runs.parquet"), read("scheduler", "finals.csv")
+    runs, finals = TABLES.read("scheduler/runs.parquet"), TABLES.read("scheduler/finals.csv")
     seconds = seconds_per_step()
     compared = Comparison(finals)
     told = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
@@ -286,8 +284,8 @@ def scheduler() -> dict[str, Measured]:
             late = (late_row - ramp_row).to_numpy()
             found["late_constant"] = Measured(late, told, "scheduler/finals.csv")
     savings = efficiency(runs, _best(compared, "constant"), seconds)
-    write("scheduler", "efficiency.csv", savings)
-    write("scheduler", "differences.csv", pd.DataFrame(summary))
+    TABLES.write("scheduler/efficiency.csv", savings)
+    TABLES.write("scheduler/differences.csv", pd.DataFrame(summary))
     own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
     for key in ("tokens", "seconds"):
         values = own[f"log_{key}"].to_numpy(float)
@@ -315,7 +313,7 @@ def _differences(losses: pd.DataFrame, best: str, phase: str) -> list[dict]:
 
 def seconds_per_step() -> dict[int, float]:
     """Return the shortest measured seconds per step of each batch size, from part `speed`."""
-    finals = read("speed", "finals.csv")
+    finals = TABLES.read("speed/finals.csv")
     constant = finals.loc[finals["ending"] == "constant"]
     rates = (constant["seconds"] / constant["steps"]).groupby(constant["batch"].astype(int))
     return {int(str(batch)): float(value) for batch, value in rates.min().items()}
@@ -365,7 +363,7 @@ def _costs(row: Any, tokens: float, seconds: dict[int, float]) -> dict[str, floa
 
 def ablations() -> dict[str, Measured]:
     """Return the numbers of the questions on ablations: what each change does to the gain."""
-    compared = Comparison(read("ablations", "finals.csv"))
+    compared = Comparison(TABLES.read("ablations/finals.csv"))
     losses = pd.concat([compared.losses(phase) for phase in ("constant", "cosine")])
 
     def gain(group: str, constant: str = "") -> np.ndarray:
@@ -381,19 +379,19 @@ def ablations() -> dict[str, Measured]:
     }
     told = "12k parameters, LR 8e-3; 1M tokens"
     gains = {"base": base, **{key: values + base for key, values in numbers.items()}}
-    write("ablations", "gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
+    TABLES.write("ablations/gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
     return {key: Measured(v, told, "ablations/gains.csv") for key, v in numbers.items()}
 
 
 def experts() -> dict[str, Measured]:
     """Return the numbers of the question on experts, and write the part's tables."""
-    runs = read("experts", "runs.parquet")
+    runs = TABLES.read("experts/runs.parquet")
     points = measured_points(runs.loc[runs["name"].str.contains(FIXED)], TARGETS)
     whole = points.loc[points["reached"]].groupby("target_loss")
     enough = [t for t, some in whole if (some.groupby("batch").size() >= 3).sum() >= 5]
     best = optima(points)
-    write("experts", "points.csv", points)
-    write("experts", "optima.csv", best)
+    TABLES.write("experts/points.csv", points)
+    TABLES.write("experts/optima.csv", best)
     rise = per_seed(best, "B_opt", min(enough), max(enough))
     told = "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
     return {"experts": Measured(rise.to_numpy(), told, "experts/optima.csv")}
@@ -406,11 +404,6 @@ PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
     "ablations": ablations,
     "experts": experts,
 }
-
-
-def write(part: str, name: str, table: pd.DataFrame) -> None:
-    """Write a table of a part, rounded so that it is the same on every machine."""
-    write_table(table.round(7), RESULTS / part / name)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import pandas as pd
 import bss
 from bss.laws.base import Estimate
 from bss.laws.resampling import rms
-from experiments.es_wsd.analysis import TARGETS, fitted, measured_points, read, write
+from experiments.es_wsd.analysis import TABLES, TARGETS, fitted, measured_points
 
 LAW, GRID = "piecewise", 4000
 
@@ -83,12 +83,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=200, help="number of drawn sets")
     sets = parser.parse_args().sets
-    points = measured_points(read("repeat", "runs.parquet"), TARGETS)
+    points = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
     law, truth = planted(points)
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # JAX has threads
         tables = [*pool.map(partial(judged, law, points, truth), range(sets))]
     table = pd.concat(tables, ignore_index=True)
-    write("repeat", "coverage.csv", table)
+    TABLES.write("repeat/coverage.csv", table)
     for quantity, rows in table.dropna(subset=["inside"]).groupby("quantity"):
         print(f"{quantity}: {rows['inside'].mean():.3f} of {len(rows)} intervals hold it")
 

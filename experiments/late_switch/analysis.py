@@ -22,8 +22,10 @@ from bss.schedules.rates import Rate, wsd
 from bss.stats import Comparison, half_interval, paired
 from bss.tables import write_table
 from experiments.findings import Measured, findings, read_questions, within
+from experiments.tables import Tables
 
 RESULTS = Path("results/late_switch")
+TABLES = Tables(RESULTS)
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2602.14208", "command": "python -m experiments.late_switch.analysis"}
 EQUIVALENCE = ("joins", "joins_other")
@@ -39,17 +41,6 @@ SHARES = (TRUNK, "x 8, last 2%", "x 8, last 15%", "x 8, last 50%")
 PILOTS = {"b1": (*FEW[:3], "x 4"), "b1l": FEW, "b1m": FEW, "b3": SHARES}  # starts of fitted names
 SINCE = (0.1, 0.25, 0.5)  # of the tokens: the law ignores losses before
 WARMUP = 50_000
-
-
-def read(part: str, name: str) -> pd.DataFrame:
-    """Return a table of a part."""
-    path = RESULTS / part / name
-    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-
-
-def write(part: str, name: str, table: pd.DataFrame) -> None:
-    """Write a table of a part, rounded so that it is the same on every machine."""
-    write_table(table.round(7), RESULTS / part / name)
 
 
 # Final losses
@@ -86,7 +77,7 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
 
 def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndarray:
     """Return losses [seed] of a name minus another's, or the best fixed batch size's."""
-    compared = Comparison(read(part, "finals.csv"))
+    compared = Comparison(TABLES.read(f"{part}/finals.csv"))
     losses = compared.losses(phase)
     return (losses.loc[name] - losses.loc[other or best_constant(compared, phase)]).to_numpy(float)
 
@@ -94,7 +85,7 @@ def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndar
 def conditions(part: str) -> str:
     """Return what a part was trained on, from its config."""
     model = {"b1l": "99k parameters, LR 4e-3", "b1m": "8 experts, 2 active, 12k active, LR 8e-3"}
-    tokens = read(part, "finals.csv")["tokens"].max()
+    tokens = TABLES.read(f"{part}/finals.csv")["tokens"].max()
     return f"{model.get(part, '12k parameters, LR 8e-3')}; {tokens / 1e6:.2g}M tokens"
 
 
@@ -110,7 +101,7 @@ def finals() -> dict[str, Measured]:
         "late_each": np.fmax(*(against("b1", "constant", LATE, name) for name in (TRUNK, LARGE))),
         "several": against("b1", "constant", STAGES, LATE),
     }
-    losses = Comparison(read("b1", "finals.csv"))
+    losses = Comparison(TABLES.read("b1/finals.csv"))
     grown, trunk = losses.losses("constant").loc[GROWN], losses.losses("decay").loc[TRUNK]
     instead = (grown - trunk).to_numpy(float)
     found = {key: Measured(values, told, table) for key, values in numbers.items()}
@@ -209,10 +200,10 @@ def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
 
 def catching() -> dict[str, Measured]:
     """Return the numbers of the questions on catch-up, and write their tables."""
-    runs = read("b2", "runs.parquet")
+    runs = TABLES.read("b2/runs.parquet")
     table, saved = catch_up(runs), saved_tokens(runs)
-    write("b2", "catch_up.csv", table)
-    write("b2", "saved.csv", saved)
+    TABLES.write("b2/catch_up.csv", table)
+    TABLES.write("b2/saved.csv", saved)
     four = table.loc[table["factor"] == "x 4"]
     late = four.loc[four["share"] >= 1 - TAIL].groupby("seed")
     ends = four.groupby("seed")["to_large"].agg(["first", "last"])
@@ -280,14 +271,14 @@ def exponents(table: pd.DataFrame) -> np.ndarray:
 
 def switch_points() -> dict[str, Measured]:
     """Return the numbers of the questions on the best switch point, and write its table."""
-    finals = read("b3", "finals.csv")
+    finals = TABLES.read("b3/finals.csv")
     table = best_switches(finals)
-    write("b3", "switch_points.csv", table)
+    TABLES.write("b3/switch_points.csv", table)
     predicted("b3")
     others = {points: paired(exponents(best_switches(finals, points))) for points in (3, 4, 5, 6)}
     slopes = {points: (one.mean, one.low, one.high) for points, one in others.items()}
     slopes = pd.DataFrame(slopes, index=["exponent", "low", "high"]).T.rename_axis("points")
-    write("b3", "exponents.csv", slopes.reset_index())
+    TABLES.write("b3/exponents.csv", slopes.reset_index())
     after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
     budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
     told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
@@ -381,8 +372,9 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...
 
 def predicted(part: str) -> pd.DataFrame:
     """Return the predictions of a part, and write them."""
-    table = predictions(read(part, "runs.parquet"), read(part, "finals.csv"), PILOTS[part])
-    write(part, "predictions.csv", table)
+    runs, finals = (TABLES.read(f"{part}/{name}") for name in ("runs.parquet", "finals.csv"))
+    table = predictions(runs, finals, PILOTS[part])
+    TABLES.write(f"{part}/predictions.csv", table)
     return table
 
 
@@ -411,7 +403,8 @@ def main(arguments: list[str] | None = None) -> None:
     for part, numbers in PARTS.items():
         if (RESULTS / part / "finals.csv").exists():
             if part != "b3":
-                write(part, "differences.csv", differences(read(part, "finals.csv")))
+                finals = TABLES.read(f"{part}/finals.csv")
+                TABLES.write(f"{part}/differences.csv", differences(finals))
             measured |= numbers()
     found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
     write_table(found, RESULTS / "findings.csv")

@@ -33,7 +33,7 @@ EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
 # The grid of starts: L_0 over the least loss, k, and both of a and g, across their usual ranges.
 FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)
 KEPT_STARTS = 8  # of the grid, as many as descend together
-FLOOR = 0.2  # of the least loss, the lower bound of L_0: 0 nats is no loss of a language
+FLOOR = 0.2  # of the lowest loss, the lower bound of L_0: 0 nats is no loss of a language
 PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
 UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
 
@@ -201,4 +201,4 @@ FORMS: Registry[Form] = Registry("form", {
         "B* = B_star·D^q·N^r, η* = E·N^x·D^y·B^p",
     ),
 }, Form)  # fmt: skip
-"""By name; `fit_table` takes the one with the least error at left-out (N, D)."""
+"""By name; `fit_table` takes the one with the lowest error at left-out (N, D)."""
