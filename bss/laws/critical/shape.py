@@ -13,15 +13,13 @@ batches do not bracket the bend. On planted curves of 4 to 10 batches, 90% inter
 """
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from bss.errors import check
-from bss.laws.critical.curves import StepsCurve
 from bss.laws.resampling import draw_noise
 
 SEARCHED = np.log(1e6)  # κ is searched up to this factor outside the batches: 0 and infinity
@@ -29,8 +27,8 @@ SMALLEST = "smallest"
 LEAST_NOISE = 1e-6  # steps are whole numbers: no fit is better than this relative error
 
 
-class Shapes(NamedTuple):
-    """Fits of C curves, or R refits of each: arrays [C] or [C, R].
+class Shape(NamedTuple):
+    """S = a + b/B of a curve: numbers, or arrays [R] of its refits.
 
     Attributes:
         a: steps that no batch can undercut.
@@ -38,43 +36,31 @@ class Shapes(NamedTuple):
         noise: residual standard deviation of log S.
     """
 
-    a: np.ndarray
-    kappa: np.ndarray
-    noise: np.ndarray
+    a: Any
+    kappa: Any
+    noise: Any
+
+    @classmethod
+    def of(cls, batch: np.ndarray, log_steps: np.ndarray) -> "Shape":
+        """Fit log S [n], or each of [R, n], by least squares with equal weights."""
+        return cls(*fit_log_steps(np.log(batch), log_steps))
 
     @property
-    def b(self) -> np.ndarray:
+    def b(self) -> Any:
         """E_min, in steps·batch."""
         return self.a * self.kappa
 
+    def log_steps(self, batch: np.ndarray) -> np.ndarray:
+        """Return log S at each batch [n]."""
+        return np.log(self.a) + np.log1p(self.kappa / batch)
 
-def fit_shapes(curves: Sequence[StepsCurve]) -> Shapes:
-    """Fit by least squares in log space with equal weights."""
-    fits = [fit_log_steps(np.log(curve.batch), np.log(curve.steps)) for curve in curves]
-    return Shapes(*map(np.array, zip(*fits, strict=True)))
-
-
-def refit_shapes(
-    curves: Sequence[StepsCurve], fitted: Shapes, *, resamples: int, seed: int
-) -> tuple[Shapes, list[np.ndarray]]:
-    """Refit all C curves by a parametric bootstrap.
-
-    Returns:
-        The refits [C, R], and per curve the noise of log S [R, n].
-    """
-    generator, fits, every = np.random.default_rng(seed), [], []
-    for i, (curve, noise) in enumerate(zip(curves, fitted.noise, strict=True)):
-        count = len(curve.batch)
-        sampled = draw_noise(noise, max(count - 2, 1), (resamples, count), generator)
-        every.append(sampled)
-        log_steps = log_steps_of(fitted, i, curve.batch) + sampled
-        fits.append(fit_log_steps(np.log(curve.batch), log_steps))
-    return Shapes(*map(np.array, zip(*fits, strict=True))), every
-
-
-def log_steps_of(shapes: Shapes, i: int, batch: np.ndarray) -> np.ndarray:
-    """Return log S of curve i at each batch [n]."""
-    return np.log(shapes.a[i]) + np.log1p(shapes.kappa[i] / batch)
+    def refits(
+        self, batch: np.ndarray, resamples: int, generator: np.random.Generator
+    ) -> tuple["Shape", np.ndarray]:
+        """Return refits [R] by a parametric bootstrap, and the noise of log S [R, n] of each."""
+        count = len(batch)
+        noise = draw_noise(self.noise, max(count - 2, 1), (resamples, count), generator)
+        return Shape.of(batch, self.log_steps(batch) + noise), noise
 
 
 def _rest(log_kappa: np.ndarray, log_batch: np.ndarray, log_steps: np.ndarray) -> np.ndarray:

@@ -175,7 +175,7 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
     for i, name in enumerate(form.names):
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
-        low, value, high = (float(form.printed(name, x, points)) for x in ends)
+        low, value, high = map(float, map(form.scale(name, points).printed, ends))
         estimate, note = Estimate(value, low, high, level), ""
         if name in law.constraints.ranges:
             pass  # its value is the user's

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Scale
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.minimum import asymmetric_bowl
 from bss.registry import Registry
@@ -89,20 +89,14 @@ class Form:
         self, points: LossPoints, constraints: Constraints = FREE
     ) -> tuple[np.ndarray, np.ndarray]:
         """`box`, with what a user fixes."""
-        if not constraints:
-            return self.box(points)
+        own = {name: ends for name, ends in constraints.ranges.items() if name in self.names}
+        scales = {name: self.scale(name, points) for name in own}
+        return Constraints(own).box(*self.box(points), scales, f"the {self.name} form")
 
-        def printed(theta: np.ndarray) -> list[Any]:
-            return [self.printed(*pair, points) for pair in zip(self.names, theta, strict=True)]
-
-        return constraints.box(self.box(points), self.names, printed, f"the {self.name} form")
-
-    def printed(self, name: str, value: Any, points: LossPoints) -> Any:
-        """A parameter as it is printed, of a fitted number."""
-        value = np.exp(value) if name in self.logs else value
-        axis = {"B_star": 2, "E": 3}.get(name)
-        return value if axis is None or axis >= len(points.centres) else (
-            value * np.exp(points.centres[axis]))  # fmt: skip
+    def scale(self, name: str, points: LossPoints) -> Scale:
+        """Return how a parameter is printed; optima in tokens per batch, and per step."""
+        centres = dict(zip(("B_star", "E"), np.exp(points.centres[2:]).tolist(), strict=False))
+        return Scale(self.names.index(name), centres.get(name, 1.0), name in self.logs)
 
     def free(self, points: LossPoints) -> int:
         """Return the number of fitted parameters without a prior."""

@@ -14,9 +14,8 @@ from bss.laws.base import Options
 from bss.laws.critical.curves import steps_curves
 from bss.laws.critical.shape import (
     CbsDefinition,
-    fit_shapes,
+    Shape,
     measured_critical_batch,
-    refit_shapes,
 )
 from bss.tables import read_points
 from tests.laws.golden import assert_golden
@@ -84,17 +83,20 @@ def test_the_exponent_depends_on_the_overhead(published, overhead, exponent):
 
 def test_refits_scatter_about_the_fit(published):
     curves, _ = steps_curves(published)
-    shapes = fit_shapes(curves)
-    refits, noise = refit_shapes(curves, shapes, resamples=2000, seed=1)
-    assert refits.kappa.shape == (5, 2000) and noise[0].shape == (2000, len(curves[0].batch))
-    np.testing.assert_allclose(np.median(refits.kappa, axis=1), shapes.kappa, rtol=0.03)
+    generator = np.random.default_rng(1)
+    for curve in curves:
+        shape = Shape.of(curve.batch, np.log(curve.steps))
+        refits, noise = shape.refits(curve.batch, 2000, generator)
+        assert refits.kappa.shape == (2000,) and noise.shape == (2000, len(curve.batch))
+        np.testing.assert_allclose(np.median(refits.kappa), shape.kappa, rtol=0.03)
 
 
 def test_exact_curves_are_recovered():
     points = pd.concat([planted(a, 2 * a) for a in (500.0, 1000.0, 2000.0)])
-    shapes = fit_shapes(steps_curves(points)[0])
-    assert shapes.kappa == pytest.approx([1000, 2000, 4000], rel=1e-6)
-    assert shapes.a == pytest.approx([500, 1000, 2000], rel=1e-6)
+    curves, _ = steps_curves(points)
+    for curve, a in zip(curves, (500, 1000, 2000), strict=True):
+        shape = Shape.of(curve.batch, np.log(curve.steps))
+        assert (shape.a, shape.kappa) == pytest.approx((a, 2 * a), rel=1e-6)
 
 
 def test_the_critical_batch_spends_exactly_the_overhead():
