@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress
 from statistics import NormalDist
 from typing import Any
@@ -40,7 +41,6 @@ from bss.laws.base import (
     tails,
 )
 from bss.laws.es import FAMILIES, INTERPOLATOR, LAWS
-from bss.laws.es.data import EsData, es_data
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import (
     CROSS_VALIDATED,
@@ -54,14 +54,73 @@ from bss.laws.es.values import (
 from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
 from bss.laws.resampling import HeldOut, RunEffects, check_hold_out, redraw, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, solve
+from bss.tables.reading import SETTINGS
 
+IDENTITY = ("model", "batch", "seed", "data_seed", "peak_lr", *SETTINGS)
+USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
 TYPICAL = 0.004  # nats: the noise SD of a run's loss in the committed results
 FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few degrees of freedom
 
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
+ASYMPTOTES = ("S_min", "E_min", "S_opt")
 TIE = 1.04  # ratio of squared errors, up to which the law with fewer parameters is preferred
 EXTRA_STARTS = 3  # of a fold, in addition to the fit of all rows, which is nearly its optimum
 FEWEST = 6  # batch sizes: with fewer, the four inside the range do not rank laws
+
+
+@dataclass(frozen=True)
+class EsData:
+    """Rows of one model at one kind of loss; every array is [N], one row per run and target.
+
+    Attributes:
+        run: integer label of the run.
+        name: name of the run; its label as text if the table has no column `run`.
+        seed: integer label of the seed pair; 0 if the table has no seeds.
+        batch: batch size in sequences, E/S.
+        target: target loss in nats.
+        steps, sequences: steps and sequences to the target; if the run did not reach it, steps and
+            sequences of the whole run.
+        reached: whether the target was reached.
+        slope: −dL/dlog E at the target, from neighbouring targets. It converts errors in log E to
+            losses.
+        seq_len: tokens per sequence.
+        warnings: a sentence per group of excluded rows.
+    """
+
+    run: np.ndarray
+    name: np.ndarray
+    seed: np.ndarray
+    batch: np.ndarray
+    target: np.ndarray
+    steps: np.ndarray
+    sequences: np.ndarray
+    reached: np.ndarray
+    slope: np.ndarray
+    seq_len: int
+    warnings: tuple[str, ...]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Targets that at least one run reached, highest loss first."""
+        return np.unique(self.target[self.reached])[::-1]
+
+    @property
+    def batches(self) -> np.ndarray:
+        """Batch sizes with any row, ascending."""
+        return np.unique(self.batch)
+
+    @cached_property
+    def interior(self) -> np.ndarray:
+        """[N], reached rows whose batch is neither the smallest nor the largest at the target."""
+        inside = self.reached.copy()
+        for target in self.targets:
+            edges = self.reaching(target)[[0, -1]]
+            inside &= (self.target != target) | ~np.isin(self.batch, edges)
+        return inside
+
+    def reaching(self, target: float) -> np.ndarray:
+        """Batch sizes of the runs that reached the target, ascending."""
+        return np.unique(self.batch[self.reached & (self.target == target)])
 
 
 def fit_es(
@@ -192,16 +251,14 @@ def _parts(
     counts = {t: int((data.reached & (data.target == t)).sum()) for t in data.targets.tolist()}
     targets = [t for t in counts if len(data.reaching(t)) >= law.least]
     points = sum(counts.values()) if law.joint else max((counts[t] for t in targets), default=0)
-    if targets and points <= law.free:
-        if not selected:
-            return []
+    if not targets or (points <= law.free and not selected):
+        return []
+    if points <= law.free:
         where = "" if law.joint else " at a target"
         raise InputError(
             f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
             "measure more batches, give more targets or choose a smaller law"
         )
-    if not targets:
-        return []
     problem = law.problem(data, np.array(targets))
     if constraints:
         problem = law.constrained(problem, constraints, data.seq_len)
@@ -247,14 +304,10 @@ def _target_fit(
 ) -> TargetFit:
     """Return the estimates of a law at a target; without values if it was not fitted there."""
     here, level = data.target == target, options.level
-    status = (
-        part.status
-        if part
-        else (
-            f"unidentified: {len(data.reaching(target))} batches reach this loss, "
-            f"the {law.name} law needs {law.least}"
-        )
-    )
+    status = part.status if part else (
+        f"unidentified: {len(data.reaching(target))} batches reach this loss, "
+        f"the {law.name} law needs {law.least}"
+    )  # fmt: skip
     batches = {name: Estimate(None, level=level, note=status) for name in law.batches}
     estimates, own, draws = {}, {}, {}
     if part is not None:
@@ -267,14 +320,10 @@ def _target_fit(
         if not law.joint:
             own = law.in_tokens(part.parameters, data.seq_len)
             draws = part.kept(law, data.seq_len, options.draws)
-    S_min, fewest, S_opt = (
-        estimates[n].value if n in estimates else None for n in ("S_min", "E_min", "S_opt")
-    )
+    numbers = {n: estimates[n].value if n in estimates else None for n in ASYMPTOTES}
     return TargetFit(
         target_loss=target,
-        S_min=S_min,
-        E_min=fewest,
-        S_opt=S_opt,
+        **numbers,
         batches={name: sure(one) for name, one in batches.items()},
         intervals=estimates,
         parameters=own,
@@ -321,24 +370,18 @@ def _rows(data: EsData, law: Law, parts: list[_Part]) -> dict[str, tuple[Any, ..
 
     At a target without a law, what it would predict is NaN.
     """
-    columns: dict[str, list[Any]] = {}
-    predicted = []
+    fitted, error = np.full((2, len(data.run)), np.nan)
     for part in parts:
         i = part.rows
-        fitted = np.exp(law.log_sequences(part.parameters, data.batch[i], data.target[i]))
-        predicted.append((i, np.where(np.isfinite(fitted), fitted, np.nan), part.error))
-    without = ~np.isin(data.target, [target for part in parts for target in part.targets])
-    others = np.flatnonzero(data.reached & without)
-    unknown = np.full(len(others), np.nan)
-    for i, fitted, error in (*predicted, (others, unknown, unknown)):
-        numbers = {"batch": data.batch[i], "target_loss": data.target[i]}
-        numbers |= {"relative_loss": error, "steps": data.steps[i]}
-        fitted = fitted * data.seq_len
-        numbers |= {"measured": data.sequences[i] * data.seq_len, "fitted": fitted}
-        columns.setdefault("run", []).extend(data.name[i].tolist())
-        for name, values in numbers.items():
-            columns.setdefault(name, []).extend(rounded(values))
-    return {name: tuple(values) for name, values in columns.items()}
+        tokens = np.exp(law.log_sequences(part.parameters, data.batch[i], data.target[i]))
+        fitted[i], error[i] = np.where(np.isfinite(tokens), tokens, np.nan), part.error
+    known = np.concatenate([np.zeros(0, int), *(part.rows for part in parts)])
+    i = np.append(known, np.setdiff1d(np.flatnonzero(data.reached), known))
+    columns = {"batch": data.batch, "target_loss": data.target, "relative_loss": error}
+    columns |= {"steps": data.steps, "measured": data.sequences * data.seq_len}
+    columns |= {"fitted": fitted * data.seq_len}
+    rows: dict[str, tuple[Any, ...]] = {"run": tuple(data.name[i].tolist())}
+    return rows | {name: tuple(rounded(values[i])) for name, values in columns.items()}
 
 
 def target_minimum(
@@ -408,6 +451,105 @@ def with_best(at: TargetFit, best: BestBatch, minimum: Minimum, seq_len: int) ->
     steps = None if best.value is None else tokens / (best.value * seq_len)
     intervals = {n: one for n, one in at.intervals.items() if n == "S_min"} | {"E_min": fewest}
     return replace(at, E_min=tokens, S_opt=steps, intervals=intervals)
+
+
+def es_data(points: pd.DataFrame) -> EsData:
+    """Check a table of points and turn it into arrays.
+
+    Runs that change their batch size are excluded, because E(S) assumes one batch size per run.
+
+    Args:
+        points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run or
+            the columns of IDENTITY.
+
+    Raises:
+        InputError: If the table has several models, kinds or sequence lengths, no reached target,
+            or fewer than three batch sizes.
+    """
+    _check(points)
+    labels = _run_labels(points)
+    points = points.assign(run=labels, name=points.get("run", labels))
+    batches = points.groupby("run")["batch"]
+    changing = (batches.transform("max") > batches.transform("min") * (1 + 1e-6)).to_numpy(bool)
+    warnings = ()
+    if changing.any():
+        count = points.loc[changing, "run"].nunique()
+        warnings = (f"{count} runs change their batch and are left out of the fit",)
+        points = points.loc[~changing]
+    reached, run = points["reached"].to_numpy(bool), points["run"].to_numpy()
+    numbers = points[["batch", "target_loss", "steps", "tokens_to_target"]].to_numpy(float)
+    batch, target, steps, tokens = numbers.T.copy()
+    if (count := len(np.unique(batch[reached]))) < 3:
+        raise InputError(
+            f"points: {count} batch sizes reach a target; a law E(S) needs at least 3, "
+            "so add runs or raise the targets"
+        )
+    seeds = [c for c in ("seed", "data_seed") if c in points and not bool(points[c].isna().any())]
+    seed = points.groupby(seeds, sort=False).ngroup() if seeds else pd.Series(0, points.index)
+    seq_len = int(points["seq_len"].iloc[0])
+    return EsData(
+        run=run,
+        name=points["name"].astype(str).to_numpy(),
+        seed=seed.to_numpy(int),
+        batch=batch,
+        target=target,
+        steps=steps,
+        sequences=tokens / seq_len,
+        reached=reached,
+        slope=_slopes(run, batch, target, np.log(tokens), reached),
+        seq_len=seq_len,
+        warnings=warnings,
+    )
+
+
+def _check(points: pd.DataFrame) -> None:
+    """Raise InputError if a table mixes models or kinds, reaches no target or lacks numbers."""
+    for column in ("model", "params", "kind", "seq_len"):
+        values = points[column].drop_duplicates() if column in points else []
+        if len(values) > 1:
+            few = ", ".join(str(value) for value in values[:4])
+            raise InputError(
+                f"points: {column} takes {len(values)} values ({few}); "
+                "E(S) belongs to one, so filter the table"
+            )
+    if not points["reached"].any():
+        raise InputError("points: no row reaches its target; choose targets that runs reach")
+    numbers = points[["target_loss", "batch", "steps", "tokens_to_target"]].to_numpy(float)
+    good = (np.isfinite(numbers) & (numbers > 0)).all(axis=1)
+    if not good.all():
+        raise InputError(
+            f"points: row {int(np.argmin(good)) + 1} has a target_loss, batch, steps or "
+            "tokens_to_target that is not a positive number; correct or drop it"
+        )
+
+
+def _run_labels(points: pd.DataFrame) -> np.ndarray:
+    keys = ["run"] if "run" in points else [key for key in IDENTITY if key in points]
+    labels = points.groupby(keys, dropna=False, sort=False).ngroup()
+    twice = pd.DataFrame({"run": labels, "target": points["target_loss"]}).duplicated()
+    if twice.any():
+        raise InputError(
+            f"points: row {int(np.argmax(twice)) + 1} repeats a run's target_loss; "
+            "give each run its own name or seed"
+        )
+    return labels.to_numpy()
+
+
+def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
+    """Return −dL/dlog E [N]: central differences along runs, averaged over runs of a batch."""
+    slope = np.full(len(run), np.nan)
+    for label in np.unique(run):
+        rows = np.flatnonzero((run == label) & reached)
+        rows = rows[np.argsort(target[rows])[::-1]]
+        if len(rows) > 1 and (np.diff(log_tokens[rows]) > 0).all():
+            slope[rows] = -np.gradient(target[rows], log_tokens[rows])
+    typical = np.nanmedian(slope) if np.isfinite(slope).any() else USUAL_SLOPE
+    filled = np.empty_like(slope)
+    for size, loss in {*zip(batch, target, strict=True)}:
+        rows = (batch == size) & (target == loss)
+        known = slope[rows][np.isfinite(slope[rows])]
+        filled[rows] = np.exp(np.log(known).mean()) if len(known) else typical
+    return np.clip(filled, typical / 10, typical * 10)
 
 
 def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Comparison:

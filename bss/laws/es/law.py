@@ -11,7 +11,7 @@ The laws of the package are three per target, and a joint loss model L(S, B) of 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,11 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws.base import Constraints, Scale
-from bss.laws.es.data import EsData
 from bss.laws.minimum import asymmetric_bowl
 from bss.laws.solver import Residual
+
+if TYPE_CHECKING:
+    from bss.laws.es.fit import EsData
 
 Number = Any
 """A scalar or an array, of NumPy or traced."""
@@ -114,7 +116,7 @@ class Law:
         """The registered law that represents a fit of this law, given the fitted parameters."""
         return self
 
-    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
         """Return the problem of the law at targets that enough batch sizes reach.
 
         Raises:
@@ -209,7 +211,7 @@ class PerTarget(Law):
         """Return parameters in units of the problem, from fitted numbers [P, ...], here logs."""
         return self.parameters(*jnp.exp(theta))
 
-    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
         """Return one problem per target; short ones are padded to rows [T, M]."""
         groups = [np.flatnonzero(data.target == target) for target in targets]
         width = max(len(group) for group in groups)
@@ -497,7 +499,7 @@ class Surface(Law):
         """The surface with m and B_phi among the parameters of a fit."""
         return Surface("surface")
 
-    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
         """Return one problem over all targets."""
         if len(data.targets) < 2:
             raise InputError(
@@ -523,7 +525,7 @@ class Surface(Law):
         )
 
     def _starts(
-        self, data: EsData, steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
+        self, data: "EsData", steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
     ) -> list[list[float]]:
         """Return grids of L_0, α and B_phi, with a and b by linear least squares."""
         top, bottom = data.targets[0], data.targets[-1]
