@@ -513,7 +513,7 @@ def _check(points: pd.DataFrame) -> None:
                 "E(S) belongs to one, so filter the table"
             )
     if not points["reached"].any():
-        raise InputError("points: no row reaches its target; choose targets that runs reach")
+        raise InputError("points: reached is false in every row; choose targets that runs reach")
     numbers = points[["target_loss", "batch", "steps", "tokens_to_target"]].to_numpy(float)
     good = (np.isfinite(numbers) & (numbers > 0)).all(axis=1)
     if not good.all():

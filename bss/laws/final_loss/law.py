@@ -5,7 +5,7 @@ The law is a form with the residuals that the rows near by predict
 and of the form's parameters, scaled to match the errors at left-out rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -51,10 +51,10 @@ class LossLaw:
 
     form: str
     theta: np.ndarray
-    cv_errors: dict[str, float]
     widened: dict[str, float]
     converged: bool
     points: LossPoints
+    cv_errors: dict[str, float] = field(default_factory=dict)
     constraints: Constraints = FREE
     resamples: int = 200
     seed: int = 0

@@ -27,8 +27,6 @@ TABLE = Origin("table")
 DIGITS = 7  # of a loss
 LONG = 4  # budgets of one run, from which they are a curve
 FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
-MIXED = 1000.0  # a gap between the rates of one (N, D), as between rates per step and per token
-ABOUT = 4.0  # the factor by which a rate may lie outside those tried otherwise
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 
@@ -139,7 +137,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     """The rows of the law from checked ones, each with its LR where LRs vary, and warnings.
 
     Raises:
-        InputError: no row has a finite loss, or LRs per step and per token are mixed.
+        InputError: no row has a finite loss.
     """
     tried, means, runs, warnings = _runs(table)
     with_lr, said = _varies(runs, table)
@@ -164,7 +162,6 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
     """Whether the LR is a variable of the law, and warnings."""
     if "rates_tried" in table or not (runs["rate"] > 0).all():
         return False, []
-    _refuse_mixed(runs)
     several = int(np.sum(runs.groupby(SIZE)["rate"].nunique() > 1))
     if not several:
         confounded = "lr: each batch has one LR, so the best batch applies only to these pairs of "
@@ -179,25 +176,6 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
             "best LR with batch rests on a prior; train with two LRs at another batch"
         ]
     return True, []
-
-
-def _refuse_mixed(runs: pd.DataFrame) -> None:
-    """Refuses LRs per token: each, times its batch in tokens, is about one of the others."""
-    found, per_token = (), []
-    for _, here in runs.groupby(["params", "tokens"]):
-        rates = np.unique(here["rate"])
-        gaps = rates[1:] / rates[:-1]
-        if len(gaps) and gaps.max() > MIXED:
-            i = int(gaps.argmax())
-            below = here.loc[here["rate"] <= rates[i]]
-            per_step = (below["rate"] * below["batch_tokens"]).to_numpy(float)
-            per_token += [*(rates[i + 1] / ABOUT < per_step), *(per_step < rates[-1] * ABOUT)]
-            found = rates[i], rates[i + 1]
-    if found and all(per_token):
-        raise InputError(
-            f"lr: {found[0]:.3g} and {found[1]:.3g} in one (params, tokens), and the lower LRs "
-            "times batch_tokens are about the higher LRs, so some are per token; give each per step"
-        )
 
 
 def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[str]]:
