@@ -18,7 +18,6 @@ from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.resampling import rms
 
-DRAWS = 4_000  # normal ones, of a law that keeps none
 LEAST_SPREAD = 2.0  # of a variable: over less, a scatter of 10% moves an exponent by .2 or more
 
 
@@ -59,10 +58,9 @@ class PowerFit:
         return (self.margin or 0.0) / NormalDist().inv_cdf((1 + self.level) / 2)
 
     def draws(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
-        """Return normal draws [R, n] of the error of log y of the law, at x [n] by variable."""
-        normal = np.random.default_rng(0).standard_normal((DRAWS, len(self.inverse)))
-        theta = self.deviation * normal @ np.linalg.cholesky(self.inverse).T
-        return theta @ self.design(x).T
+        """Return errors [R, n] of log y of the law, of its covariance, at x [n] by variable."""
+        root = self.deviation * len(self.inverse) ** 0.5 * np.linalg.cholesky(self.inverse).T
+        return np.concatenate([root, -root]) @ self.design(x).T
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON; with one variable `x` is its name and `exponent` its one estimate."""

@@ -18,8 +18,14 @@ import pandas as pd
 from scipy.special import ndtr
 
 from bss.errors import InputError
-from bss.points.curve import default_targets, evaluated, peak_rate, points, rate_numbers
-from bss.tables import loss_column
+from bss.points.curve import (
+    default_targets,
+    evaluated,
+    loss_column,
+    peak_rate,
+    points,
+    rate_numbers,
+)
 
 FEWEST, SAME = 3, 10  # equal losses of a whole curve, and at the start of one, that make a copy
 _IDENTITY = ("run", "model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr", "parent")

@@ -23,11 +23,10 @@ from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
 from bss.plots.step_time import time_figure
 from bss.points.batches import alike
-from bss.points.curve import evaluated
+from bss.points.curve import evaluated, loss_column
 from bss.report.results import Results
 from bss.rules import Setting
 from bss.stats import LR_PHASES, Comparison
-from bss.tables import loss_column
 from bss.units import format_tokens
 
 MOST_ROWS = 40

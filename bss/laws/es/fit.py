@@ -64,7 +64,6 @@ FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few deg
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
 ASYMPTOTES = ("S_min", "E_min", "S_opt")
 TIE = 1.04  # ratio of squared errors, up to which the law with fewer parameters is preferred
-EXTRA_STARTS = 3  # of a fold, in addition to the fit of all rows, which is nearly its optimum
 FEWEST = 6  # batch sizes: with fewer, the four inside the range do not rank laws
 
 
@@ -633,8 +632,17 @@ def _errors(
         return None
     if constraints:
         problem = law.constrained(problem, constraints, data.seq_len)
+    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     folds, error = np.unique(labels), np.full(len(labels), np.nan)
-    refits, out = _refitted(problem, labels, folds)
+
+    def each(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values] * len(folds))
+
+    out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
+    arrays = {key: each(value) for key, value in problem.data.items()}
+    arrays["weight"] = np.where(out, 0.0, arrays["weight"])
+    starts, lower, upper = map(each, (every.parameters[:, None], problem.lower, problem.upper))
+    refits = solve(problem.residual, starts, lower, upper, arrays)
     count = len(problem.starts)
     for j in range(len(folds) * count):
         here = np.unique(problem.rows[j % count][out[j]])
@@ -643,24 +651,6 @@ def _errors(
         fitted = law.log_sequences(p, data.batch[here], data.target[here])
         error[here] = np.clip(fitted - np.log(data.sequences[here]), -MAX_ERROR, MAX_ERROR)
     return error
-
-
-def _refitted(
-    problem: Problem, labels: np.ndarray, folds: np.ndarray
-) -> tuple[Solution, np.ndarray]:
-    """Return the fits without each fold, all problems per fold, and the rows [F·R, M] left out."""
-    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
-
-    def each(values: np.ndarray) -> np.ndarray:
-        return np.concatenate([values] * len(folds))
-
-    out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
-    data = {key: each(value) for key, value in problem.data.items()}
-    data["weight"] = np.where(out, 0.0, data["weight"])
-    some = np.linspace(0, problem.starts.shape[1] - 1, EXTRA_STARTS).astype(int)
-    starts = np.concatenate([every.parameters[:, None], problem.starts[:, some]], axis=1)
-    box = each(problem.lower), each(problem.upper)
-    return solve(problem.residual, each(starts), *box, data), out
 
 
 def shown_laws(comparison: Comparison) -> list[str]:

@@ -15,9 +15,9 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.final_loss.points import SAME_RATE, VARIED, LossPoints
 from bss.laws.resampling import rms
+from bss.points.curve import loss_column
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
-from bss.tables.runs import loss_column
 from bss.tables.storage import read_table
 from bss.units import format_tokens
 

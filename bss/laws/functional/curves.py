@@ -9,7 +9,8 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.functional.law import EvalPoints, Segments
 from bss.laws.functional.paths import Path, run_path
-from bss.tables import check_runs, loss_column
+from bss.points.curve import loss_column
+from bss.tables import check_runs
 from bss.units import format_tokens
 
 READINGS = 32  # losses kept per run: neighbours of more are correlated and add nothing but cost
