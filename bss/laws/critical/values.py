@@ -84,7 +84,7 @@ class CriticalFit(Fit):
 
     Attributes:
         overhead: r.
-        reference: B_ref, as it was requested: a batch in `unit`, "smallest" or a share of b/a.
+        reference: B_ref, as it was requested: a batch in `unit`, or "smallest".
         unit: of every batch: "sequences" or "tokens".
         fits: one per curve, in the order of the table.
         quantity: of the laws: "cbs", or "B_crit" where most curves are not linear up to B_ref.

@@ -256,19 +256,11 @@ class EsFit(Fit):
 
     def _signal(self, target_loss: float) -> float:
         """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
-        if not self.rows:
-            return math.nan
-        target, batch = (np.asarray(self.rows[name], float) for name in ("target_loss", "batch"))
-        logs = np.log(np.asarray(self.rows["measured"], float))
-        with np.errstate(divide="ignore"):
-            residual = logs - np.log(np.asarray(self.rows["fitted"], float))
-        at = np.isclose(target, target_loss)
-        if not at.any():
-            return math.nan
-        sizes = np.unique(batch[at])
-        means = np.array([logs[at & (batch == size)].mean() for size in sizes])
-        noise = np.sqrt(np.nanmean(residual[at] ** 2)) if np.isfinite(residual[at]).any() else 0.0
-        return float((min(means[0], means[-1]) - means.min()) / noise) if noise else math.nan
+        table = self.residuals()
+        at = table.loc[np.isclose(table["target_loss"].to_numpy(float), target_loss)]
+        noise = np.sqrt((at["residual"] ** 2).mean())
+        means = np.log(at["measured"].astype(float)).groupby(at["batch"]).mean()
+        return float((means.iloc[[0, -1]].min() - means.min()) / noise) if noise > 0 else math.nan
 
     def tokens(self, batch: Any, target_loss: Any) -> np.ndarray:
         """Return tokens [n] to losses in nats at batches in sequences; infinite if never reached.

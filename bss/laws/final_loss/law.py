@@ -74,13 +74,10 @@ class LossLaw:
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
     ) -> np.ndarray:
         """Return expected losses; without lr at the best one. The arguments broadcast."""
-        given = (params, tokens, batch, 1.0 if lr is None else lr)
-        shape = np.broadcast_shapes(*(np.shape(x) for x in given))
         logs = self.logs(params, tokens, batch, lr)
-        parts = np.array_split(logs, 1 + len(logs) // CHUNK)
-        rows, expected = self.points.logs, self._expected_residuals
-        means = [self._of_form(x) + covariance(x, rows) @ expected for x in parts]
-        return np.concatenate(means).reshape(shape)
+        residuals = covariance(logs, self.points.logs) @ self._expected_residuals
+        shape = np.broadcast(params, tokens, batch, 1.0 if lr is None else lr).shape
+        return (self._of_form(logs) + residuals).reshape(shape)
 
     def _of_form(self, logs: np.ndarray) -> np.ndarray:
         """[...] nats, without residuals, at logarithms [..., 3 or 4]."""
