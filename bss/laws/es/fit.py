@@ -151,7 +151,10 @@ def fit_es(
     used, choice, comparison = _select(data, law, constraints)
     constraints.check(used.parameters._fields, f"the {used.name} law")
     parts = _parts(data, used, options, constraints, selected=choice != UNSELECTED)
-    warnings = [*data.warnings, *(text for part in parts for text in part.warnings)]
+    warnings, joint = [*data.warnings], parts[0] if used.joint else None
+    if joint and joint.at_bound:
+        ended = f"{used.family.name}: {joint.at_bound} ended at a bound of the fit"
+        warnings.append(f"{ended}; compare with other laws")
     by_target = {target: part for part in parts for target in part.targets}
     fits, far = [], {}
     for target in data.targets.tolist():
@@ -175,7 +178,6 @@ def fit_es(
         fits.append(at)
         for one in outliers(data, target, options.level):
             far[one.drop] = max(one, far.get(one.drop, one), key=lambda run: run.times)
-    joint = parts[0] if used.joint else None
     return EsFit(
         law=used.family,
         seq_len=data.seq_len,
@@ -218,16 +220,19 @@ def _select(
 
 @dataclass(frozen=True)
 class _Part:
-    """The fit of one problem: parameters, refits [resamples], and the targets they apply to."""
+    """The fit of one problem, its refits [resamples], and the targets they apply to.
+
+    `at_bound` names the parameters that ended at a bound.
+    """
 
     targets: list[float]
     parameters: Any
     draws: Any
     status: str
+    at_bound: str
     rows: np.ndarray
     error: np.ndarray
     scatter: RunEffects
-    warnings: list[str]
 
     def intervals(self, level: float) -> dict[str, Estimate]:
         """Return the parameters with intervals."""
@@ -237,10 +242,8 @@ class _Part:
 
     def kept(self, law: Law, seq_len: int, count: int) -> dict[str, tuple[float, ...]]:
         """Return the first refits of the parameters, to seven digits."""
-        refits = [law.parameters(*p) for p in zip(*self.draws, strict=True)][:count]
-        entries = [law.in_tokens(p, seq_len) for p in refits]
-        names = self.parameters._fields if entries else ()
-        return {n: tuple(rounded(one[n] for one in entries)) for n in names}
+        each = law.in_tokens(self.draws, seq_len) if count else {}
+        return {name: tuple(rounded(draws[:count])) for name, draws in each.items()}
 
 
 def _parts(
@@ -258,9 +261,7 @@ def _parts(
             f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
             "measure more batches, give more targets or choose a smaller law"
         )
-    problem = law.problem(data, np.array(targets))
-    if constraints:
-        problem = law.constrained(problem, constraints, data.seq_len)
+    problem = law.constrained(law.problem(data, np.array(targets)), constraints, data.seq_len)
     solution = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(solution.parameters):
@@ -268,8 +269,8 @@ def _parts(
         refits, rows, error, scatter = _bootstrap(problem, solution, index, data, options)
         values, draws = (law.decoded(x, problem, index) for x in (theta, refits))
         status = "converged" if solution.converged[index] else "not converged"
-        warnings = _at_bound(law, solution) if law.joint else []
-        parts.append(_Part(own, values, draws, status, rows, error, scatter, warnings))
+        ended = ", ".join(compress(law.parameters._fields, solution.at_bound[index]))
+        parts.append(_Part(own, values, draws, status, ended, rows, error, scatter))
     return parts
 
 
@@ -292,12 +293,6 @@ def _bootstrap(
     return refit.parameters, problem.rows[index][used], error[used], scatter
 
 
-def _at_bound(law: Law, solution: Solution) -> list[str]:
-    names = ", ".join(compress(law.parameters._fields, solution.at_bound[0]))
-    warning = f"{law.family.name}: {names} ended at a bound of the fit; compare with other laws"
-    return [warning] if names else []
-
-
 def _target_fit(
     data: EsData, law: Law, target: float, part: _Part | None, minimum: Minimum, options: Options
 ) -> TargetFit:
@@ -310,11 +305,12 @@ def _target_fit(
     batches = {name: Estimate(None, level=level, note=status) for name in law.batches}
     estimates, own, draws = {}, {}, {}
     if part is not None:
-        values, spread = law.numbers(part.parameters, target), law.numbers(part.draws, target)
-        E_min = float(values.get("E_min", np.inf))
-        for quantities in (values, spread) if "E_min" in values else ():
-            quantities["E_min"] = quantities["E_min"] * data.seq_len
-        estimates = {n: interval(float(x), spread[n], level=level) for n, x in values.items()}
+        values, spread = law.quantities(part.parameters, target), law.quantities(part.draws, target)
+        E_min, unit = float(values.get("E_min", np.inf)), {"E_min": data.seq_len}
+        estimates = {
+            n: interval(float(x) * unit.get(n, 1), spread[n] * unit.get(n, 1), level=level)
+            for n, x in values.items()
+        }
         batches = {n: _identified(n, estimates.pop(n), data, target, E_min) for n in batches}
         if not law.joint:
             own = law.in_tokens(part.parameters, data.seq_len)
@@ -627,11 +623,9 @@ def _errors(
     NaN for rows of other targets; None if the law cannot be fitted to these targets.
     """
     try:
-        problem = law.problem(data, targets)
+        problem = law.constrained(law.problem(data, targets), constraints, data.seq_len)
     except InputError:
         return None
-    if constraints:
-        problem = law.constrained(problem, constraints, data.seq_len)
     every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     folds, error = np.unique(labels), np.full(len(labels), np.nan)
 

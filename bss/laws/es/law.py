@@ -156,15 +156,8 @@ class Law:
             return np.log(np.asarray(self.sequences(p, batch, target), np.float64))
 
     def quantities(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
-        """Return S_min, E_min and S_opt if the law has them, and its `batches`."""
+        """Return S_min, E_min at B_opt, and S_opt if the law has them, and its `batches`."""
         raise NotImplementedError
-
-    def numbers(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
-        """Return `quantities`; E_min defaults to E at B_opt."""
-        quantities = dict(self.quantities(p, target))
-        if "E_min" not in quantities and "B_opt" in quantities:
-            quantities["E_min"] = np.exp(self.log_sequences(p, quantities["B_opt"], target))
-        return quantities
 
     def stages(self, p: Any, target: float) -> dict[str, float]:
         """Return the steps between stages, for figures; S_1 and S_2 enclose a transition."""
@@ -180,7 +173,7 @@ class Law:
 
     def in_tokens(self, p: Any, seq_len: int) -> dict[str, float]:
         """Return the parameters as in the JSON of a fit."""
-        return {name: float(value) for name, value in p._asdict().items()}
+        return dict(p._asdict())
 
     def from_tokens(self, entry: Mapping[str, Number], seq_len: int) -> Any:
         """Return the parameters from `in_tokens`."""
