@@ -32,7 +32,6 @@ SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones are no par
 EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
 # The grid of starts: L_0 over the least loss, k, and both of a and g, across their usual ranges.
 FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)
-KEPT_STARTS = 8  # of the grid, as many as descend together
 FLOOR = 0.2  # of the lowest loss, the lower bound of L_0: 0 nats is no loss of a language
 PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
 UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
@@ -165,6 +164,8 @@ class Bowl(Form):
         """
         from scipy.optimize import nnls  # of fits; predictions need NumPy only
 
+        from bss.laws.solver import CHUNK
+
         theta, (lower, upper), tried = self.usual[0], self.box(points), []
         best = points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
         n, d, b, *rate = best.T
@@ -183,7 +184,7 @@ class Bowl(Form):
             sizes, error = nnls(columns, above ** (1 / k) * scale)
             one[[0, 1, 2, 4]] = floor, k, *np.log(np.maximum(sizes, 1e-4))
             tried.append((error, one))
-        best = sorted(tried, key=lambda pair: pair[0])[:KEPT_STARTS]
+        best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
         return np.clip([one for _, one in best], lower, upper)
 
 

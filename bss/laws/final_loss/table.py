@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.final_loss.points import SAME_RATE, VARIED, LossPoints
+from bss.laws.final_loss.points import VARIED, LossPoints
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
+from bss.points.measuring import near_as_one
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
@@ -24,7 +25,6 @@ from bss.units import format_tokens
 SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
-DIGITS = 7  # of a loss
 LONG = 4  # budgets of one run, from which they are a curve
 FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
@@ -149,7 +149,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     points = LossPoints(
         *columns,
         lr=lr.to_numpy(float),
-        loss=rows["loss"].round(DIGITS).to_numpy(float),
+        loss=rows["loss"].to_numpy(float),
         count=rows["count"].to_numpy(float),
         with_lr=with_lr,
         noise=_noise(tried, means, counts),
@@ -213,11 +213,7 @@ def _rates(table: pd.DataFrame) -> pd.Series:
     """The LR of each row, near-equal ones as one; 0 if it has none."""
     if "lr" not in table:
         return pd.Series(0.0, index=table.index)
-    lr = table["lr"].to_numpy(float)
-    rates = np.unique(lr)
-    first = np.concatenate([[True], np.diff(rates) > SAME_RATE * rates[:-1]])
-    same = rates[first][np.cumsum(first) - 1]
-    return pd.Series(same[np.searchsorted(rates, lr)], index=table.index)
+    return table["lr"].map(near_as_one(table["lr"])).astype(float)
 
 
 def _settings(table: pd.DataFrame) -> list[str]:
