@@ -25,6 +25,7 @@ from bss.units import format_tokens
 SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
+DIGITS = 7  # of a loss: draws depend on every digit
 LONG = 4  # budgets of one run, from which they are a curve
 FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
@@ -149,7 +150,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     points = LossPoints(
         *columns,
         lr=lr.to_numpy(float),
-        loss=rows["loss"].to_numpy(float),
+        loss=rows["loss"].round(DIGITS).to_numpy(float),
         count=rows["count"].to_numpy(float),
         with_lr=with_lr,
         noise=_noise(tried, means, counts),
