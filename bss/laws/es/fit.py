@@ -54,9 +54,8 @@ from bss.laws.es.values import (
 from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
 from bss.laws.resampling import HeldOut, RunEffects, check_hold_out, redraw, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, solve
-from bss.tables.reading import SETTINGS
+from bss.points.measuring import with_runs
 
-IDENTITY = ("model", "batch", "seed", "data_seed", "peak_lr", *SETTINGS)
 USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
 TYPICAL = 0.004  # nats: the noise SD of a run's loss in the committed results
 FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few degrees of freedom
@@ -454,16 +453,16 @@ def es_data(points: pd.DataFrame) -> EsData:
     Runs that change their batch size are excluded, because E(S) assumes one batch size per run.
 
     Args:
-        points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run or
-            the columns of IDENTITY.
+        points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run;
+            without it, `bss.points.measuring.with_runs` names the runs.
 
     Raises:
         InputError: If the table has several models, kinds or sequence lengths, no reached target,
             or fewer than three batch sizes.
     """
     _check(points)
-    labels = _run_labels(points)
-    points = points.assign(run=labels, name=points.get("run", labels))
+    named = with_runs(points)
+    points = named.assign(run=named.groupby("run", sort=False).ngroup(), name=named["run"])
     batches = points.groupby("run")["batch"]
     changing = (batches.transform("max") > batches.transform("min") * (1 + 1e-6)).to_numpy(bool)
     warnings = ()
@@ -516,18 +515,6 @@ def _check(points: pd.DataFrame) -> None:
             f"points: row {int(np.argmin(good)) + 1} has a target_loss, batch, steps or "
             "tokens_to_target that is not a positive number; correct or drop it"
         )
-
-
-def _run_labels(points: pd.DataFrame) -> np.ndarray:
-    keys = ["run"] if "run" in points else [key for key in IDENTITY if key in points]
-    labels = points.groupby(keys, dropna=False, sort=False).ngroup()
-    twice = pd.DataFrame({"run": labels, "target": points["target_loss"]}).duplicated()
-    if twice.any():
-        raise InputError(
-            f"points: row {int(np.argmax(twice)) + 1} repeats a run's target_loss; "
-            "give each run its own name or seed"
-        )
-    return labels.to_numpy()
 
 
 def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
