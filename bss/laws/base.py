@@ -228,12 +228,12 @@ class Scale(NamedTuple):
     """How a parameter is printed: a fitted number, or its exponential, times a unit.
 
     Attributes:
-        index: of the fitted number.
+        position: of the fitted number.
         unit: the parameter where the fitted number is 1, or 0 if it is a logarithm.
         log: whether the fitted number is a logarithm.
     """
 
-    index: int
+    position: int
     unit: float = 1.0
     log: bool = False
 
@@ -322,7 +322,7 @@ class Constraints:
                     f"{name}: {law} computes it from several fitted numbers; constrain "
                     f"{', '.join(scales) or 'none'}"
                 )
-            i, (low, high) = scales[name].index, map(scales[name].fitted, wanted)
+            i, (low, high) = scales[name].position, map(scales[name].fitted, wanted)
             if high < lower[i] or low > upper[i]:
                 least, most = map(scales[name].printed, (lower[i], upper[i]))
                 raise InputError(

@@ -171,7 +171,7 @@ class Law:
         """Return the progress of one step at a batch size; a joint law sums it over steps."""
         return 1.0
 
-    def in_tokens(self, p: Any, seq_len: int) -> dict[str, float]:
+    def in_tokens(self, p: Any, seq_len: int) -> dict[str, Any]:
         """Return the parameters as in the JSON of a fit."""
         return dict(p._asdict())
 
@@ -243,7 +243,7 @@ class PerTarget(Law):
         logs = type(self).shape is PerTarget.shape
         return {name: Scale(i, E**e * B**b, log=True) for i, (name, (e, b)) in each if logs}
 
-    def in_tokens(self, p: Any, seq_len: int) -> dict[str, float]:
+    def in_tokens(self, p: Any, seq_len: int) -> dict[str, Any]:
         """Return the parameters with E and B in tokens."""
         return super().in_tokens(self._scaled(p, seq_len, seq_len), seq_len)
 

@@ -94,7 +94,9 @@ class Form:
 
     def scale(self, name: str, points: LossPoints) -> Scale:
         """Return how a parameter is printed; optima in tokens per batch, and per step."""
-        centres = dict(zip(("B_star", "E"), np.exp(points.centres[2:]).tolist(), strict=False))
+        centres: dict[str, float] = dict(
+            zip(("B_star", "E"), np.exp(points.centres[2:]).tolist(), strict=False)
+        )
         return Scale(self.names.index(name), centres.get(name, 1.0), name in self.logs)
 
     def free(self, points: LossPoints) -> int:
