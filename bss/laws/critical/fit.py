@@ -35,7 +35,6 @@ DOUBTED = 1.9
 LINEAR = 0.05  # share of tokens above the minimum, up to which scaling is called linear
 ROUNDING = 0.002  # of steps: published tables have three digits, so no smaller residual is one
 RARE = 0.01  # probability of an outlier in a curve of as many points without one
-DEFAULTS = Options(resamples=2000)
 
 
 def fit_critical(
@@ -58,12 +57,13 @@ def fit_critical(
         unit: of batches: "sequences", or "tokens" to compare context lengths.
         constraints: none can be set: S = a + b/B has no other parameter.
         hold_out: "batch" for the errors at each batch left out.
-        options: how intervals are made.
+        options: how intervals are made; by default 2,000 refits.
 
     Raises:
         InputError: if a setting is out of range, or `steps_curves` refuses the table.
     """
-    options, definition = options or DEFAULTS, CbsDefinition.parse(overhead, reference)
+    options = options or Options(resamples=2000)
+    definition = CbsDefinition.parse(overhead, reference)
     Constraints.parse(constraints).check((), "S = a + b/B")
     level = options.level
     curves, warnings = steps_curves(points, unit)

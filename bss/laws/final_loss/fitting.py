@@ -16,11 +16,10 @@ from bss.laws.final_loss.forms import Form, losses
 from bss.laws.final_loss.law import slopes_of
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.residual_gp import left_out
-from bss.laws.solver import Solution, solve_in_rounds
+from bss.laws.solver import EVERY, Solution, solve_in_rounds
 
 PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
-REFIT_ROUNDS = 8  # for a fit without a fold, which starts from the fit to all rows
 Unseen = tuple[np.ndarray, np.ndarray]  # losses predicted for a fold, and their variances
 NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near by luck
 
@@ -31,7 +30,7 @@ def solved(
     starts: np.ndarray,
     weight: np.ndarray,
     constraints: Constraints,
-    rounds: int = REFIT_ROUNDS,
+    rounds: int = EVERY,  # from the fit to all rows a fit without a fold is near its end
 ) -> Solution:
     """Return a descent from each start [Q, P], with weights [Q, n]."""
     rows = ((0, 0), (0, -len(points.loss) % PADDING))

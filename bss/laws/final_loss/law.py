@@ -20,7 +20,6 @@ from bss.laws.minimum import parabola_vertex
 
 STEP = 1e-5  # of a parameter, for central differences in float64
 GRID = (61, 41)  # batches and learning rates: a tenth of an octave apart over seven octaves
-CHUNK = 500  # points that are predicted at once, which bounds the memory
 
 
 def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -128,13 +127,9 @@ class LossLaw:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return [m], expected losses of single runs, and standard deviations with their noise."""
         logs = self.logs(params, tokens, batch, lr)
-        found = []
-        for part in np.array_split(logs, 1 + len(logs) // CHUNK):
-            mean, spread = self.posterior(part)
-            noise = noise_sd(mean - self._least(part)) * self._widened(part)
-            found.append((mean, np.sqrt(np.diag(spread) + noise**2)))
-        mean, deviation = (np.concatenate(one) for one in zip(*found, strict=True))
-        return mean, deviation
+        mean, spread = self.posterior(logs)
+        noise = noise_sd(mean - self._least(logs)) * self._widened(logs)
+        return mean, np.sqrt(np.diag(spread) + noise**2)
 
     def _least(self, logs: np.ndarray) -> np.ndarray:
         """[m] nats, the lowest loss over batches and LRs at the N and D of each point."""
