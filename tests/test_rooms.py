@@ -29,7 +29,7 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_307, "benchmarks": 2_700, "tests": 21_950}
+FOLDERS = {"experiments": 4_308, "benchmarks": 2_700, "tests": 21_950}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
