@@ -159,10 +159,6 @@ class Law:
         """Return S_min, E_min at B_opt, and S_opt if the law has them, and its `batches`."""
         raise NotImplementedError
 
-    def stages(self, p: Any, target: float) -> dict[str, float]:
-        """Return the steps between stages, for figures; S_1 and S_2 enclose a transition."""
-        return {}
-
     def loss(self, p: Any, steps: Number, batch: Number) -> Number:
         """Return the loss in nats of a joint law after `steps`; the batch size does not change."""
         raise NotImplementedError
@@ -173,7 +169,7 @@ class Law:
 
     def in_tokens(self, p: Any, seq_len: int) -> dict[str, Any]:
         """Return the parameters as in the JSON of a fit."""
-        return dict(p._asdict())
+        return {name: np.asarray(value, float).tolist() for name, value in p._asdict().items()}
 
     def from_tokens(self, entry: Mapping[str, Number], seq_len: int) -> Any:
         """Return the parameters from `in_tokens`."""
@@ -428,11 +424,6 @@ class Piecewise(PerTarget):
         steps = {"S_min": S_min, "E_min": E_min, "S_opt": S_opt}
         return steps | {"B_min": 2 * C * (S_2 - S_opt), "B_opt": E_min / S_opt}
 
-    def stages(self, p: StageParameters, target: float) -> dict[str, float]:
-        """Return S_min, the knots S_1 and S_2, and S_opt."""
-        names = ("S_min", "S_1", "S_opt", "S_2")
-        return {name: float(getattr(p, name)) for name in names}
-
 
 def outer_stages(p: StageParameters) -> tuple[Number, Number, Number, Number]:
     """Return B_m1, B_0, A_1 and A_0 of the outer stages from the C¹ joints (derived here)."""
@@ -589,11 +580,6 @@ class Surface(Law):
         S_min = (p.a / excess) ** (1 / p.alpha) + np.zeros_like(B_min)
         steps = {"S_min": S_min, "E_min": B_opt * S_opt, "S_opt": S_opt}
         return steps | {"B_min": B_min, "B_opt": B_opt}
-
-    def stages(self, p: SurfaceParameters, target: float) -> dict[str, float]:
-        """Return S_min and S_opt."""
-        quantities = self.quantities(p, target)
-        return {name: float(quantities[name]) for name in ("S_min", "S_opt")}
 
 
 def loss_error(theta: Any, data: Mapping[str, Any]) -> Any:
