@@ -201,19 +201,6 @@ class CriticalFit(Fit):
         columns = [(one.value, one.low, one.high, one.note) for one in rows]
         return pd.DataFrame(columns, table.index, columns=["critical_batch", "low", "high", "note"])
 
-    def best_batch(self, params: float | None = None, tokens: float | None = None) -> Estimate:
-        """Return the critical batch at a size by the fit's law, with a prediction interval.
-
-        Args:
-            params: non-embedding parameters, if the law is in them.
-            tokens: budget, if the law is in it.
-
-        Raises:
-            InputError: if the fit has no law, or a variable of it is missing.
-        """
-        law = self.law or self.law_of([])
-        return predict(law, {"params": params or 0.0, "tokens": tokens or 0.0})
-
     def law_of(self, variables: list[str]) -> PowerFit:
         """The law in these variables.
 

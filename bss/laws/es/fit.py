@@ -63,6 +63,7 @@ FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few deg
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
 ASYMPTOTES = ("S_min", "E_min", "S_opt")
 TIE = 1.04  # ratio of squared errors, up to which the law with fewer parameters is preferred
+EXTRA_STARTS = 3  # of a fold, in addition to the fit of all rows, which is nearly its optimum
 FEWEST = 6  # batch sizes: with fewer, the four inside the range do not rank laws
 
 
@@ -622,8 +623,10 @@ def _errors(
     out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
     arrays = {key: each(value) for key, value in problem.data.items()}
     arrays["weight"] = np.where(out, 0.0, arrays["weight"])
-    starts, lower, upper = map(each, (every.parameters[:, None], problem.lower, problem.upper))
-    refits = solve(problem.residual, starts, lower, upper, arrays)
+    some = np.linspace(0, problem.starts.shape[1] - 1, EXTRA_STARTS).astype(int)
+    starts = np.concatenate([every.parameters[:, None], problem.starts[:, some]], axis=1)
+    box = each(problem.lower), each(problem.upper)
+    refits = solve(problem.residual, each(starts), *box, arrays)
     count = len(problem.starts)
     for j in range(len(folds) * count):
         here = np.unique(problem.rows[j % count][out[j]])
