@@ -135,6 +135,9 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
 def schedules() -> dict[str, dict[str, Any]]:
     """Return the schedules of a3, a4 and a5: B_opt of a1 along the tokens, and the compared runs.
 
+    a3r has the ramp of a1r in up to 12 stages; its fixed batch sizes are B_opt at the end of the
+    run and the batch sizes of a1r next to it.
+
     a3 has the ramp in four stages. Its fixed batch sizes are B_opt at the end of the run, half and
     twice this size. Its late switch multiplies B_opt by 8 at 70% of the tokens. a4 has the ramp and
     one fixed batch size.
@@ -144,7 +147,12 @@ def schedules() -> dict[str, dict[str, Any]]:
     last, at = long["fine"](2_999_999), 2_100_000
     late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
     constants = sorted({max(1, last // 2), last, 2 * last, 4 * last})[:3]
+    repeated = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
+    fine = _ramps(repeated, 1_500_000, 16)["fine"]
+    trained = sorted(repeated["batch"].unique().tolist())
+    end = trained.index(fine(1_499_999))
     return {
+        "a3r": {"ramp": str(fine), "constants": trained[end - 1 : end + 2]},
         "a3": {"ramp": str(long["ramp"]), "late": str(late), "constants": constants},
         "a4": {"ramp": str(short["ramp"]), "constants": [short["fine"](999_999)]},
     }
