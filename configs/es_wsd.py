@@ -23,8 +23,8 @@ The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
 seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
 So does a3r for the final losses of a3. a3 and later parts train the schedules in the file
-SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from a1 and a1r. Questions and how they are decided:
-experiments/es_wsd/questions.toml.
+SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from a1 and a1r. Questions
+and how they are decided: experiments/es_wsd/questions.toml.
 """
 
 import json
