@@ -10,7 +10,8 @@
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
 | a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
-| a2l   | the same at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
+| a2r   | a1's batch sizes at 99k (muP), 1M tokens, new seeds       | 55M    | 11 × 5         |
+| a2l   | a2 at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
 | a3    | B_opt ramp, late switch, fixed; sequences of 64, 3M       | 144M   | 5 × 8, decayed |
 | a3r   | B_opt ramp of a1r and fixed batch sizes, as in a1r        | 230M   | 4 × 32, decayed|
 | speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
@@ -22,7 +23,7 @@
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
 seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
-So does a3r for the final losses of a3. a3 and later parts train the schedules in the file
+So do a2r for 99k parameters and a3r for the final losses of a3. a3 and later parts train the schedules in the file
 SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from a1 and a1r. Questions
 and how they are decided: experiments/es_wsd/questions.toml.
 """
@@ -148,6 +149,16 @@ SIZES = {
         "results": "results/es_wsd/sizes",
         "setup.schedule.tokens": 1_000_000,
         **SEVEN,
+    },
+    "a2r": {
+        "title": "E(S) at 99k parameters, new seeds",
+        "models": {"99k": mup("nano")},
+        "seeds": (100, 101, 102, 103, 104),
+        "ends": (),
+        "registration": "results/predictions/es_wsd_99k.json",
+        "results": "results/es_wsd/large",
+        "setup.schedule.tokens": 1_000_000,
+        "setup.engine.runs": "runs/es_wsd_99k",
     },
     "a2l": {
         "title": "E(S) at a larger model size",
