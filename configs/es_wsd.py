@@ -11,7 +11,7 @@
 | a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
 | a2r   | a1's batch sizes at 99k (muP), 1M tokens, new seeds       | 55M    | 11 × 5         |
-| a2l   | a2 at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
+| a2l   | a2 at 394k (muP)                                          | 21M    | 7 × 3          |
 | a3    | B_opt ramp, late switch, fixed; sequences of 64, 3M       | 144M   | 5 × 8, decayed |
 | a3r   | B_opt ramp of a1r and fixed batch sizes, as in a1r        | 230M   | 4 × 32, decayed|
 | speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
@@ -23,9 +23,9 @@
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
 seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
-So do a2r for 99k parameters and a3r for the final losses of a3. a3 and later parts train the schedules in the file
-SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from a1 and a1r. Questions
-and how they are decided: experiments/es_wsd/questions.toml.
+So do a2r for 99k parameters and a3r for the final losses of a3. a3 and later parts train the
+schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from
+a1 and a1r. Questions and how they are decided: experiments/es_wsd/questions.toml.
 """
 
 import json
