@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_024,
+    "bss/laws": 5_027,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_204,
@@ -29,7 +29,7 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_308, "benchmarks": 2_700, "tests": 21_950}
+FOLDERS = {"experiments": 4_350, "benchmarks": 2_700, "tests": 21_950}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from tests.page.optima import mean, optima
+from tests.page.optima import optima
 
 TARGETS = (2.2, 2.0, 1.8)
 
@@ -86,12 +86,6 @@ def test_one_that_consumed_less_says_nothing_and_leaves_its_side_open():
     # 2 needs yet more tokens than it consumed, which moves the minimum from 3 towards 4 and beyond
     log, error = smallest.log2_batch.value, smallest.log2_batch.error
     assert log - error <= math.log2(3) and log + error >= 2.5
-
-
-def test_errors_are_two_standard_errors_over_seeds():
-    found = mean([1.0, 2.0, 3.0])
-    assert (found.value, found.seeds) == (2.0, 3)
-    assert found.error == pytest.approx(2 / math.sqrt(3))
 
 
 def test_a_best_batch_at_an_edge_is_a_bound():
