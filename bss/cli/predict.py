@@ -176,7 +176,7 @@ def _table(fit: "TableFit", question: Question) -> Answer:
         size = parse_tokens(question.batch, field="--batch") * seq_len
     sizes = {"params": params, "tokens": tokens, "batch_tokens": size}
     rate = {} if question.lr is None else {"lr": question.lr}
-    found = vars(fit.prediction(**sizes, **rate))
+    found = vars(fit.prediction(**sizes, **rate, extrapolate=True))
     return found | sizes | {"seq_len": seq_len}, fit.untested(sizes | rate)
 
 

@@ -128,7 +128,7 @@ def stepwise(results: Path) -> pd.DataFrame:
         law = fit_table(check_losses(known), options=Options(100))
         for (stop, batch), some in rung.groupby(["stop", "batch"]):  # type: ignore[misc]
             params, seq_len = (float(some[name].iloc[0]) for name in ("params", "seq_len"))
-            loss = law.prediction(params, stop, batch * seq_len).loss
+            loss = law.prediction(params, stop, batch * seq_len, extrapolate=True).loss
             row = {"part": part, "stop": stop, "batch": batch, "predicted": loss.value}
             ends = {"low": loss.low, "high": loss.high}
             rows.append(row | ends | {"measured": some["test_loss"].mean()})

@@ -295,15 +295,20 @@ class TableFit(Fit):
         tokens: float,
         batch_tokens: float,
         lr: float | None = None,
+        *,
+        extrapolate: bool = False,
     ) -> LossPrediction:
         """Return the prediction for one run, with intervals; without lr at the best one.
 
         Raises:
-            InputError: If a number is not positive, or the law has no LR but lr is given.
+            InputError: If a number is not positive, the law has no LR but lr is given, or a number
+                is outside the tested range without `extrapolate`.
         """
         law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
         (loss,), (half,) = self._new_runs(params, tokens, batch_tokens, lr)
         sizes |= {} if lr is None else {"lr": lr}
+        if not extrapolate:
+            self.check_tested(sizes)
         beyond = self.outside(sizes)
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]

@@ -89,7 +89,7 @@ def test_it_is_read_back_and_asked_only_where_it_was_tested(fit):
     assert tested.form == here.form and tested.beyond == {"tokens": 1.5}
     with pytest.raises(InputError, match=r"tokens: 1e[+]12 is 10 times outside"):
         again.prediction(350e6, 1e12, 2e6)
-    far = again.prediction(350e6, 1e12, 2e6)
+    far = again.prediction(350e6, 1e12, 2e6, extrapolate=True)
     assert far.beyond == {"tokens": 10}
     assert width(far.loss) > width(here.loss)
     both = again.losses(350e6, np.array([30e9, 1e12]), np.array([256 * 2048, 2e6]))

@@ -119,7 +119,7 @@ import json, sys
 from bss.laws import TableFit
 fit = TableFit.from_dict(json.load(open(sys.argv[1])))
 assert "jax" not in sys.modules
-one = fit.prediction(4e8, 2e10, 5e5, 3e-3)
+one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)
 print(json.dumps([one.loss.value, one.loss.low, one.best_lr.value]), "jax" in sys.modules)
 """
 
@@ -133,8 +133,8 @@ def test_a_fit_is_read_back_without_jax(tmp_path):
     again: Any = TableFit.from_dict(printed)
     assert json.loads(json.dumps(again.to_dict())) == printed
     assert again.best_lrs == fit.best_lrs
-    one = fit.prediction(4e8, 2e10, 5e5, 3e-3)
-    assert again.prediction(4e8, 2e10, 5e5, 3e-3) == one
+    one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)
+    assert again.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True) == one
     assert one.lr == 3e-3 and one.best_batch_at_lr.value > 2.0**19  # its rate is high
     path = tmp_path / "fit.json"
     path.write_text(json.dumps(printed))
