@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_027,
+    "bss/laws": 5_031,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_204,
