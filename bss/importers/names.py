@@ -21,9 +21,6 @@ class MetricNames:
         names: Names of each column of a Log, the first one present being used; `*` matches
             anything, and is used if it matches one metric.
         config: Paths, by dots, of settings for seq_len, batch, batch_tokens or vocabulary.
-        per_device: Settings that are batches of a device, never used as the global batch.
-        twins: A tag logged by step, and its twin of the same values whose step is another count,
-            by the count's column.
         corrected: Gives steps and tokens their meaning in a Log.
         marks: Names of which one must be present, if the others could be any trainer's.
         counts_logs: Whether W&B's step counts calls of log, because the trainer gives it none.
@@ -33,8 +30,6 @@ class MetricNames:
     trainer: str
     names: Mapping[str, tuple[str, ...]]
     config: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    per_device: tuple[str, ...] = ()
-    twins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     corrected: Correction = CORRECTIONS["as_logged"]
     marks: tuple[str, ...] = ()
     counts_logs: bool = False
@@ -55,19 +50,14 @@ class MetricNames:
                     break
         return by_column
 
-    def settings(self, config: Mapping[str, Any]) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Return the settings of a config that are whole numbers, and notes."""
+    def settings(self, config: Mapping[str, Any]) -> dict[str, int]:
+        """Return the settings of a config that are whole numbers."""
         settings: dict[str, int] = {}
         for column, paths in self.config.items():
             values = [value for path in paths if (value := at_path(config, path)) is not None]
             if values and type(values[0]) is int and values[0] > 0:
                 settings[column] = values[0]
-        notes = tuple(
-            f"{path} {value} is the batch of a device"
-            for path in self.per_device
-            if (value := at_path(config, path)) is not None
-        )
-        return settings, notes
+        return settings
 
 
 def at_path(config: Any, path: str) -> Any:
@@ -106,8 +96,7 @@ def choose(
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {some(available)}")
     own = MetricNames("own", {ours: (theirs,) for ours, theirs in columns.items()})
-    alike = fitting(trainers, available, columns) or [own]
-    trainer = alike[0]
+    trainer = (fitting(trainers, available, columns) or [own])[0]
     given = {column: [name] for column, name in columns.items()}
     names = {**trainer.named_in(available), **given}
     if not set(LOSSES) & set(names):
@@ -119,12 +108,6 @@ def choose(
     notes = [
         f"{column} left out: {some(there)} are logged; choose with --columns {column}=NAME"
         for column, there in several.items()
-    ]
-    notes += [
-        f"read as {trainer.trainer}'s; steps of {other.trainer}, which has these names too, "
-        "count from 0: name the format"
-        for other in alike
-        if other.corrected is not trainer.corrected and not other.marks
     ]
     chosen = {c: there[0] for c, there in names.items() if c not in several}
     return trainer, chosen, (*notes, *trainer.notes)
@@ -154,18 +137,15 @@ def declared(file: str) -> dict[str, Any]:
 
 def _metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
     """Return the names of a trainer as a table of names.toml has them."""
-    lists = ("per_device", "marks", "notes")
-    options = {name: tuple(declaration.get(name, ())) for name in lists}
     names, config = (
         {column: tuple("|".join([there] if isinstance(there, str) else there).split("|"))
          for column, there in declaration.get(part, {}).items()}
         for part in ("names", "config")
     )  # fmt: skip
     corrected = CORRECTIONS[declaration.get("corrected", "as_logged")]
-    counts, twins = declaration.get("counts_logs", False), declaration.get("twins", {})
-    return MetricNames(
-        trainer, names, config, twins=twins, corrected=corrected, counts_logs=counts, **options
-    )
+    marks, notes = (tuple(declaration.get(name, ())) for name in ("marks", "notes"))
+    counts = declaration.get("counts_logs", False)
+    return MetricNames(trainer, names, config, corrected, marks, counts, notes)
 
 
 NAMES = {trainer: _metric_names(trainer, d) for trainer, d in declared("names.toml").items()}

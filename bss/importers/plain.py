@@ -9,25 +9,21 @@ from 0, of the last step. If a table has a column of epochs, and every step is o
 multiple of the distance between steps, 1 is added to the steps. NaN next to a finite loss is a
 value that was not logged. If a column such as `split` marks a row as validation, its `loss` is read
 as a held-out loss.
-
-Long tables have a row per value: run, metric, value, step (MLflow's database, W&B archives).
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.corrections import completed
-from bss.importers.lines import misspelt, number
+from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import NAMES, MetricNames, choose
-from bss.importers.table import Table, first_rows, names_in, table_of
+from bss.importers.table import first_rows, names_in, table_of
 from bss.importers.text import log_of
 
 METRICS = NAMES["plain"]
@@ -43,10 +39,6 @@ LENGTHS = (
 )
 SPLITS = ("split", "mode", "phase", "stage", "event", "type", "kind", "subset")
 HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
-METRIC, VALUE = (
-    ("metric", "key", "metric_name", "tag", "variable", "name"),
-    ("value", "metric_value"),
-)
 
 
 def plain_name(name: str) -> str:
@@ -79,14 +71,13 @@ class PlainTable(Importer):
         counts = [there[column][0] for column in COUNTS if column in there]
         if not counts or not set(LOSSES) & there.keys():
             return False
-        rows = [
-            {plain_name(name): cell for name, cell in row.items()} for row in first_rows(file, head)
-        ]
-        values = [v for row in rows if (v := _count(row.get(counts[0]))) is not None]
+        cells = columns_of(enumerate(first_rows(file, head)))
+        values = cells.numbers.get(names[counts[0]], np.zeros(0))
+        values = values[np.isfinite(values) & (values >= 0)]
         more, runs = np.diff(values), not set(RUNS).isdisjoint(names)
         rises = 2 * (more >= 0).sum() >= max(len(more), 1) and (more < 0).sum() < 3
-        several = len(values) > 1 or file.suffix in (".jsonl", ".ndjson")
-        return bool(values and several and (runs or (rises and max(values) > min(values))))
+        several = len(values) > 1 or (len(values) and file.suffix in (".jsonl", ".ndjson"))
+        return bool(several and (runs or (rises and np.ptp(values) > 0)))
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
@@ -125,15 +116,6 @@ def _metrics(columns: Mapping[str, str]) -> MetricNames:
     given = {ours: (plain_name(theirs),) for ours, theirs in columns.items() if ours != "run"}
     names = {c: (*given.get(c, ()), *METRICS.names.get(c, ())) for c in {**METRICS.names, **given}}
     return replace(METRICS, names=names)
-
-
-def _count(cell: object) -> float | None:
-    """Return the count in a cell; None if it has none."""
-    try:
-        value = number(cell) if isinstance(cell, str | int | float) else -1.0
-    except ValueError:
-        return None
-    return value if 0 <= value < np.inf else None
 
 
 def _logged(rows: Rows) -> Rows:
@@ -180,77 +162,3 @@ def _settings(file: Path, run: str, rows: Rows, lengths: np.ndarray) -> dict[str
             known = known[np.isfinite(known)]
             settings |= {name: int(known[0])} if len(known) == 1 else {}
     return settings
-
-
-@dataclass(frozen=True)
-class LongTable(Importer):
-    """A table with a row per value."""
-
-    about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """Return whether there are columns of metric, value and step."""
-        return _roles(by_plain_name(names_in(file, head)), {}) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the runs of a table."""
-        table = table_of(file)
-        names = by_plain_name(table.names)
-        roles = _roles(names, columns)
-        if roles is None:
-            raise InputError(f"{file}: has no columns of metric, value and step")
-        metric, value, step, by = (names.get(role, "") for role in roles)
-        cells = table.read([value, step], [metric, *([by] if by else [])])
-        metrics, runs = cells.labels(metric), cells.labels(by) if by else None
-        values, steps = cells.column(value, file), cells.column(step, file)
-        for run in [""] if runs is None else dict.fromkeys(runs):
-            here = slice(None) if runs is None else runs == run
-            log = self._run(file, table, columns, metrics[here], steps[here], values[here])
-            yield log if runs is None else replace(log, run=run, place=f"{file}:{run}")
-
-    def _run(
-        self,
-        file: Path,
-        table: Table,
-        columns: Mapping[str, str],
-        metrics: np.ndarray,
-        steps: np.ndarray,
-        values: np.ndarray,
-    ) -> Log:
-        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
-        plain = {metric: plain_name(metric) for metric in dict.fromkeys(metrics)}
-        _, chosen, notes = choose((METRICS,), dict.fromkeys(plain.values()), given, str(file))
-        read = [metric for metric in plain if plain[metric] in chosen.values()]
-        notes += misspelt(Counter(map(str, metrics)), read)
-        ours = {theirs: column for column, theirs in chosen.items() if column != "step"}
-        column = np.array([ours.get(plain[metric], "") for metric in metrics], dtype=object)
-        known = column != ""
-        rows = by_step(column[known], steps[known], values[known])
-        return log_of(file, rows, {}, (*notes, *table.notes), table.cut)
-
-
-def _roles(
-    names: Mapping[str, str], columns: Mapping[str, str]
-) -> tuple[str, str, str, str] | None:
-    """Return the plain names of the metric, the value, the step and the run ("" if none)."""
-    first = [next((name for name in role if name in names), "") for role in (METRIC, VALUE)]
-    step = next((name for name in METRICS.names["step"] if name in names), "")
-    run = plain_name(columns["run"]) if "run" in columns else ""
-    run = run or next((n for n in (*RUNS, "experiment", "experiment_id") if n in names), "")
-    return (first[0], first[1], step, run) if all((*first, step)) else None
-
-
-def by_step(columns: np.ndarray, steps: np.ndarray, values: np.ndarray) -> Rows:
-    """Return a row for every step, in the order written; a repeated value makes another row.
-
-    Args:
-        columns: Column of each value, str [values].
-        steps: Step of each value [values].
-        values: Values [values].
-    """
-    frame = pd.DataFrame({"column": columns, "step": steps, "value": values})
-    frame["time"] = frame.groupby(["column", "step"]).cumcount()
-    wide = frame.pivot(index=["time", "step"], columns="column", values="value")
-    first = frame.reset_index().groupby(["time", "step"])["index"].min()
-    wide = wide.loc[first.index[np.argsort(first.to_numpy())]].reset_index()
-    return {name: wide[name].to_numpy(float) for name in wide if name != "time"}

@@ -56,10 +56,9 @@ def named_log(
     trainer, chosen, notes = choose(trainers, sizes, columns, str(file))
     notes += misspelt(sizes, chosen.values())
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
-    settings, more = trainer.settings(config or {})
     for name in {"epoch", "train/epoch"} & cells.numbers.keys():
         rows["epoch"] = cells.numbers[name]
-    return log_of(file, trainer.corrected(rows), settings, (*notes, *more), cut)
+    return log_of(file, trainer.corrected(rows), trainer.settings(config or {}), notes, cut)
 
 
 @dataclass(frozen=True)

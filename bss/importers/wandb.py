@@ -79,8 +79,8 @@ def _histories(
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
     for name in epoch:
         rows["epoch"] = cells.column(name, file)
-    settings, more = trainer.settings({} if by else _config(file))
-    notes = (*table.notes, *notes, *more, *_uncounted(rows))
+    settings = trainer.settings({} if by else _config(file))
+    notes = (*table.notes, *notes, *_uncounted(rows))
     notes += misspelt(cells.sizes, chosen.values())
     if by is None:
         log = log_of(file, trainer.corrected(rows), settings, notes, table.cut)

@@ -110,7 +110,6 @@ def test_wandb_steps_are_refused_where_they_count_logs(tmp_path):
         the_run([chart], EIGHT, "huggingface")
     _, report = the_run([chart], EIGHT, "auto")
     assert any("count logs if the trainer gives it no steps" in note for note in report.notes)
-    assert any("levanter, which has these names too" in note for note in report.notes)
 
 
 def test_steps_of_event_files_are_as_each_trainer_means_them(tmp_path):
