@@ -10,15 +10,16 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.lines import misspelt
-from bss.importers.log import Importer, Log, Rows
+from bss.importers.log import COLUMNS, Importer, Log, Rows
 from bss.importers.names import MetricNames, choose
-from bss.importers.plain import METRICS, RUNS, by_plain_name, plain_name
+from bss.importers.plain import METRICS, by_plain_name, plain_name
 from bss.importers.table import names_in, table_of
 from bss.importers.text import log_of
 
 METRIC = ("metric", "key", "metric_name", "tag", "variable", "name")
 VALUE = ("value", "metric_value")
-LONG_METRICS = replace(METRICS, names={c: n for c, n in METRICS.names.items() if c != "step"})
+LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
+"""Names of metrics; the step is a column."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,7 @@ class LongTable(Importer):
         runs = cells.labels(by) if by else np.full(len(values), "", object)
         for run in dict.fromkeys(runs):
             part = values[runs == run]
-            log = long_log(file, part, (LONG_METRICS,), given, table.notes, table.cut)
-            yield replace(log, run=run, place=f"{file}:{run}") if by else log
+            yield long_log(file, part, (LONG_METRICS,), given, table.notes, table.cut, run)
 
 
 def _roles(
@@ -62,7 +62,9 @@ def _roles(
     roles = (METRIC, VALUE, METRICS.names["step"])
     metric, value, step = (next((n for n in role if n in names), "") for role in roles)
     run = plain_name(columns["run"]) if "run" in columns else ""
-    run = run or next((n for n in (*RUNS, "experiment", "experiment_id") if n in names), "")
+    run = run or next(
+        (n for n in (*METRICS.names["run"], "experiment", "experiment_id") if n in names), ""
+    )
     return (metric, value, step, run) if metric and value and step else None
 
 
@@ -73,6 +75,7 @@ def long_log(
     columns: Mapping[str, str],
     notes: tuple[str, ...] = (),
     cut: str = "",
+    run: str = "",
 ) -> Log:
     """Return the run of a file whose values have a name and a step each.
 
@@ -83,6 +86,7 @@ def long_log(
         columns: Names given by --columns.
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
+        run: As in `log_of`.
 
     Raises:
         InputError: If it has no loss of a known name.
@@ -94,7 +98,7 @@ def long_log(
     wide = _wide(known.assign(name=known["name"].map(ours)))
     rows = {name.removeprefix("logged "): values for name, values in wide.items()}
     notes = (*more, *misspelt(sizes, chosen.values()), *notes)
-    return log_of(file, trainer.corrected(rows), {}, notes, cut)
+    return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
 
 
 def _wide(values: pd.DataFrame) -> Rows:

@@ -28,16 +28,6 @@ from bss.importers.text import log_of
 
 METRICS = NAMES["plain"]
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
-RUNS = ("run", "run_id", "run_name", "run_uuid")
-LENGTHS = (
-    "seq_len",
-    "seq_length",
-    "sequence_length",
-    "max_seq_len",
-    "block_size",
-    "context_length",
-)
-SPLITS = ("split", "mode", "phase", "stage", "event", "type", "kind", "subset")
 HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
 
 
@@ -74,10 +64,10 @@ class PlainTable(Importer):
         cells = columns_of(enumerate(first_rows(file, head)))
         values = cells.numbers.get(names[counts[0]], np.zeros(0))
         values = values[np.isfinite(values) & (values >= 0)]
-        more, runs = np.diff(values), not set(RUNS).isdisjoint(names)
+        more = np.diff(values)
         rises = 2 * (more >= 0).sum() >= max(len(more), 1) and (more < 0).sum() < 3
         several = len(values) > 1 or (len(values) and file.suffix in (".jsonl", ".ndjson"))
-        return bool(several and (runs or (rises and np.ptp(values) > 0)))
+        return bool(several and ("run" in there or (rises and np.ptp(values) > 0)))
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
@@ -85,30 +75,23 @@ class PlainTable(Importer):
         names = by_plain_name(table.names)
         given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
         _, chosen, notes = choose((METRICS,), names, given, str(file))
-        by = chosen.pop("run", next((name for name in RUNS if name in names), None))
-        length = next((name for name in LENGTHS if name in names), None)
-        split = next(
-            (name for name in SPLITS if name in names and name not in chosen.values()), None
-        )
-        more = [name for name in (length, "epoch") if name in names]
-        labels = [names[name] for name in (by, split) if name]
-        cells = table.read([names[name] for name in [*chosen.values(), *more]], labels)
-        notes += table.notes
-        notes += misspelt(cells.sizes, [names[name] for name in chosen.values()])
-        rows = {ours: cells.column(names[name], file) for ours, name in chosen.items()}
-        if "epoch" in names:
-            rows["epoch"] = cells.numbers.get(names["epoch"], np.zeros(len(cells.lines)))
-        rows = _held_out(_logged(rows), cells.labels(names[split])) if split else _logged(rows)
-        nothing = np.full(len(cells.lines), np.nan)
-        lengths = cells.column(names[length], file) if length else nothing
-        runs = cells.labels(names[by]) if by else np.full(len(cells.lines), "", object)
+        chosen = {ours: names[name] for ours, name in chosen.items()}
+        by, split = chosen.pop("run", None), chosen.pop("split", None)
+        epochs = [names[name] for name in names if name == "epoch"]
+        cells = table.read([*chosen.values(), *epochs], filter(None, (by, split)))
+        notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
+        rows = {ours: cells.column(name, file) for ours, name in chosen.items()}
+        lengths = rows.pop("seq_len", np.full(len(cells.lines), np.nan))
+        for epoch in epochs:
+            rows["epoch"] = cells.numbers.get(epoch, np.zeros(len(cells.lines)))
+        rows = _held_out(_logged(rows), cells.labels(split)) if split else _logged(rows)
+        runs = cells.labels(by) if by else np.full(len(cells.lines), "", object)
         for run in dict.fromkeys(runs):
             part = {column: values[runs == run] for column, values in rows.items()}
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings = _settings(file, run, part, lengths[runs == run])
-            log = log_of(file, part, settings, notes, table.cut)
-            yield replace(log, run=run, place=f"{file}:{run}") if by else log
+            yield log_of(file, part, settings, notes, table.cut, run)
 
 
 def _metrics(columns: Mapping[str, str]) -> MetricNames:

@@ -70,15 +70,14 @@ def _scalars(file: Path) -> tuple[pd.DataFrame, str]:
     records, cut = _records(file)
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers
     scalars: list[tuple[str, float, float]] = []
-    read = 0
-    for read, record in enumerate(RawEventFileLoader(str(file)).Load(), 1):
-        event = decode(record)
+    loaded = [decode(record) for record in RawEventFileLoader(str(file)).Load()]
+    for event in loaded:
         for value in event.summary.value:
             scalar = _number(value, make_ndarray)
             if scalar is not None:
                 scalars.append((value.tag, float(event.step), number(scalar)))
-    if read < records:  # the loader ends at a record whose check fails
-        cut = f"record {read + 1} of {records} is damaged; the records before it are read"
+    if len(loaded) < records:  # the loader ends at a record whose check fails
+        cut = f"record {len(loaded) + 1} of {records} is damaged; the records before it are read"
     return pd.DataFrame(scalars, columns=["name", "step", "value"]), cut
 
 

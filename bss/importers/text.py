@@ -200,6 +200,7 @@ def log_of(
     settings: Mapping[str, int],
     notes: Iterable[str] = (),
     cut: str = "",
+    run: str = "",
 ) -> Log:
     """Return the run of a file.
 
@@ -209,6 +210,7 @@ def log_of(
         settings: Its seq_len, vocabulary, and a batch or batch_tokens if no row has one.
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
+        run: Name of the run in a file of several. Default: the file's name, or its directory's.
 
     Raises:
         InputError: If no row has a loss.
@@ -221,9 +223,9 @@ def log_of(
         for name in {"batch", "batch_tokens"} & settings.keys():
             columns[name] = np.full(count, float(settings[name]))
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
-    source = str(file)
+    source, place = str(file), f"{file}:{run}" if run else str(file)
     notes = (*notes, *epochs(rows.get("epoch", ())))
-    return Log(run_name(file), columns, source, source, length, notes, cut, vocabulary)
+    return Log(run or run_name(file), columns, source, place, length, notes, cut, vocabulary)
 
 
 def _line_format(declaration: Mapping[str, Any]) -> LineFormat:
