@@ -1,8 +1,7 @@
 """Tables and figures that several experiments share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,6 @@ from bss.laws.es.fit import compare, shown_laws
 from bss.laws.es.values import Comparison
 from bss.plots import style
 
-LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 _BAND = {"lw": 8, "alpha": 0.2, "color": style.INK, "solid_capstyle": "butt"}
 
 
@@ -75,12 +73,6 @@ def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
     return table.loc[losses.count() == seeds].reset_index()
 
 
-def lined_styles(names: Iterable[str], lines: Sequence[Any] = LINES) -> dict[str, dict[str, Any]]:
-    """Return one style per name; line styles repeat in a cycle."""
-    looks = zip(style.named_styles(names).items(), cycle(lines), strict=False)
-    return {name: look | {"linestyle": line} for (name, look), line in looks}
-
-
 def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw held-out loss against tokens and against steps, one line per schedule.
 
@@ -90,7 +82,7 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
         curves: Tables of `mean_curve` by name.
     """
     figure, [[tokens, steps]] = style.new_figure(3.6, columns=2, sharey=True)
-    looks = lined_styles(curves)
+    looks = style.lined_styles(curves)
     for ax, unit in ((tokens, "tokens"), (steps, "steps")):
         for order, (name, table) in enumerate(curves.items()):
             at, loss, low, high = style.columns(table, unit, "loss", "low", "high")

@@ -40,6 +40,7 @@ _RC: dict[Any, Any] = {
 # Glyphs as paths look the same on every machine; a fixed salt makes the file reproducible.
 _SVG_RC: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "bss"}
 
+LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = "osD^vPX*<>"
 # The plain surface is the faintest: of the laws here it misses most wherever it was tried.
 _LAWS = (
@@ -114,6 +115,12 @@ def named_styles(names: Iterable[Any]) -> dict[Any, dict[str, Any]]:
     return {name: {"color": tuple(colour), "marker": mark} for name, colour, mark in looks}
 
 
+def lined_styles(names: Iterable[Any], lines: Sequence[Any] = LINES) -> dict[Any, dict[str, Any]]:
+    """Colour, marker and line style of each name; line styles repeat in a cycle."""
+    looks = zip(named_styles(names).items(), cycle(lines), strict=False)
+    return {name: look | {"linestyle": line} for (name, look), line in looks}
+
+
 def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Colour, line style and marker of each law: registered ones keep theirs in every figure."""
     order = list(dict.fromkeys([*LAWS, *names]))
@@ -149,6 +156,15 @@ def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) ->
     bare: dict[str, Any] = {"linestyle": "-"} | dict(look) | {"marker": ""}
     ax.errorbar(x, y, yerr=np.maximum(spread, 0), capsize=2.5, lw=1.4, elinewidth=1, **bare)
     _marks(ax, x, y, filled, {**mark, **look})
+
+
+def bounds(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, **look: Any) -> None:
+    """Plot one-sided bounds: a triangle down at an upper bound, else one up at a lower bound."""
+    below = np.isfinite(high)
+    above = ~below & np.isfinite(low)
+    mark: dict[str, Any] = {"linestyle": "none", "ms": 6, "color": INK} | look
+    ax.plot(x[below], high[below], marker="v", **mark)
+    ax.plot(x[above], low[above], marker="^", **mark)
 
 
 def band(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
@@ -189,14 +205,6 @@ def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6, **labels: 
     ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=pad)
     if note:
         ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
-
-
-def note_above(ax: Axes, note: str, pad: float = 6) -> None:
-    """A remark above the title of a panel that is too narrow for both in one line."""
-    ax.annotate(
-        note, (1, 1), (0, pad + 12), xycoords="axes fraction", textcoords="offset points",
-        ha="right", va="bottom", fontsize=SMALL, color="#555555", style="italic",
-    )  # fmt: skip
 
 
 def falling(losses: Collection[float]) -> tuple[float, float]:
