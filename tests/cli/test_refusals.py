@@ -31,7 +31,7 @@ TABLES = {
     "commas.csv": (GOOD.replace(".", ",").encode(), "write points"),
 }
 RUNS = {
-    "comma.csv": (GOOD.replace("13.000", '"13,000"').encode(), "decimal point, 13.000"),
+    "comma.csv": (GOOD.replace("13.000", '"13,000"').encode(), "write it with a decimal point"),
     "units.csv": (GOOD.replace("13.000", "13nats").encode(), "loss is 13nats; write a finite"),
     "nan.csv": (GOOD.replace("13.000", "NaN").encode(), "after divergence"),
     "again.csv": ((GOOD + ROWS[2] + "\n").encode(), "given in line 4; drop one"),
