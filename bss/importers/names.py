@@ -24,7 +24,6 @@ class MetricNames:
         corrected: Gives steps and tokens their meaning in a Log.
         marks: Names of which one must be present, if the others could be any trainer's.
         counts_logs: Whether W&B's step counts calls of log, because the trainer gives it none.
-        notes: Remarks on its losses.
     """
 
     trainer: str
@@ -33,7 +32,6 @@ class MetricNames:
     corrected: Correction = CORRECTIONS["as_logged"]
     marks: tuple[str, ...] = ()
     counts_logs: bool = False
-    notes: tuple[str, ...] = ()
 
     def named_in(self, available: Iterable[str]) -> dict[str, list[str]]:
         """Return the names that are present by column: one, or all that a pattern matches."""
@@ -110,7 +108,7 @@ def choose(
         for column, there in several.items()
     ]
     chosen = {c: there[0] for c, there in names.items() if c not in several}
-    return trainer, chosen, (*notes, *trainer.notes)
+    return trainer, chosen, tuple(notes)
 
 
 def fitting(
@@ -130,6 +128,10 @@ def fitting(
     return [t for t, names in named if len(names) == most and set(LOSSES) & names]
 
 
+EPOCH = {"epoch": ("epoch", "train/epoch")}
+"""Names of the number of passes over the data, of every trainer."""
+
+
 def declared(file: str) -> dict[str, Any]:
     """Return the declarations in a TOML file of this package."""
     return tomllib.loads((files("bss.importers") / file).read_text(encoding="utf-8"))
@@ -143,9 +145,8 @@ def _metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
         for part in ("names", "config")
     )  # fmt: skip
     corrected = CORRECTIONS[declaration.get("corrected", "as_logged")]
-    marks, notes = (tuple(declaration.get(name, ())) for name in ("marks", "notes"))
-    counts = declaration.get("counts_logs", False)
-    return MetricNames(trainer, names, config, corrected, marks, counts, notes)
+    marks, counts = tuple(declaration.get("marks", ())), declaration.get("counts_logs", False)
+    return MetricNames(trainer, {**EPOCH, **names}, config, corrected, marks, counts)
 
 
 NAMES = {trainer: _metric_names(trainer, d) for trainer, d in declared("names.toml").items()}

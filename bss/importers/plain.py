@@ -77,13 +77,12 @@ class PlainTable(Importer):
         _, chosen, notes = choose((METRICS,), names, given, str(file))
         chosen = {ours: names[name] for ours, name in chosen.items()}
         by, split = chosen.pop("run", None), chosen.pop("split", None)
-        epochs = [names[name] for name in names if name == "epoch"]
-        cells = table.read([*chosen.values(), *epochs], filter(None, (by, split)))
+        cells = table.read(chosen.values(), filter(None, (by, split)))
+        if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
+            del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
         rows = {ours: cells.column(name, file) for ours, name in chosen.items()}
         lengths = rows.pop("seq_len", np.full(len(cells.lines), np.nan))
-        for epoch in epochs:
-            rows["epoch"] = cells.numbers.get(epoch, np.zeros(len(cells.lines)))
         rows = _held_out(_logged(rows), cells.labels(split)) if split else _logged(rows)
         runs = cells.labels(by) if by else np.full(len(cells.lines), "", object)
         for run in dict.fromkeys(runs):

@@ -28,7 +28,6 @@ from bss.importers.table import Table, names_in, table_of
 from bss.importers.text import log_of
 
 BOUNDS = ("__MIN", "__MAX")
-EPOCHS = ("train/epoch", "epoch")
 RUNS = ("run_id", "run_name", "run", "Name", "name")
 """Columns that name the run of a row."""
 
@@ -74,11 +73,8 @@ def _histories(
         chosen["step"] = "_step"
     elif "step" not in chosen and not trainer.counts_logs:
         chosen["step"] = "_step"
-    epoch = [name for name in EPOCHS if name in names][:1]
-    cells = table.read([*chosen.values(), *epoch], [by] if by else [])
+    cells = table.read(chosen.values(), [by] if by else [])
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
-    for name in epoch:
-        rows["epoch"] = cells.column(name, file)
     settings = trainer.settings({} if by else _config(file))
     notes = (*table.notes, *notes, *_uncounted(rows))
     notes += misspelt(cells.sizes, chosen.values())
