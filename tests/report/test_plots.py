@@ -134,8 +134,8 @@ def test_a_law_of_final_losses_is_drawn_only_where_it_converged():
         assert not collisions(figure)
         assert {"batch (tokens)", "loss above the best batch (nats)"} <= texts(figure)
         count.append(sum(line.get_linestyle() == "-" for ax in figure.axes for line in ax.lines))
-    # A valley and a bar for each of 17 (N, D), and the zero of the errors.
-    assert count == [35, 0]
+    # A line and a bar for each of 17 (N, D).
+    assert count == [34, 0]
 
 
 def test_crossings_are_where_the_points_are(planted):
