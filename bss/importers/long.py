@@ -1,7 +1,7 @@
 """Tables with one row per value: run, metric, value, step (MLflow's database, W&B archives)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class LongTable(Importer):
         cells = table.read([value, step], [metric, *([by] if by else [])])
         values = pd.DataFrame(
             {
-                "name": [*map(plain_name, cells.labels(metric))],
+                "name": cells.labels(metric),
                 "step": cells.column(step, file),
                 "value": cells.column(value, file),
             }
@@ -52,7 +52,9 @@ class LongTable(Importer):
         runs = cells.labels(by) if by else np.full(len(values), "", object)
         for run in dict.fromkeys(runs):
             part = values[runs == run]
-            yield long_log(file, part, (LONG_METRICS,), given, table.notes, table.cut, run)
+            yield long_log(
+                file, part, (LONG_METRICS,), given, table.notes, table.cut, run, plain_name
+            )
 
 
 def _roles(
@@ -76,6 +78,7 @@ def long_log(
     notes: tuple[str, ...] = (),
     cut: str = "",
     run: str = "",
+    plain: Callable[[str], str] = str,
 ) -> Log:
     """Return the run of a file whose values have a name and a step each.
 
@@ -87,17 +90,20 @@ def long_log(
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
         run: As in `log_of`.
+        plain: Returns the name that is compared with those of trainers.
 
     Raises:
         InputError: If it has no loss of a known name.
     """
     sizes = Counter(values["name"])
-    trainer, chosen, more = choose(trainers, sizes, columns, str(file))
+    names = {name: plain(name) for name in sizes}
+    trainer, chosen, more = choose(trainers, dict.fromkeys(names.values()), columns, str(file))
     ours = {theirs: f"logged {column}" for column, theirs in chosen.items()}
-    known = values[values["name"].isin(ours)]
-    wide = _wide(known.assign(name=known["name"].map(ours)))
+    read = {name: ours[names[name]] for name in names if names[name] in ours}
+    known = values[values["name"].isin(read)]
+    wide = _wide(known.assign(name=known["name"].map(read)))
     rows = {name.removeprefix("logged "): values for name, values in wide.items()}
-    notes = (*more, *misspelt(sizes, chosen.values()), *notes)
+    notes = (*more, *misspelt(sizes, read), *notes)
     return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
 
 
