@@ -76,7 +76,7 @@ def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
 def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw held-out loss against tokens and against steps, one line per schedule.
 
-    The axes show the range that all schedules except one cover. The first schedule is drawn on top.
+    The highest 5% of the losses are not shown. The first schedule is drawn on top.
 
     Args:
         curves: Tables of `mean_curve` by name.
@@ -91,15 +91,8 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
             ax.fill_between(at, low, high, color=looks[name]["color"], alpha=0.2, lw=0)
         style.panel_title(ax, f"at equal {unit}", xlabel=unit)
     steps.set_xscale("log")
-    if len(curves) > 1:
-        spans = [style.columns(table, "tokens", "steps", "loss") for table in curves.values()]
-        ends = sorted(x[-1] for x, _, _ in spans)
-        highest = sorted(y[0] for *_, y in spans)
-        lowest = min(y.min() for *_, y in spans)
-        margin = 0.05 * (highest[-2] - lowest)
-        top = highest[-2] + margin
-        tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=(lowest - margin, top))
-        steps.set_xlim(left=min(at[loss <= top].min() for _, at, loss in spans) / 1.1)
+    low, high = pd.concat(curves.values())["loss"].quantile([0, 0.95])
+    tokens.set_ylim(low - 0.05 * (high - low), high)
     style.tokens_axis(tokens.xaxis)
     style.count_axis(steps.xaxis, most=4)
     tokens.set_ylabel("held-out loss (nats per token)")

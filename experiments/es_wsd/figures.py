@@ -161,10 +161,8 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
     axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
     axes[0, 0].invert_yaxis()
     figure.supxlabel(f"{label} (nats per token)", fontsize=9)
-    entries = [style.handle("mean and 95%\ninterval", **MARK)]
-    return style.side_legend(
-        figure, [*entries, style.handle(f"±{margin:g}", color=style.GRID, lw=8)]
-    )
+    shaded = style.handle(f"±{margin:g}", color=style.GRID, lw=8)
+    return style.side_legend(figure, [style.handle("mean and 95%\ninterval", **MARK), shaded])
 
 
 def efficiency_figure(table: pd.DataFrame) -> Figure:
