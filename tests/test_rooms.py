@@ -11,11 +11,11 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 718,
     "bss/advice": 376,
-    "bss/cli": 2_059,
+    "bss/cli": 2_058,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_055,
-    "bss/laws": 5_273,
+    "bss/laws": 5_276,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_059,
@@ -29,11 +29,11 @@ ROOMS = {
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_297, "benchmarks": 2_700, "tests": 21_950}
+FOLDERS = {"experiments": 4_315, "benchmarks": 2_700, "tests": 21_950}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_234
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_254
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
