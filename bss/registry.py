@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,6 @@ class Registry(dict[str, T]):
     Attributes:
         kind: name of the field, for error messages.
         of: the class that a custom value must be an instance of; `type[X]` for a subclass of X.
-        takes: positional parameters, if the values are functions.
         loaded: custom values that were used, by name.
 
     Examples:
@@ -28,11 +26,9 @@ class Registry(dict[str, T]):
         (1, 6.283185307179586)
     """
 
-    def __init__(
-        self, kind: str, known: Mapping[str, T], of: Any = object, takes: tuple[str, ...] = ()
-    ):
+    def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
         super().__init__(known)
-        self.kind, self.of, self.takes = kind, of, takes
+        self.kind, self.of = kind, of
         self.loaded: dict[str, T] = {}
 
     def __missing__(self, name: str) -> T:
@@ -55,12 +51,8 @@ class Registry(dict[str, T]):
             expected = f"a class made of {bases[0].__name__}"
         else:
             right, expected = isinstance(value, self.of), getattr(self.of, "__name__", self.of)
-        if self.takes:
-            right = right and _can_take(value, len(self.takes))
-            expected = f"a function of ({', '.join(self.takes)})"
         if not right:
-            is_ = _signature(value) if self.takes else type(value).__name__
-            raise InputError(f"{self.kind}: {name} is {is_}; expected {expected}")
+            raise InputError(f"{self.kind}: {name} is {type(value).__name__}; expected {expected}")
 
     def name_of(self, value: T) -> str:
         """Return the name of a value: registered, loaded before, or else its `path_of`."""
@@ -159,28 +151,6 @@ def attempt(kind: str, name: str, call: Callable[[], T]) -> T:
     except (Exception, SystemExit) as error:  # a user's function may fail in any way
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(f"{kind}: {name} fails ({reason}); correct it") from None
-
-
-def _can_take(value: Any, count: int) -> bool:
-    """Return whether a function accepts this number of arguments; True if it is unknown."""
-    try:
-        inspect.signature(value).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:
-        pass
-    return callable(value)
-
-
-def _signature(value: Any) -> str:
-    """Return a callable's class and, if known, its parameters."""
-    name = type(value).__name__
-    if isinstance(value, type) or not callable(value):
-        return name
-    try:
-        return f"{name} of {inspect.signature(value)}"
-    except (TypeError, ValueError):
-        return name
 
 
 def path_of(value: Any, kind: str) -> str:

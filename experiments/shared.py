@@ -1,8 +1,7 @@
 """Tables and figures that several experiments share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,6 @@ from bss.laws.es.fit import compare, shown_laws
 from bss.laws.es.values import Comparison
 from bss.plots import style
 
-LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 _BAND = {"lw": 8, "alpha": 0.2, "color": style.INK, "solid_capstyle": "butt"}
 
 
@@ -73,22 +71,16 @@ def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
     return table.loc[losses.count() == seeds].reset_index()
 
 
-def lined_styles(names: Iterable[str], lines: Sequence[Any] = LINES) -> dict[str, dict[str, Any]]:
-    """Return one style per name; line styles repeat in a cycle."""
-    looks = zip(style.named_styles(names).items(), cycle(lines), strict=False)
-    return {name: look | {"linestyle": line} for (name, look), line in looks}
-
-
 def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw held-out loss against tokens and against steps, one line per schedule.
 
-    The axes show the range that all schedules except one cover. The first schedule is drawn on top.
+    The highest 5% of the losses are not shown. The first schedule is drawn on top.
 
     Args:
         curves: Tables of `mean_curve` by name.
     """
     figure, [[tokens, steps]] = style.new_figure(3.6, columns=2, sharey=True)
-    looks = lined_styles(curves)
+    looks = style.lined_styles(curves)
     for ax, unit in ((tokens, "tokens"), (steps, "steps")):
         for order, (name, table) in enumerate(curves.items()):
             at, loss, low, high = style.columns(table, unit, "loss", "low", "high")
@@ -97,15 +89,8 @@ def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
             ax.fill_between(at, low, high, color=looks[name]["color"], alpha=0.2, lw=0)
         style.panel_title(ax, f"at equal {unit}", xlabel=unit)
     steps.set_xscale("log")
-    if len(curves) > 1:
-        spans = [style.columns(table, "tokens", "steps", "loss") for table in curves.values()]
-        ends = sorted(x[-1] for x, _, _ in spans)
-        highest = sorted(y[0] for *_, y in spans)
-        lowest = min(y.min() for *_, y in spans)
-        margin = 0.05 * (highest[-2] - lowest)
-        top = highest[-2] + margin
-        tokens.set(xlim=(0, 1.05 * ends[-2]), ylim=(lowest - margin, top))
-        steps.set_xlim(left=min(at[loss <= top].min() for _, at, loss in spans) / 1.1)
+    low, high = pd.concat(curves.values())["loss"].quantile([0, 0.95])
+    tokens.set_ylim(low - 0.05 * (high - low), high)
     style.tokens_axis(tokens.xaxis)
     style.count_axis(steps.xaxis, most=4)
     tokens.set_ylabel("held-out loss (nats per token)")

@@ -57,9 +57,11 @@ class Tables:
             return pd.read_parquet(path)
         return pd.read_csv(path, dtype={"run": str})
 
-    def write(self, name: str, table: pd.DataFrame) -> None:
-        """Write a table, rounded so that it is the same on every machine."""
-        write_table(table.round(7), self.folder / name)
+    def write(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
+        """Write a table, rounded so that it is the same on every machine, and return it."""
+        rounded = table.round(7)
+        write_table(rounded, self.folder / name)
+        return rounded
 
     def json(self, name: str) -> Any:
         """Return a JSON file by its file name."""

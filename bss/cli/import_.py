@@ -15,7 +15,6 @@ from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_r
 from bss.importers.batches import Batches
 from bss.importers.files import SkippedFile, read_logs
 from bss.importers.own import own_lines
-from bss.importers.runs import scaling_with_batch
 from bss.tables import Reading
 from bss.tables.storage import appending
 
@@ -83,7 +82,7 @@ def _importer(kind: str, train_line: str | None, eval_line: str | None) -> Impor
 
 
 def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path) -> Output:
-    warnings = list(filter(None, [scaling_with_batch(reports)]))
+    warnings = []
     if 0 < sum("eval_loss" in imported.missing for imported in reports) < len(reports):
         warnings.append("some runs have no eval_loss; fits of the table need one of all runs")
     shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]

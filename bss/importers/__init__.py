@@ -11,8 +11,9 @@ from bss.importers.batches import LogOptions
 from bss.importers.files import SkippedFile, read_logs
 from bss.importers.huggingface import PrintedDicts, TrainerState
 from bss.importers.log import AnyOf, Importer, Log
+from bss.importers.long import LongTable
 from bss.importers.names import NAMES, TRAINERS, MetricNames
-from bss.importers.plain import LongTable, PlainTable
+from bss.importers.plain import PlainTable
 from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
 from bss.importers.text import LineFormat, text_formats

@@ -9,36 +9,15 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError, check
 from bss.importers.log import COLUMNS, Rows
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 
-SHOWN = 8
-"""Number of runs that a message lists."""
-
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
-
-
-class Unknown(InputError):
-    """A run lacks facts that neither its log nor options give: "batch" or "seq_len"."""
-
-    def __init__(self, run: str, fields: Sequence[str]):
-        super().__init__("; ".join(lacking(field, [run]) for field in fields))
-        self.fields = tuple(fields)
-
-
-def lacking(field: str, runs: Sequence[str]) -> str:
-    """Return the line that refuses runs without a batch or a sequence length."""
-    one, shown = len(runs) == 1, ", ".join(runs[:SHOWN])
-    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
-    who = f"run {shown} does not give its" if one else f"runs {shown}{more} do not give their"
-    if field == "seq_len":
-        return f"{who} sequence length; give --seq-len N"
-    each = f"'{runs[0]}=512', or '{runs[0]}=0:256 2B:512' if it changes"
-    return f"{who} batch in sequences; give --batch {each}{'' if one else '; again for others'}"
 
 
 @dataclass(frozen=True)
@@ -147,14 +126,14 @@ def counted(
         The rows without samples, rounded_tokens and batch_tokens, and where the batch is from.
 
     Raises:
-        Unknown: If neither the log nor an option gives the batch, or the sequence length.
-        InputError: If they contradict each other.
+        InputError: If neither the log nor an option gives the batch, or the sequence length, or
+            if they contradict each other.
     """
-    missing = [] if seq_len else ["seq_len"]
+    missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]
     if schedule is None and not ({"batch", "batch_tokens"} & rows.keys() or _stepped(rows)):
-        missing.append("batch")
+        missing.append(_without_batch(run))
     if missing or seq_len is None:
-        raise Unknown(run, missing)
+        raise InputError("; ".join(missing))
     rows = dict(rows)
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
@@ -174,7 +153,7 @@ def counted(
     elif stepped is not None:
         table, source = {**rows, "batch": stepped}, "tokens per step"
     else:
-        raise Unknown(run, ["batch"])
+        raise InputError(_without_batch(run))
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
@@ -186,6 +165,12 @@ def _accumulated(batch: np.ndarray, schedule: BatchSchedule | None) -> bool:
         return False
     factors = batch / max(schedule.batches)
     return bool((factors > 1).all() and (factors % 1 == 0).all())
+
+
+def _without_batch(run: str) -> str:
+    """Return the line that refuses a run without a batch."""
+    each = f"'{run}=512', or '{run}=0:256 2B:512' if it changes"
+    return f"run {run} does not give its batch in sequences; give --batch {each}"
 
 
 def _stepped(rows: Rows) -> bool:
@@ -250,9 +235,7 @@ def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> N
 
 def _spread(values: np.ndarray) -> np.ndarray:
     """Return the values with each gap filled by the value after it, at the end by the last."""
-    known = np.flatnonzero(np.isfinite(values))
-    after = np.searchsorted(known, np.arange(len(values)))
-    return values[known[np.minimum(after, len(known) - 1)]]
+    return pd.Series(np.where(np.isfinite(values), values, np.nan)).bfill().ffill().to_numpy()
 
 
 def _filled(rows: Rows, seq_len: int) -> Rows:

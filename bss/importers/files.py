@@ -17,15 +17,14 @@ from bss.importers.batches import LogOptions
 from bss.importers.log import Importer, Log, Unreadable, head_of
 
 OURS = {"run", "seq_len"}
+SHOWN = 8
+"""Number of errors that a message lists."""
 FOREIGN = re.compile(
     r"\.(bat|bib|bin|cc?|cfg|ckpt|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|"
     r"pickle|pkl|png|pth?|py[ci]?|rst?|safetensors|sbatch|sh|slurm|svg|tex|toml|ts|ya?ml)",
     re.IGNORECASE,
 )
 """Suffixes of files that are not logs, even if they quote lines of logs."""
-
-KINDS = {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFSOCK: "a socket"}
-"""Kinds of paths that are not files; the others are devices."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class SkippedFile:
 class _Skipped(InputError):
     """A file that is skipped below a directory, and refused if it is named."""
 
-
-class _Unrecognized(_Skipped):
-    """A file of no known format."""
+    def __init__(self, file: Path, reason: str, *, unrecognized: bool = False):
+        super().__init__(f"{file}: {reason}")
+        self.skipped = SkippedFile(str(file), reason, unrecognized)
 
 
 def read_logs(
@@ -77,12 +76,12 @@ def read_logs(
         for file in _below(path, here) if path.is_dir() else [path]:
             try:
                 if (real := os.path.realpath(file)) in seen:
-                    raise _Skipped(f"{file}: is given twice; name it once")
+                    raise _Skipped(file, "is given twice; name it once")
                 seen.add(real)
                 logs += _read(file, importer, options, below=path.is_dir())
             except _Skipped as error:
                 if path.is_dir():
-                    here.append(_skipped(file, error))
+                    here.append(error.skipped)
                 else:
                     refused.append(error)
             except InputError as error:
@@ -98,36 +97,33 @@ def read_logs(
 
 def at_once(errors: Sequence[Exception]) -> InputError:
     """Return several errors as one line."""
-    lines = dict.fromkeys(map(str, errors))
+    lines = [*dict.fromkeys(map(str, errors))]
     several = f"{len(lines)} are refused: " if len(lines) > 1 else ""
-    return InputError(several + "; ".join(lines))
+    more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return InputError(several + "; ".join(lines[:SHOWN]) + more)
 
 
 def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -> list[Log]:
     """Return the logs of a file."""
     try:
-        mode = file.stat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = KINDS.get(stat.S_IFMT(mode), "a device")
-            raise _Skipped(f"{file}: is {kind} and not read; save it to a file")
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise _Skipped(file, "is a pipe, a socket or a device; save it to a file")
         head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
         # A run table of ours may be what an import has written there.
         ours = below and (not head or {*head.partition("\n")[0].strip().split(",")} >= OURS)
         reader = None if ours else importer.reader(file, head, options.columns)
     except Unreadable as error:
-        raise _Skipped(str(error)) from None
+        raise _Skipped(file, str(error)) from None
     except FileNotFoundError:
         why = "is a link to nothing; correct it" if file.is_symlink() else "no such file"
-        raise _Skipped(f"{file}: {why}") from None
+        raise _Skipped(file, why) from None
     except OSError as error:
-        raise _Skipped(f"{file}: cannot be read: {error.strerror}; allow it") from None
+        raise _Skipped(file, f"cannot be read: {error.strerror}; allow it") from None
     if reader is None:
         raise _unrecognized(file, importer)
     logs = list(reader.read(file, options.columns))
     if not logs:
-        raise _Skipped(
-            f"{file}: no run is logged in it, as writers open event files and leave them"
-        )
+        raise _Skipped(file, "no run is logged in it, as writers open event files and leave them")
     return logs
 
 
@@ -162,13 +158,9 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def _skipped(file: Path, error: InputError) -> SkippedFile:
-    reason = str(error).removeprefix(str(file)).removeprefix(": ")
-    return SkippedFile(str(file), reason, isinstance(error, _Unrecognized))
-
-
-def _unrecognized(path: Path, importer: Importer) -> _Unrecognized:
-    return _Unrecognized(
-        f"{path}: is not recognised ({importer.about}); name its format, describe its lines with "
+def _unrecognized(path: Path, importer: Importer) -> _Skipped:
+    reason = (
+        f"is not recognised ({importer.about}); name its format, describe its lines with "
         "`bss import lines`, or make a table of run, batch, seq_len, step and loss"
     )
+    return _Skipped(path, reason, unrecognized=True)

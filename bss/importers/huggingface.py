@@ -5,7 +5,7 @@ log. Entries of training have `step`, `learning_rate` and `loss`, the mean since
 (`Trainer._maybe_log_save_evaluate`). Entries of evaluation have `eval_loss`, or `eval_NAME_loss`
 for each held-out set. With include_num_input_tokens_seen, entries have `num_input_tokens_seen`. The
 `train_loss` of the last entry is the mean over the whole training and is not read.
-`train_batch_size` is the batch size per device.
+`train_batch_size` is the batch size per device and is not read.
 
 `PrinterCallback` and `ProgressCallback` print the same logs without their step. Since transformers
 5, the numbers are printed as text. Between the logs, the progress bar ` 10%|█ | 250/2500 [02:11<…]`
@@ -62,11 +62,9 @@ class TrainerState(Importer):
             raise InputError(f"{file}: log_history is not a list of logs; copy the file again")
         cells = columns_of(enumerate(history, 1))
         log = named_log(file, _unfiltered(cells), (STATE,), columns)
-        batch = state.get("train_batch_size")
-        device = (f"train_batch_size {batch} is the batch of a device",) if batch else ()
         folder = file.resolve().parent
         place = folder.parent if folder.name.startswith("checkpoint-") else folder
-        yield replace(log, place=str(place / log.run), notes=(*log.notes, *device))
+        yield replace(log, place=str(place / log.run))
 
 
 def _unfiltered(cells: Cells) -> Cells:

@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -159,14 +160,14 @@ def _one_byte_apart(shape: str, row: str) -> bool:
     if abs(len(shape) - len(row)) > 2:
         return False
     before = _common(shape, row)
-    behind = _common(shape[before:][::-1], row[before:][::-1])
-    return before + behind >= len(row) - 1
+    after = _common(shape[before:][::-1], row[before:][::-1])
+    return before + after >= len(row) - 1
 
 
 def _common(one: str, other: str) -> int:
     """Return the number of letters with which both texts begin."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    same = (a == b for a, b in zip(one, other, strict=False))
+    return sum(1 for _ in takewhile(bool, same))
 
 
 def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, ...]:

@@ -144,20 +144,20 @@ def head_of(file: Path) -> str:
                 opened.seek(at)
                 head += opened.read(PART)
     if file.suffix in PICKLES or file.name == "training_args.bin" or head[:2] in PICKLED:
-        why = "is a pickle, and reading one runs its code; export the log as CSV or JSON"
-        raise Unreadable(f"{file}: {why}")
+        raise Unreadable(
+            "is a pickle, and reading one runs its code; export the log as CSV or JSON"
+        )
     if not head.strip():
-        raise Unreadable(f"{file}: is empty; copy it again, or leave it out")
+        raise Unreadable("is empty; copy it again, or leave it out")
     if head.startswith(LFS):
-        raise Unreadable(f"{file}: is a pointer of git LFS; fetch the file with git lfs pull")
+        raise Unreadable("is a pointer of git LFS; fetch the file with git lfs pull")
     if head[257:262] == b"ustar":
-        raise Unreadable(f"{file}: is an archive; unpack it with tar first")
+        raise Unreadable("is an archive; unpack it with tar first")
     for begin, program in PACKED.items():
         if head.startswith(begin):
-            raise Unreadable(f"{file}: is compressed; unpack it with {program} first")
+            raise Unreadable(f"is compressed; unpack it with {program} first")
     if file.suffix == ".wandb":
-        why = "is W&B's own record; save the run's scan_history() as CSV or JSON lines"
-        raise Unreadable(f"{file}: {why}")
+        raise Unreadable("is W&B's own record; save the run's scan_history() as CSV or JSON lines")
     return plain(head.decode(encoding, errors="replace"))
 
 

@@ -21,24 +21,17 @@ class MetricNames:
         names: Names of each column of a Log, the first one present being used; `*` matches
             anything, and is used if it matches one metric.
         config: Paths, by dots, of settings for seq_len, batch, batch_tokens or vocabulary.
-        per_device: Settings that are batches of a device, never used as the global batch.
-        twins: A tag logged by step, and its twin of the same values whose step is another count,
-            by the count's column.
         corrected: Gives steps and tokens their meaning in a Log.
         marks: Names of which one must be present, if the others could be any trainer's.
         counts_logs: Whether W&B's step counts calls of log, because the trainer gives it none.
-        notes: Remarks on its losses.
     """
 
     trainer: str
     names: Mapping[str, tuple[str, ...]]
     config: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    per_device: tuple[str, ...] = ()
-    twins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     corrected: Correction = CORRECTIONS["as_logged"]
     marks: tuple[str, ...] = ()
     counts_logs: bool = False
-    notes: tuple[str, ...] = ()
 
     def named_in(self, available: Iterable[str]) -> dict[str, list[str]]:
         """Return the names that are present by column: one, or all that a pattern matches."""
@@ -55,19 +48,14 @@ class MetricNames:
                     break
         return by_column
 
-    def settings(self, config: Mapping[str, Any]) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Return the settings of a config that are whole numbers, and notes."""
+    def settings(self, config: Mapping[str, Any]) -> dict[str, int]:
+        """Return the settings of a config that are whole numbers."""
         settings: dict[str, int] = {}
         for column, paths in self.config.items():
             values = [value for path in paths if (value := at_path(config, path)) is not None]
             if values and type(values[0]) is int and values[0] > 0:
                 settings[column] = values[0]
-        notes = tuple(
-            f"{path} {value} is the batch of a device"
-            for path in self.per_device
-            if (value := at_path(config, path)) is not None
-        )
-        return settings, notes
+        return settings
 
 
 def at_path(config: Any, path: str) -> Any:
@@ -106,8 +94,7 @@ def choose(
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {some(available)}")
     own = MetricNames("own", {ours: (theirs,) for ours, theirs in columns.items()})
-    alike = fitting(trainers, available, columns) or [own]
-    trainer = alike[0]
+    trainer = (fitting(trainers, available, columns) or [own])[0]
     given = {column: [name] for column, name in columns.items()}
     names = {**trainer.named_in(available), **given}
     if not set(LOSSES) & set(names):
@@ -120,14 +107,8 @@ def choose(
         f"{column} left out: {some(there)} are logged; choose with --columns {column}=NAME"
         for column, there in several.items()
     ]
-    notes += [
-        f"read as {trainer.trainer}'s; steps of {other.trainer}, which has these names too, "
-        "count from 0: name the format"
-        for other in alike
-        if other.corrected is not trainer.corrected and not other.marks
-    ]
     chosen = {c: there[0] for c, there in names.items() if c not in several}
-    return trainer, chosen, (*notes, *trainer.notes)
+    return trainer, chosen, tuple(notes)
 
 
 def fitting(
@@ -147,6 +128,10 @@ def fitting(
     return [t for t, names in named if len(names) == most and set(LOSSES) & names]
 
 
+EPOCH = {"epoch": ("epoch", "train/epoch")}
+"""Names of the number of passes over the data, of every trainer."""
+
+
 def declared(file: str) -> dict[str, Any]:
     """Return the declarations in a TOML file of this package."""
     return tomllib.loads((files("bss.importers") / file).read_text(encoding="utf-8"))
@@ -154,18 +139,14 @@ def declared(file: str) -> dict[str, Any]:
 
 def _metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
     """Return the names of a trainer as a table of names.toml has them."""
-    lists = ("per_device", "marks", "notes")
-    options = {name: tuple(declaration.get(name, ())) for name in lists}
     names, config = (
         {column: tuple("|".join([there] if isinstance(there, str) else there).split("|"))
          for column, there in declaration.get(part, {}).items()}
         for part in ("names", "config")
     )  # fmt: skip
     corrected = CORRECTIONS[declaration.get("corrected", "as_logged")]
-    counts, twins = declaration.get("counts_logs", False), declaration.get("twins", {})
-    return MetricNames(
-        trainer, names, config, twins=twins, corrected=corrected, counts_logs=counts, **options
-    )
+    marks, counts = tuple(declaration.get("marks", ())), declaration.get("counts_logs", False)
+    return MetricNames(trainer, {**EPOCH, **names}, config, corrected, marks, counts)
 
 
 NAMES = {trainer: _metric_names(trainer, d) for trainer, d in declared("names.toml").items()}

@@ -80,22 +80,9 @@ def _groups(option: str, regex: str) -> set[str]:
 
 
 def _nearest(file: Path, option: str, regex: str, lines: list[tuple[int, str]]) -> str:
-    """Return that no line matches, with the line that matches most of the regular expression."""
-    parts = []
-    for end in range(len(regex) - 1, 0, -1):
-        try:
-            part = re.compile(regex[:end])
-        except re.error:
-            continue
-        if part.search("") is None:
-            parts.append(part)
+    """Return that no line matches, with the line that has most words of the regular expression."""
     words = words_of(regex)
-
-    def nearness(numbered: tuple[int, str]) -> tuple[int, int]:
-        matched = next((part for part in parts if part.search(numbered[1])), None)
-        return len(matched.pattern) if matched else 0, len(words & words_of(numbered[1]))
-
-    line, text = max(lines, key=nearness, default=(0, ""))
+    line, text = max(lines, key=lambda line: len(words & words_of(line[1])), default=(0, ""))
     return (
         f"{option} {regex!r}: matches no line of {file}; the nearest is line {line}: {text[:200]!r}"
     )

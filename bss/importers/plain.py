@@ -9,44 +9,26 @@ from 0, of the last step. If a table has a column of epochs, and every step is o
 multiple of the distance between steps, 1 is added to the steps. NaN next to a finite loss is a
 value that was not logged. If a column such as `split` marks a row as validation, its `loss` is read
 as a held-out loss.
-
-Long tables have a row per value: run, metric, value, step (MLflow's database, W&B archives).
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.corrections import completed
-from bss.importers.lines import misspelt, number
+from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import NAMES, MetricNames, choose
-from bss.importers.table import Table, first_rows, names_in, table_of
+from bss.importers.table import first_rows, names_in, table_of
 from bss.importers.text import log_of
 
 METRICS = NAMES["plain"]
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
-RUNS = ("run", "run_id", "run_name", "run_uuid")
-LENGTHS = (
-    "seq_len",
-    "seq_length",
-    "sequence_length",
-    "max_seq_len",
-    "block_size",
-    "context_length",
-)
-SPLITS = ("split", "mode", "phase", "stage", "event", "type", "kind", "subset")
 HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
-METRIC, VALUE = (
-    ("metric", "key", "metric_name", "tag", "variable", "name"),
-    ("value", "metric_value"),
-)
 
 
 def plain_name(name: str) -> str:
@@ -79,14 +61,13 @@ class PlainTable(Importer):
         counts = [there[column][0] for column in COUNTS if column in there]
         if not counts or not set(LOSSES) & there.keys():
             return False
-        rows = [
-            {plain_name(name): cell for name, cell in row.items()} for row in first_rows(file, head)
-        ]
-        values = [v for row in rows if (v := _count(row.get(counts[0]))) is not None]
-        more, runs = np.diff(values), not set(RUNS).isdisjoint(names)
+        cells = columns_of(enumerate(first_rows(file, head)))
+        values = cells.numbers.get(names[counts[0]], np.zeros(0))
+        values = values[np.isfinite(values) & (values >= 0)]
+        more = np.diff(values)
         rises = 2 * (more >= 0).sum() >= max(len(more), 1) and (more < 0).sum() < 3
-        several = len(values) > 1 or file.suffix in (".jsonl", ".ndjson")
-        return bool(values and several and (runs or (rises and max(values) > min(values))))
+        several = len(values) > 1 or (len(values) and file.suffix in (".jsonl", ".ndjson"))
+        return bool(several and ("run" in there or (rises and np.ptp(values) > 0)))
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
@@ -94,30 +75,22 @@ class PlainTable(Importer):
         names = by_plain_name(table.names)
         given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
         _, chosen, notes = choose((METRICS,), names, given, str(file))
-        by = chosen.pop("run", next((name for name in RUNS if name in names), None))
-        length = next((name for name in LENGTHS if name in names), None)
-        split = next(
-            (name for name in SPLITS if name in names and name not in chosen.values()), None
-        )
-        more = [name for name in (length, "epoch") if name in names]
-        labels = [names[name] for name in (by, split) if name]
-        cells = table.read([names[name] for name in [*chosen.values(), *more]], labels)
-        notes += table.notes
-        notes += misspelt(cells.sizes, [names[name] for name in chosen.values()])
-        rows = {ours: cells.column(names[name], file) for ours, name in chosen.items()}
-        if "epoch" in names:
-            rows["epoch"] = cells.numbers.get(names["epoch"], np.zeros(len(cells.lines)))
-        rows = _held_out(_logged(rows), cells.labels(names[split])) if split else _logged(rows)
-        nothing = np.full(len(cells.lines), np.nan)
-        lengths = cells.column(names[length], file) if length else nothing
-        runs = cells.labels(names[by]) if by else np.full(len(cells.lines), "", object)
+        chosen = {ours: names[name] for ours, name in chosen.items()}
+        by, split = chosen.pop("run", None), chosen.pop("split", None)
+        cells = table.read(chosen.values(), filter(None, (by, split)))
+        if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
+            del chosen["epoch"]
+        notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
+        rows = {ours: cells.column(name, file) for ours, name in chosen.items()}
+        lengths = rows.pop("seq_len", np.full(len(cells.lines), np.nan))
+        rows = _held_out(_logged(rows), cells.labels(split)) if split else _logged(rows)
+        runs = cells.labels(by) if by else np.full(len(cells.lines), "", object)
         for run in dict.fromkeys(runs):
             part = {column: values[runs == run] for column, values in rows.items()}
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings = _settings(file, run, part, lengths[runs == run])
-            log = log_of(file, part, settings, notes, table.cut)
-            yield replace(log, run=run, place=f"{file}:{run}") if by else log
+            yield log_of(file, part, settings, notes, table.cut, run)
 
 
 def _metrics(columns: Mapping[str, str]) -> MetricNames:
@@ -125,15 +98,6 @@ def _metrics(columns: Mapping[str, str]) -> MetricNames:
     given = {ours: (plain_name(theirs),) for ours, theirs in columns.items() if ours != "run"}
     names = {c: (*given.get(c, ()), *METRICS.names.get(c, ())) for c in {**METRICS.names, **given}}
     return replace(METRICS, names=names)
-
-
-def _count(cell: object) -> float | None:
-    """Return the count in a cell; None if it has none."""
-    try:
-        value = number(cell) if isinstance(cell, str | int | float) else -1.0
-    except ValueError:
-        return None
-    return value if 0 <= value < np.inf else None
 
 
 def _logged(rows: Rows) -> Rows:
@@ -180,77 +144,3 @@ def _settings(file: Path, run: str, rows: Rows, lengths: np.ndarray) -> dict[str
             known = known[np.isfinite(known)]
             settings |= {name: int(known[0])} if len(known) == 1 else {}
     return settings
-
-
-@dataclass(frozen=True)
-class LongTable(Importer):
-    """A table with a row per value."""
-
-    about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """Return whether there are columns of metric, value and step."""
-        return _roles(by_plain_name(names_in(file, head)), {}) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the runs of a table."""
-        table = table_of(file)
-        names = by_plain_name(table.names)
-        roles = _roles(names, columns)
-        if roles is None:
-            raise InputError(f"{file}: has no columns of metric, value and step")
-        metric, value, step, by = (names.get(role, "") for role in roles)
-        cells = table.read([value, step], [metric, *([by] if by else [])])
-        metrics, runs = cells.labels(metric), cells.labels(by) if by else None
-        values, steps = cells.column(value, file), cells.column(step, file)
-        for run in [""] if runs is None else dict.fromkeys(runs):
-            here = slice(None) if runs is None else runs == run
-            log = self._run(file, table, columns, metrics[here], steps[here], values[here])
-            yield log if runs is None else replace(log, run=run, place=f"{file}:{run}")
-
-    def _run(
-        self,
-        file: Path,
-        table: Table,
-        columns: Mapping[str, str],
-        metrics: np.ndarray,
-        steps: np.ndarray,
-        values: np.ndarray,
-    ) -> Log:
-        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
-        plain = {metric: plain_name(metric) for metric in dict.fromkeys(metrics)}
-        _, chosen, notes = choose((METRICS,), dict.fromkeys(plain.values()), given, str(file))
-        read = [metric for metric in plain if plain[metric] in chosen.values()]
-        notes += misspelt(Counter(map(str, metrics)), read)
-        ours = {theirs: column for column, theirs in chosen.items() if column != "step"}
-        column = np.array([ours.get(plain[metric], "") for metric in metrics], dtype=object)
-        known = column != ""
-        rows = by_step(column[known], steps[known], values[known])
-        return log_of(file, rows, {}, (*notes, *table.notes), table.cut)
-
-
-def _roles(
-    names: Mapping[str, str], columns: Mapping[str, str]
-) -> tuple[str, str, str, str] | None:
-    """Return the plain names of the metric, the value, the step and the run ("" if none)."""
-    first = [next((name for name in role if name in names), "") for role in (METRIC, VALUE)]
-    step = next((name for name in METRICS.names["step"] if name in names), "")
-    run = plain_name(columns["run"]) if "run" in columns else ""
-    run = run or next((n for n in (*RUNS, "experiment", "experiment_id") if n in names), "")
-    return (first[0], first[1], step, run) if all((*first, step)) else None
-
-
-def by_step(columns: np.ndarray, steps: np.ndarray, values: np.ndarray) -> Rows:
-    """Return a row for every step, in the order written; a repeated value makes another row.
-
-    Args:
-        columns: Column of each value, str [values].
-        steps: Step of each value [values].
-        values: Values [values].
-    """
-    frame = pd.DataFrame({"column": columns, "step": steps, "value": values})
-    frame["time"] = frame.groupby(["column", "step"]).cumcount()
-    wide = frame.pivot(index=["time", "step"], columns="column", values="value")
-    first = frame.reset_index().groupby(["time", "step"])["index"].min()
-    wide = wide.loc[first.index[np.argsort(first.to_numpy())]].reset_index()
-    return {name: wide[name].to_numpy(float) for name in wide if name != "time"}

@@ -56,10 +56,7 @@ def named_log(
     trainer, chosen, notes = choose(trainers, sizes, columns, str(file))
     notes += misspelt(sizes, chosen.values())
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
-    settings, more = trainer.settings(config or {})
-    for name in {"epoch", "train/epoch"} & cells.numbers.keys():
-        rows["epoch"] = cells.numbers[name]
-    return log_of(file, trainer.corrected(rows), settings, (*notes, *more), cut)
+    return log_of(file, trainer.corrected(rows), trainer.settings(config or {}), notes, cut)
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,6 @@ class Blocks(Importer):
         metric: Regular expression of a metric's line; its groups are `name` and `value`.
         known_by: What is searched in a file's head.
         trainers: Names of the metrics.
-        notes: Remarks for the report.
     """
 
     about: str
@@ -80,7 +76,6 @@ class Blocks(Importer):
     metric: str
     known_by: str
     trainers: tuple[MetricNames, ...]
-    notes: tuple[str, ...] = ()
 
     def recognises(self, file: Path, head: str) -> bool:
         """Return whether the head has a block."""
@@ -93,7 +88,7 @@ class Blocks(Importer):
         log = named_log(file, cells, self.trainers, columns, lines.cut)
         rows = dict(log.rows)
         lost = [int(np.isnan(v[:-1]).sum()) for c, v in rows.items() if c != "eval_loss"]
-        notes = (*log.notes, *self.notes)
+        notes = log.notes
         if any(lost):
             notes += (f"{max(lost)} blocks lack what others have",)
         lacking = [not np.isnan(v[:-1]).any() and np.isnan(v[-1]) for v in rows.values()]
@@ -211,7 +206,6 @@ OLMO_CONSOLE = Blocks(
     r"(?:^|\s)\s{2,}(?P<name>[^\s=]+(?: [^\s=]+)*)=(?P<value>\S+)\s*$",
     r"\s{2}train/(CE loss|CrossEntropyLoss)=",
     (_console(NAMES["olmo-core"]), _console(NAMES["olmo"])),
-    ("losses are printed to four digits",),
 )
 _BEFORE = {"steps_before": ("time/batch",), "tokens_before": ("time/token",)}
 COMPOSER_CONSOLE = Blocks(

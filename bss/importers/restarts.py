@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.log import LOSSES, Rows
+from bss.importers.log import COUNTS, LOSSES, Rows
 
 MOST_RESTARTS = 0.1
 """A larger share of rows that go back is no restart: two processes write one log."""
@@ -38,7 +38,7 @@ class Merged:
 
 def count_of(rows: Rows) -> str:
     """Return the column that counts the rows of a run; raise InputError if there is none."""
-    for column in ("step", "tokens", "samples"):
+    for column in COUNTS:
         if column in rows and not np.isnan(rows[column]).all():
             return column
     raise InputError(
@@ -83,7 +83,9 @@ def merge(rows: Rows) -> Merged:
             superseded += dropped + len(distinct) - len(once)
             place = once
         places.append(place)
-    joined = _joined(rows, [_sorted(rows[key], p[counting[p]]) for p in places], losses, key)
+    places = [place[counting[place]] for place in places]
+    places = [place[np.argsort(rows[key][place], kind="stable")] for place in places]
+    joined = _joined(rows, places, losses, key)
     whole, diverged_at = _finite(joined, losses, key)
     return Merged(whole, restarts, superseded, duplicates, diverged_at)
 
@@ -168,10 +170,6 @@ def _supersede(
             )
         counting[: place[i]] &= everywhere[: place[i]] < counts[i]
     return before - int(counting.sum()), len(back)
-
-
-def _sorted(counts: np.ndarray, place: np.ndarray) -> np.ndarray:
-    return place[np.argsort(counts[place], kind="stable")]
 
 
 def _joined(rows: Rows, places: list[np.ndarray], losses: list[str], key: str) -> Rows:

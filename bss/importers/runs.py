@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.batches import Batches, LogOptions, Unknown, counted, lacking
+from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.files import at_once
 from bss.importers.log import COLUMNS, LOSSES, Log, Rows
 from bss.importers.restarts import Merged, beside, merge, with_loss
@@ -24,9 +24,6 @@ VOCABULARY = 2**18
 
 FEW = 0.05
 """Share of rows up to which missing ones are noted."""
-
-SCALING = 0.7
-"""Exponent of first losses in the batch from which on losses scale with accumulation."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,6 @@ class Report:
         missing: Columns that the log lacks.
         notes: Remarks.
         warnings: Reasons to doubt the losses.
-        first: Batch and loss of the first row.
     """
 
     run: str
@@ -64,7 +60,6 @@ class Report:
     missing: tuple[str, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    first: tuple[int, float] = (0, 0.0)
     repeats: str = ""
 
 
@@ -76,8 +71,6 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
         options: Facts that the user gives about them.
 
     Raises:
-        Unknown: After the other runs, if neither logs nor options give a batch or a sequence
-            length, for all such runs at once.
         InputError: If a run occurs twice, a pattern matches no run, or rows of runs are refused;
             after the other runs and all at once.
     """
@@ -87,15 +80,11 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
     if not runs:
         raise InputError("no run is logged in these files; event files may hold no scalars")
     options.batches.refuse_idle(list(runs))
-    unknown: dict[str, list[str]] = {}
     known: dict[int, str] = {}
     refused: list[Exception] = []
     for run, parts in runs.items():
         try:
             table, report = _run(run, parts, options)
-        except Unknown as error:
-            for missing in error.fields:
-                unknown.setdefault(missing, []).append(run)
         except InputError as error:
             refused.append(error)
         else:
@@ -105,32 +94,14 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
                 note = f"has every loss of run {same}; leave one out if they are one run"
                 report = replace(report, notes=(*report.notes, note), repeats=same)
             yield table, report
-    refused += [InputError(lacking(field, those)) for field, those in unknown.items()]
     if refused:
         raise at_once(refused)
 
 
-def scaling_with_batch(reports: Sequence[Report]) -> str:
-    """Return a warning if the first losses of runs grow with their batches; else nothing.
-
-    Losses that are summed over micro-batches do, if a larger batch accumulates more of them.
-    """
-    first = np.array([report.first for report in reports if report.first[1] > 0])
-    if len(first) < 2 or first[:, 0].max() < 2 * first[:, 0].min():
-        return ""
-    batch, loss = np.log(first).T
-    exponent = float(np.polyfit(batch, loss, 1)[0])
-    if exponent < SCALING:
-        return ""
-    return (
-        f"losses grow as batch^{exponent:.2f} between runs, as sums over accumulated micro-batches "
-        "do; divide them by the accumulation steps"
-    )
-
-
 def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """Return one run's table and report."""
-    merged = _merged(run, logs)
+    groups = _by_place(logs)
+    merged = _merged(run, groups)
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
     if len(lengths) > 1:
@@ -150,7 +121,7 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
     checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
     checked = checked.loc[:, [column for column in order if column in checked]]
-    status = _status(logs, merged)
+    status = _status(groups, merged)
     if status != "finished":
         checked = checked.assign(status=status)
     warnings = [*_warnings(logs, checked)]
@@ -171,50 +142,43 @@ def _length(rows: Rows) -> int | None:
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
 
 
-def _merged(run: str, logs: list[Log]) -> Merged:
-    """Return the rows of a run's logs: attempts in order, metrics of several files side by side.
-
-    Logs of one place are attempts, and so are those whose names --run-regex joins. Logs of
-    different places may have different losses; the same one twice is a run that occurs twice.
-    """
+def _by_place(logs: Sequence[Log]) -> list[list[Log]]:
+    """Return a run's logs by place; logs whose names --run-regex joins are attempts too."""
     groups: dict[str, list[Log]] = {}
     joined = len({log.run for log in logs}) > 1
     for log in logs:
         groups.setdefault("" if joined else log.place, []).append(log)
-    parts = [_attempts(group) for group in groups.values()]
-    firsts = [group[0].source for group in groups.values()]
-    for i, part in enumerate(parts):
-        for j in range(i):
-            if set(part) & set(parts[j]) & set(LOSSES):
-                raise InputError(
-                    f"run {run} occurs twice, in {firsts[j]} and {firsts[i]}; leave one out, or "
-                    "rename it"
-                )
+    return [*groups.values()]
+
+
+def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
+    """Return the rows of a run's logs: attempts in order, metrics of several places side by side.
+
+    Logs of different places may have different losses; the same one twice is a run that occurs
+    twice.
+    """
+    parts = [_attempts(group) for group in groups]
+    losses = [column for part in parts for column in part if column in LOSSES]
+    if len(losses) > len(set(losses)):
+        files = " and ".join(group[0].source for group in groups)
+        raise InputError(f"run {run} occurs twice, in {files}; leave one out, or rename it")
     try:
         return beside([merge(part) for part in parts])
     except InputError as error:
-        raise InputError(f"run {run}, {firsts[0]}: {error}") from None
+        raise InputError(f"run {run}, {groups[0][0].source}: {error}") from None
 
 
-def _status(logs: Sequence[Log], merged: Merged) -> str:
-    """Return how a run ended, by its last log, or by each of logs side by side."""
+def _status(groups: Sequence[Sequence[Log]], merged: Merged) -> str:
+    """Return how a run ended, by the last log of each place."""
     if merged.diverged_at is not None:
         return "diverged"
-    joined = len({log.run for log in logs}) > 1
-    last = {"" if joined else log.place: log for log in logs}
-    return "cut" if any(log.cut for log in last.values()) else "finished"
+    return "cut" if any(group[-1].cut for group in groups) else "finished"
 
 
 def _attempts(logs: Sequence[Log]) -> Rows:
     """Return the rows of logs one after another."""
-    lengths = [len(next(iter(log.rows.values()), ())) for log in logs]
-    return {
-        column: np.concatenate(
-            [log.rows.get(column, np.full(n, np.nan)) for log, n in zip(logs, lengths, strict=True)]
-        )
-        for column in COLUMNS
-        if any(column in log.rows for log in logs)
-    }
+    rows = pd.concat([pd.DataFrame(log.rows) for log in logs])
+    return {column: rows[column].to_numpy() for column in COLUMNS if column in rows}
 
 
 def _whole(rows: Rows) -> Rows:
@@ -235,10 +199,9 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that a run's name gives."""
     columns: dict[str, Any] = {}
     for name, value in named.items():
-        if name in ("size", "params"):
-            columns["params"] = parse_tokens(value, field=f"--run-regex {name}")
-        elif name in ("seed", "data_seed"):
-            columns[name] = parse_tokens(value, field=f"--run-regex {name}")
+        if name in ("size", "params", "seed", "data_seed"):
+            count = parse_tokens(value, field=f"--run-regex {name}")
+            columns["params" if name == "size" else name] = count
         elif name in ("lr", "peak_lr"):
             try:
                 columns["peak_lr"] = float(value)
@@ -285,7 +248,6 @@ def _report(
     batches = table["batch"].unique().tolist()
     read = sum(int(with_loss(log.rows).sum()) for log in logs)
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
-    losses = table[LOSSES[0]].dropna()
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     return Report(
         run=run,
@@ -305,5 +267,4 @@ def _report(
         missing=tuple(column for column in WANTED if column not in merged.rows),
         notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table)])),
         warnings=tuple(warnings),
-        first=(int(table["batch"].loc[losses.index[0]]), float(losses.iloc[0])),
     )

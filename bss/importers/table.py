@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -147,27 +148,26 @@ class Parquet(Table):
     @cached_property
     def names(self) -> list[str]:  # type: ignore[override]
         """The names of its columns."""
-        try:
-            with pq.ParquetFile(self.file) as opened:
-                return opened.schema_arrow.names
-        except (pa.ArrowException, OSError) as error:
-            raise self._damaged(error) from None
+        with self._opened() as opened:
+            return opened.schema_arrow.names
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return some columns."""
-        return columns_of(enumerate(self._rows([*names, *labels]), 1), labels)
+        labels = list(labels)
+        with self._opened() as opened:
+            batches = opened.iter_batches(columns=[*names, *labels], use_threads=False)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            return columns_of(enumerate(rows, 1), labels)
 
-    def _rows(self, names: list[str]) -> Iterator[dict[str, Any]]:
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        """Open the file; refuse a damaged one."""
         try:
             with pq.ParquetFile(self.file) as opened:
-                for batch in opened.iter_batches(columns=names, use_threads=False):
-                    yield from batch.to_pylist()
+                yield opened
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged(error) from None
-
-    def _damaged(self, error: Exception) -> InputError:
-        reason = [*str(error).strip().splitlines(), "no reason given"][0][:200]
-        return InputError(f"{self.file}: cannot be read: {reason}")
+            reason = [*str(error).strip().splitlines(), "no reason given"][0][:200]
+            raise InputError(f"{self.file}: cannot be read: {reason}") from None
 
 
 def names_in(file: Path, head: str) -> list[str]:

@@ -6,23 +6,23 @@ Event files of a directory are one run: a restart opens another file, and names 
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bss import install
 from bss.errors import InputError
 from bss.importers.lines import number
-from bss.importers.log import Importer, Log, Rows
-from bss.importers.names import MetricNames, choose
-from bss.importers.plain import by_step
-from bss.importers.text import log_of
+from bss.importers.log import Importer, Log
+from bss.importers.long import long_log
+from bss.importers.names import MetricNames
 
-Point = tuple[int, float, int]
-"""The step and the value of a scalar, and its place in the file."""
+MEGATRON_LOSSES = ("lm loss", "lm loss vs samples")
+SAMPLES = "samples vs steps"
 
 
 @dataclass(frozen=True)
@@ -38,43 +38,27 @@ class EventFiles(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file; nothing if it has no scalars, as writers leave files."""
-        scalars, cut = _scalars(file)
-        if not scalars:
-            return
-        trainer, chosen, notes = choose(self.trainers, scalars, columns, str(file))
-        picked = {column: scalars[tag] for column, tag in chosen.items()}
-        for column, (tag, twin) in trainer.twins.items():
-            counts = _counts(scalars.get(tag, []), scalars.get(twin, []))
-            picked |= {column: counts} if counts else {}
-        log = log_of(file, trainer.corrected(_by_step(picked)), {}, notes, cut)
-        yield replace(log, place=str(file.resolve().parent))
+        values, cut = _scalars(file)
+        if len(values):
+            log = long_log(file, _with_samples(values), self.trainers, columns, cut=cut)
+            yield replace(log, place=str(file.resolve().parent))
 
 
-def _counts(by_step: Sequence[Point], by_count: Sequence[Point]) -> list[Point]:
-    """Return steps with the counts of a tag's twin; none unless both have the same values.
+def _with_samples(values: pd.DataFrame) -> pd.DataFrame:
+    """Return the values with Megatron's samples at each step.
 
-    The last point of the twin may be cut off.
+    Megatron logs its loss twice, at the step and at the samples consumed. The last value of the
+    second tag may be cut off.
     """
-    pairs = list(zip(by_step, by_count, strict=False))
-    if len(by_step) - len(by_count) not in (0, 1) or any(a[1] != b[1] for a, b in pairs):
-        return []
-    return [(a[0], float(b[0]), a[2]) for a, b in pairs]
+    by_step, by_samples = (values[values["name"] == tag] for tag in MEGATRON_LOSSES)
+    steps = by_step[: len(by_samples)]
+    if len(by_step) - len(by_samples) > 1 or list(steps["value"]) != list(by_samples["value"]):
+        return values
+    return pd.concat([values, steps.assign(name=SAMPLES, value=by_samples["step"].to_numpy())])
 
 
-def _by_step(scalars: Mapping[str, Sequence[Point]]) -> Rows:
-    """Return a row for every step; a tag of the step replaces the step of the events."""
-    points = [(place, c, step, v) for c, there in scalars.items() for step, v, place in there]
-    points.sort(key=lambda point: point[0])
-    _, columns, steps, values = zip(*points, strict=True)
-    names = np.array(["logged_step" if c == "step" else c for c in columns], object)
-    rows = by_step(names, np.array(steps, float), np.array(values))
-    if "step" in scalars:
-        rows["step"] = rows["logged_step"]
-    return rows
-
-
-def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
-    """Return the points of every tag in the order written, and why the end is missing."""
+def _scalars(file: Path) -> tuple[pd.DataFrame, str]:
+    """Return name, step and value of scalars in the order written, and why the end is missing."""
     try:
         from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
         from tensorboard.compat.proto import event_pb2
@@ -85,17 +69,16 @@ def _scalars(file: Path) -> tuple[dict[str, list[Point]], str]:
         ) from None
     records, cut = _records(file)
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers
-    scalars: dict[str, list[Point]] = {}
-    place = -1
-    for place, record in enumerate(RawEventFileLoader(str(file)).Load()):
-        event = decode(record)
+    scalars: list[tuple[str, float, float]] = []
+    loaded = [decode(record) for record in RawEventFileLoader(str(file)).Load()]
+    for event in loaded:
         for value in event.summary.value:
-            read = _number(value, make_ndarray)
-            if read is not None:
-                scalars.setdefault(value.tag, []).append((event.step, number(read), place))
-    if place + 1 < records:  # the loader ends at a record whose check fails
-        cut = f"record {place + 2} of {records} is damaged; the records before it are read"
-    return scalars, cut
+            scalar = _number(value, make_ndarray)
+            if scalar is not None:
+                scalars.append((value.tag, float(event.step), number(scalar)))
+    if len(loaded) < records:  # the loader ends at a record whose check fails
+        cut = f"record {len(loaded) + 1} of {records} is damaged; the records before it are read"
+    return pd.DataFrame(scalars, columns=["name", "step", "value"]), cut
 
 
 def _number(value: Any, make_ndarray: Callable[[Any], np.ndarray]) -> float | None:

@@ -16,7 +16,7 @@ formats.toml has the declarations of the trainers that are known.
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,6 @@ class LineFormat(Importer):
         begins: The beginning of a row. A line with this beginning that is not a row is torn.
         ignored: Lines that begin like a row but are not rows.
         known_by: What is searched in a file's head; `train` or `evaluation` by default.
-        notes: Remarks, by a regular expression of the lines that call for them.
         finish: Corrects the columns, including groups that are not columns of a Log.
     """
 
@@ -72,7 +71,6 @@ class LineFormat(Importer):
     begins: str = ""
     ignored: str = ""
     known_by: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
     finish: Correction = CORRECTIONS["as_logged"]
 
     @property
@@ -95,7 +93,7 @@ class LineFormat(Importer):
             )
         lines, seen = Lines(file), _Seen()
         cells = columns_of(self._numbered(lines, seen))
-        rows, notes = self.finish(_losses(cells.numbers)), (*seen.notes, *seen.alike.notes)
+        rows, notes = self.finish(_losses(cells.numbers)), seen.alike.notes
         without = int(np.all([np.isnan(rows[c]) for c in LOSSES if c in rows], axis=0).sum())
         notes += (f"{without} rows have no loss",) if without else ()
         yield log_of(file, rows, seen.settings, notes, lines.cut)
@@ -106,7 +104,6 @@ class LineFormat(Importer):
         begins, ignored = (re.compile(p) if p else None for p in (self.begins, self.ignored))
         again = re.compile(re.sub(r"\\b|\^", "", self.begins)) if self.begins else None
         settings = [re.compile(setting) for setting in self.settings]
-        notes = {re.compile(line): note for line, note in self.notes.items()}
         step, last = 0.0, {}
         for line, text in lines:
             if ignored and ignored.search(text):
@@ -114,9 +111,6 @@ class LineFormat(Importer):
             for place, setting in enumerate(settings):
                 if found := setting.search(text):
                     seen.set(place, found)
-            for pattern, note in notes.items():
-                if pattern.search(text):
-                    seen.notes[note] = None
             match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
             if match is None:
                 if begins and begins.search(text):
@@ -143,11 +137,10 @@ class LineFormat(Importer):
 
 
 class _Seen:
-    """The settings of a log, notes, and lines that resemble rows."""
+    """The settings of a log, and lines that resemble rows."""
 
     def __init__(self):
         self.values: dict[str, dict[int, set[int]]] = {}
-        self.notes: dict[str, None] = {}
         self.alike = Alike()
 
     def set(self, place: int, match: re.Match[str]) -> None:
@@ -200,6 +193,7 @@ def log_of(
     settings: Mapping[str, int],
     notes: Iterable[str] = (),
     cut: str = "",
+    run: str = "",
 ) -> Log:
     """Return the run of a file.
 
@@ -209,6 +203,7 @@ def log_of(
         settings: Its seq_len, vocabulary, and a batch or batch_tokens if no row has one.
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
+        run: Name of the run in a file of several. Default: the file's name, or its directory's.
 
     Raises:
         InputError: If no row has a loss.
@@ -221,9 +216,9 @@ def log_of(
         for name in {"batch", "batch_tokens"} & settings.keys():
             columns[name] = np.full(count, float(settings[name]))
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
-    source = str(file)
+    source, place = str(file), f"{file}:{run}" if run else str(file)
     notes = (*notes, *epochs(rows.get("epoch", ())))
-    return Log(run_name(file), columns, source, source, length, notes, cut, vocabulary)
+    return Log(run or run_name(file), columns, source, place, length, notes, cut, vocabulary)
 
 
 def _line_format(declaration: Mapping[str, Any]) -> LineFormat:
@@ -232,12 +227,11 @@ def _line_format(declaration: Mapping[str, Any]) -> LineFormat:
     def joined(regex: str | list[str]) -> str:
         return "".join(regex).replace("<prefix>", PREFIX)
 
-    others = ("about", "settings", "notes", "finish")
+    others = ("about", "settings", "finish")
     regexes = {name: joined(regex) for name, regex in declaration.items() if name not in others}
     return LineFormat(
         declaration["about"],
         settings=tuple(map(joined, declaration.get("settings", ()))),
-        notes=declaration.get("notes", {}),
         finish=CORRECTIONS[declaration.get("finish", "as_logged")],
         **regexes,
     )

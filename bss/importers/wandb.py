@@ -28,7 +28,6 @@ from bss.importers.table import Table, names_in, table_of
 from bss.importers.text import log_of
 
 BOUNDS = ("__MIN", "__MAX")
-EPOCHS = ("train/epoch", "epoch")
 RUNS = ("run_id", "run_name", "run", "Name", "name")
 """Columns that name the run of a row."""
 
@@ -74,26 +73,19 @@ def _histories(
         chosen["step"] = "_step"
     elif "step" not in chosen and not trainer.counts_logs:
         chosen["step"] = "_step"
-    epoch = [name for name in EPOCHS if name in names][:1]
-    cells = table.read([*chosen.values(), *epoch], [by] if by else [])
+    cells = table.read(chosen.values(), [by] if by else [])
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
-    for name in epoch:
-        rows["epoch"] = cells.column(name, file)
-    settings, more = trainer.settings({} if by else _config(file))
-    notes = (*table.notes, *notes, *more, *_uncounted(rows))
+    settings = trainer.settings({} if by else _config(file))
+    notes = (*table.notes, *notes, *_uncounted(rows))
     notes += misspelt(cells.sizes, chosen.values())
-    if by is None:
-        log = log_of(file, trainer.corrected(rows), settings, notes, table.cut)
-        parts = file.parent if file.stem.isdigit() else file  # parts of an export
-        yield replace(log, place=str(parts.resolve()))
-        return
-    runs = cells.labels(by)
-    if not runs.all():
+    runs = cells.labels(by) if by else np.full(len(cells.lines), "", object)
+    if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")
     for run in dict.fromkeys(runs):
         part = {column: values[runs == run] for column, values in rows.items()}
-        log = log_of(file, trainer.corrected(part), settings, notes, table.cut)
-        yield replace(log, run=run, place=f"{file}:{run}")
+        log = log_of(file, trainer.corrected(part), settings, notes, table.cut, run)
+        parts = file.parent if file.stem.isdigit() else file  # parts of an export
+        yield log if by else replace(log, place=str(parts.resolve()))
 
 
 def _counted_logs(
@@ -156,8 +148,8 @@ def _chart(
             chosen["step"] = _steps(file, axis, there)
             notes += _counted_logs(source, trainers, there)
         rows = {column: cells.column(there[name], file) for column, name in chosen.items()}
-        log = log_of(file, trainer.corrected(rows), {}, (*notes, *left_out), table.cut)
-        yield replace(log, run=run.removeprefix("Group: "), place=f"{file}:{run}")
+        notes, name = (*notes, *left_out), run.removeprefix("Group: ")
+        yield log_of(file, trainer.corrected(rows), {}, notes, table.cut, name)
         left_out = []
 
 

@@ -19,10 +19,9 @@ from bss.laws.power import PowerFit, predict
 from bss.plots import style
 from bss.theory.critical import CriticalTable
 
-OURS, PUBLISHED, FREE = "#10375c", "#c2571a", "#7d7d7d"
+OURS, PUBLISHED = "#10375c", "#c2571a"
 AXES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
-OFFSET = 1.08  # factor between the marks of law-free values and of the law
 _PUBLISHED: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
 
 
@@ -130,19 +129,15 @@ def least_squares_figure(tables: Mapping[str, CriticalTable]) -> Figure:
     """
     figure, [[ax]] = style.new_figure(3.6)
     entries = []
-    for (name, look), table in zip(
-        style.named_styles(tables).items(), tables.values(), strict=True
-    ):
+    for name, look in style.named_styles(tables).items():
+        table = tables[name]
         data = np.array([point.data for point in table.points], float)
         cbs = np.array([point.cbs for point in table.points])
         ax.plot(data, cbs, ls="none", ms=5.5, **look)
         ax.plot(data, cbs[-1] * (data / data[-1]) ** table.theory, color=look["color"], lw=1)
         label = f"{name}: {table.exponent:.3f}, theory {table.theory:.3f}"
         entries.append(style.handle(label, lw=1, ms=5.5, **look))
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    low = min(point.cbs for table in tables.values() for point in table.points)
-    ax.set_ylim(bottom=min(low / 1.5, 1))
+    ax.set(xscale="log", yscale="log")
     style.batch_axis(ax.xaxis)
     style.batch_axis(ax.yaxis)
     ax.set(xlabel="samples D", ylabel="critical batch (samples)")
@@ -182,15 +177,9 @@ def draw_law(
     """Critical batches with intervals on axes, the law in `name` alone, its prediction band."""
     law = fit.laws[name]
     sizes = [getattr(at.curve, name) for at in fit.fits]
-    for x, cbs in zip(sizes, fit.critical, strict=True):
-        if cbs.value is not None:
-            ax.plot([x, x], np.array([cbs.low, cbs.high], float), color=style.INK, lw=1.2, zorder=3)
-            ax.plot([x], [cbs.value], "o", color=style.INK, ms=5, zorder=4)
-    measured = (at.interpolated for at in fit.fits if fit.quantity == "cbs")
-    for x, free in zip(sizes, measured, strict=False):
-        ends, at = np.array([free.low, free.high], float), np.array([free.value], float)
-        ax.plot([OFFSET * x, OFFSET * x], ends, color=FREE, lw=1, zorder=2)
-        ax.plot([OFFSET * x], at, "x", color=FREE, ms=5, zorder=2)
+    ends = [(cbs.value, cbs.low, cbs.high) for cbs in fit.critical]
+    look = {"marker": "o", "color": style.INK, "linestyle": "none"}
+    style.bars(ax, [np.array(sizes), *np.array(ends, float).T], look)
     grid = np.geomspace(min(sizes) / 1.5, max([*sizes, *forecasts]) * 1.5, 60)
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
@@ -233,11 +222,11 @@ def curve_handles(fit: CriticalFit) -> list[Line2D]:
 
 def law_handles(level: float) -> list[Line2D]:
     """Entries of a legend for what `draw_law` draws, with intervals of a level."""
-    said, new = f"with {level:.0%} interval", f"shaded, the {level:.0%}\ninterval of a new value"
+    measured = f"by S = a + b/B,\nwith {level:.0%} interval"
+    law = f"power law; shaded, the {level:.0%}\ninterval of a new value"
     return [
-        style.handle(f"by S = a + b/B,\n{said}", marker="o", ms=5, color=style.INK, lw=1),
-        style.handle(f"without a law,\n{said}", marker="x", ms=5, color=FREE, lw=1),
-        style.handle(f"power law; {new}", color=OURS, lw=1.5),
+        style.handle(measured, marker="o", ms=5, color=style.INK, lw=1),
+        style.handle(law, color=OURS, lw=1.5),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Final losses: loss against batch size with its minimum, cross-validation errors, one run."""
+"""Final losses: loss against batch size with its minimum."""
 
 from typing import Any
 
@@ -17,25 +17,23 @@ WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the b
 
 
 def table_figure(fit: TableFit) -> Figure:
-    """Plot one panel per model, with one loss-vs-batch curve per token budget, and one of errors.
+    """Plot one panel per model, with one loss-vs-batch curve per token budget.
 
     Lines are the law, marks the runs. A bar below a curve spans the batch sizes within 0.003 nats
-    of the best; its mark is B_opt. The last panel has predicted less measured: of the law, and at
-    each (N, D) of a law that has not seen it. If the law did not converge, only the runs are drawn,
-    relative to the best one.
+    of the best; its mark is B_opt. If the law did not converge, only the runs are drawn, relative
+    to the best one. For errors of the law see `residuals_figure`.
     """
     models = np.unique([at.params for at in fit.optima])
     shown = models[np.unique(np.linspace(0, len(models) - 1, MODELS).round().astype(int))]
-    figure, axes = style.panels(len(shown) + 1, 2.7, beside=1.5)
+    figure, axes = style.panels(len(shown), 2.7, beside=1.5)
     budgets = sorted({at.tokens for at in fit.optima if at.params in shown})
     looks = style.named_styles(budgets)
-    for ax, params in zip(axes, shown, strict=False):
+    for ax, params in zip(axes, shown, strict=True):
         for row, at in enumerate(at for at in fit.optima if at.params == params):
             _valley(ax, fit, at, row, looks[at.tokens])
         style.panel_title(ax, f"N = {rounded_tokens(params)}", **WHERE)
         ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=_limits(fit))
         style.tokens_axis(ax.xaxis, most=5)
-    _errors(axes[len(shown)], fit)
     entries = [style.handle(rounded_tokens(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
     return style.side_legend(figure, entries, "D (tokens)")
 
@@ -61,23 +59,3 @@ def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> N
         ax.plot(ends, [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
     if at.batch.value is not None:
         ax.plot([at.batch.value], [y], ls="none", ms=4.5, mec="white", mew=0.5, zorder=4, **look)
-
-
-def _errors(ax: Axes, fit: TableFit) -> None:
-    """Predicted less measured against the loss."""
-    if fit.status != "converged":
-        ax.set_axis_off()
-        style.panel_title(ax, "errors", f"no fit: {fit.status}")
-        return
-    points, seen = fit.law.points, -fit.residuals()["residual"]
-    ax.axhline(0, color=style.FAINT, lw=0.8)
-    ax.plot(points.loss, seen, "o", ms=3, color=style.FAINT, label="seen by the fit")
-    ax.plot(
-        points.loss, fit.cell_error, "^", ms=3.5, mfc="none", color=style.INK,
-        label="left out with its (N, D)",
-    )  # fmt: skip
-    ax.set(xlabel="measured loss (nats)", ylabel="predicted less measured (nats)")
-    style.panel_title(ax, "errors", fit.law.form)
-    bottom, top = ax.get_ylim()
-    ax.set_ylim(bottom, top + 0.35 * (top - bottom))  # room for the legend
-    ax.legend(frameon=False, fontsize=style.SMALL, loc="upper right")

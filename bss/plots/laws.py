@@ -3,7 +3,6 @@
 S is in steps, E in tokens, B in sequences. Any law of `bss.laws.es` is drawn.
 """
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +14,10 @@ from matplotlib.lines import Line2D
 
 from bss.errors import InputError
 from bss.laws import EsFit
-from bss.laws.base import Estimate
 from bss.laws.es.values import TargetFit
 from bss.plots import style
 
 CURVE_POINTS = 400
-NOTE = 26  # letters across a panel
 WEIGHTS = (2.4, 1.5, 1.0)  # of lines: the first law is drawn boldest, the last thinnest
 
 
@@ -52,13 +49,14 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     """Tokens E against steps S to each target loss, with the laws, one panel per target.
 
-    Faint diagonals are fixed batch sizes, E = B·S.
+    The steps between the stages of the three-stage law are marked. Faint diagonals are fixed batch
+    sizes, E = B·S.
 
     Args:
         points: table of points.
         fits: fitted laws by name, the boldest first.
     """
-    figure, panels = _panels(points, fits, "steps", 1.7)
+    figure, panels = _panels(points, fits, "steps", 1.7, pad=22)
     measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
     looks = _weighted(fits)
@@ -70,26 +68,30 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
             tokens = np.array(fits[law].tokens(batches, target))
             steps = tokens / (batches * seq_len)
             ax.plot(steps, tokens, zorder=2, **_line(looks[law]))
+        for law in fitted:
+            steps_at = fits[law].parameters(target)._asdict()
+            if "S_1" in steps_at:
+                marks = {name: steps_at[name] for name in steps_at if name.startswith("S_")}
+                _mark_stages(ax, marks, looks[law]["color"])
         style.tokens_axis(ax.xaxis, most=4)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
-    entries: list[Any] = _handles(points, fits, optimum=False)
-    entries.append(style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
-    return style.side_legend(figure, entries)
+    fixed = style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8)
+    return style.side_legend(figure, [*_handles(points, fits, optimum=False), fixed])
 
 
 def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     """B_opt and B_min of each law against the target loss, with their intervals.
 
-    Only what a design identifies is a point; a bound on one side is an arrow, and what is not
-    known at all is counted above the panel. A law that has neither is not shown, and a B_min that
-    no law identifies is a sentence.
+    Only what a design identifies is a point; a bound on one side is a triangle, and what is not
+    known at all is counted above the panel. A law that has neither is not shown. B_min has a panel
+    if some law identifies it.
 
     Args:
         fits: fitted laws by name.
     """
     shown = {law: fit for law, fit in fits.items() if {"B_opt", "B_min"} & set(fit.law.batches)}
-    lowest = [(law, at) for law, fit in shown.items() for at in _estimates(fit, "B_min")]
-    names = ("B_opt", "B_min") if any(at.value for _, at in lowest) else ("B_opt",)
+    lowest = [at.shown("B_min") for fit in shown.values() for at in fit.fits]
+    names = ("B_opt", "B_min") if any(at and at.value for at in lowest) else ("B_opt",)
     figure, axes = style.new_figure(3.3, columns=len(names), sharex=True)
     looks = style.law_styles(shown)
     for ax, name in zip(axes[0], names, strict=True):
@@ -97,78 +99,43 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     losses = [at_target.target_loss for fit in shown.values() for at_target in fit.fits]
     if losses:
         axes[0, 0].set_xlim(style.falling(losses))
-    if len(names) == 1:
-        highs = [at.high for _, at in lowest if at.high is not None]
-        known = f"at most {max(highs):.3g}" if highs else "unidentified"
-        text = f"$B_{{min}}$ (sequences): {known} at every target"
-        figure.supxlabel(text, fontsize=style.SMALL + 1)
-    bound = style.handle("one-sided bound", color=style.INK, marker=r"$\uparrow$", ls="none", ms=8)
-    bounds = [bound] if any(ax.texts for ax in figure.axes) else []
+    bound = style.handle("one-sided bound", color=style.INK, marker="^", ls="none", ms=6)
     interval = style.handle("bars: 90% of the fit", ls="none")
-    return style.side_legend(figure, [*style.handles(looks, ms=5), *bounds, interval])
-
-
-def _estimates(fit: EsFit, name: str) -> list[Estimate]:
-    """Estimates of a batch size at the targets."""
-    estimates = (at.shown(name) for at in fit.fits)
-    return [at for at in estimates if at is not None]
+    return style.side_legend(figure, [*style.handles(looks, ms=5), bound, interval])
 
 
 def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
     """One kind of batch of every law that has it."""
-    looks = style.law_styles(shown)
     notes, ends = [], []
-    for i, (law, fit) in enumerate(shown.items()):
-        if not any(name in at.batches for at in fit.fits):
+    for i, (law, look) in enumerate(style.law_styles(shown).items()):
+        fits = shown[law].fits
+        if not any(name in at.batches for at in fits):
             continue
-        known = _draw_batches(ax, looks[law], fit, name, i - (len(shown) - 1) / 2)
-        ends += [end for e in known for end in ((e.value,) if e.value else (e.low, e.high))]
-        if len(known) < len(fit.fits):
-            notes.append(f"{law}: none at {len(fit.fits) - len(known)} of {len(fit.fits)}")
+        rows = [(at.target_loss, at.shown(name)) for at in fits]
+        known = [(x, e.value, e.low, e.high) for x, e in rows if e is not None]
+        x, value, low, high = np.array(known, float).reshape(-1, 4).T
+        losses = [at.target_loss for at in fits]
+        x = x + 0.025 * (i - (len(shown) - 1) / 2) * (max(losses) - min(losses) or 1.0)
+        found = np.isfinite(value)
+        style.bars(ax, (x[found], value[found], low[found], high[found]), look)
+        style.bounds(ax, x[~found], low[~found], high[~found], color=look["color"])
+        ends += [*np.where(found, value, np.fmax(low, np.nan_to_num(high)))]
+        if missing := len(fits) - int((found | np.isfinite(low) | np.isfinite(high)).sum()):
+            notes.append(f"{law}: none at {missing} of {len(fits)}")
     symbol = f"${name[0]}_{{{name[2:]}}}$"
     style.panel_title(ax, symbol, "\n".join(notes))
     label = "target loss (nats per token), falling →"
     ax.set(xlabel=label, ylabel=f"{symbol} (sequences)", ylim=(1, 16))
     # From below the lowest to above the highest value or bound; long intervals may leave.
-    if numbers := [end for end in ends if end]:
+    if numbers := [end for end in ends if end > 0]:
         ax.set_ylim(min(numbers) / 3, max(numbers) * 3)
     else:
         ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT)
     style.batch_axis(ax.yaxis)
 
 
-def _draw_batches(
-    ax: Axes, look: dict[str, Any], fit: EsFit, name: str, shift: float
-) -> list[Estimate]:
-    """Draw one law's estimates; returns those with a value or a bound."""
-    losses = [at_target.target_loss for at_target in fit.fits]
-    dodge = 0.025 * shift * (max(losses) - min(losses) or 1.0)
-    known, points = [], []
-    for at_target in fit.fits:
-        estimate, x = at_target.shown(name), at_target.target_loss + dodge
-        if estimate is None:
-            continue
-        value, bound = estimate.value, estimate.high if estimate.low is None else estimate.low
-        if value is not None:
-            points.append((x, value, estimate.low, estimate.high))
-        elif estimate.low is not None and estimate.high is not None:
-            ax.plot([x, x], [estimate.low, estimate.high], color=look["color"], lw=1, ls=":")
-        elif bound is not None:
-            ax.plot([x], [bound], marker="_", ms=8, color=look["color"], linestyle="none")
-            away = (0, -18 if estimate.low is None else 18)
-            arrow = {"arrowstyle": "<|-", "color": look["color"], "lw": 1.1}
-            ax.annotate("", (x, bound), away, textcoords="offset points", arrowprops=arrow)
-        if value is not None or bound is not None:
-            known.append(estimate)
-    if points:
-        at, values, low, high = np.array(points, float).T
-        spread = np.maximum(np.nan_to_num([values - low, high - values]), 0)
-        ax.errorbar(at, values, yerr=spread, capsize=3, lw=1.4, elinewidth=1, ms=5.5, **look)
-    return known
-
-
 def _panels(
-    points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float
+    points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float, pad: float = 6
 ) -> tuple[Figure, list[tuple[Axes, float, dict[str, TargetFit]]]]:
     """Return the points of each target that some run reached, a panel each, highest loss first.
 
@@ -197,10 +164,7 @@ def _panels(
             for at_target in fit.fits
             if at_target.status == "converged" and np.isclose(at_target.target_loss, target)
         }
-        missing = ", ".join(law for law in fits if law not in fitted)
-        style.panel_title(ax, f"loss {target:g}")
-        if missing:
-            style.note_above(ax, textwrap.fill(f"no fit: {missing}", NOTE))
+        style.panel_title(ax, f"loss {target:g}", pad=pad)
         panels.append((ax, target, fitted))
     return figure, panels
 
@@ -224,6 +188,19 @@ def _limits(values: pd.Series, margin: float) -> tuple[float, float]:
     return values.min() / margin, values.max() * margin
 
 
+def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> None:
+    """Mark the steps between a law's stages."""
+    low, high = ax.get_xlim()
+    for i, (name, value) in enumerate(sorted(marks.items(), key=lambda mark: mark[1])):
+        if low < value < high:
+            ax.axvline(value, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
+            ax.annotate(
+                f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
+                xytext=(0, 1 + 10 * (i % 2)), textcoords="offset points", ha="center", va="bottom",
+                fontsize=style.SMALL, color=colour,
+            )  # fmt: skip
+
+
 def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) -> list[Line2D]:
     entries = style.handles(style.batch_styles(points["batch"]), "batch {:g}", ls="none", ms=5.5)
     if not points["reached"].to_numpy(bool).all():
@@ -231,7 +208,11 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
         entries.append(style.handle("not reached", **arrow))
     looks = _weighted(fits)
     for law, fit in fits.items():
-        if not any(at_target.status == "converged" for at_target in fit.fits):
+        converged = sum(at_target.status == "converged" for at_target in fit.fits)
+        if converged < len(fit.fits):
+            missing = f"no fit of {law} at\n{len(fit.fits) - converged} of {len(fit.fits)} targets"
+            entries.append(style.handle(missing, ls="none"))
+        if not converged:
             continue
         entries.append(style.handle(law, **_line(looks[law])))
         if optimum and any(_has_optimum(at_target) for at_target in fit.fits):

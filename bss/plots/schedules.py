@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.plots import style
@@ -36,7 +35,7 @@ def schedule_figure(plan: Plan, optimal: Callable[[int], float] | None = None) -
     low, high = top.get_ylim()
     top.set_ylim(max(low, min(batches) / 4) / 1.1, max(high, 1.6 * max(batches)))
     style.batch_axis(top.yaxis, batches)
-    handles += _draw_rate(bottom, plan, "learning rate", "-")
+    handles += bottom.plot(*_sampled_rates(plan), color="#10375c", lw=1.8, label="learning rate")
     bottom.set_ylabel("learning rate" if plan.rate is not None else "learning rate (× its peak)")
     bottom.set_ylim(bottom=0)
     bottom.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)
@@ -52,11 +51,6 @@ def stairs(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
     batches = [segment.batch for segment in plan.segments]
     return np.array(edges), np.array([*batches, batches[-1]])
-
-
-def _draw_rate(ax: Axes, plan: Plan, label: str, linestyle: str):
-    colour = "#10375c" if linestyle == "-" else "#c2571a"
-    return ax.plot(*_sampled_rates(plan), color=colour, linestyle=linestyle, lw=1.8, label=label)
 
 
 def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:

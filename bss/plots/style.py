@@ -40,6 +40,7 @@ _RC: dict[Any, Any] = {
 # Glyphs as paths look the same on every machine; a fixed salt makes the file reproducible.
 _SVG_RC: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "bss"}
 
+LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 _MARKERS = "osD^vPX*<>"
 # The plain surface is the faintest: of the laws here it misses most wherever it was tried.
 _LAWS = (
@@ -114,6 +115,12 @@ def named_styles(names: Iterable[Any]) -> dict[Any, dict[str, Any]]:
     return {name: {"color": tuple(colour), "marker": mark} for name, colour, mark in looks}
 
 
+def lined_styles(names: Iterable[Any], lines: Sequence[Any] = LINES) -> dict[Any, dict[str, Any]]:
+    """Colour, marker and line style of each name; line styles repeat in a cycle."""
+    looks = zip(named_styles(names).items(), cycle(lines), strict=False)
+    return {name: look | {"linestyle": line} for (name, look), line in looks}
+
+
 def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Colour, line style and marker of each law: registered ones keep theirs in every figure."""
     order = list(dict.fromkeys([*LAWS, *names]))
@@ -151,6 +158,15 @@ def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) ->
     _marks(ax, x, y, filled, {**mark, **look})
 
 
+def bounds(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, **look: Any) -> None:
+    """Plot one-sided bounds: a triangle down at an upper bound, else one up at a lower bound."""
+    below = np.isfinite(high)
+    above = ~below & np.isfinite(low)
+    mark: dict[str, Any] = {"linestyle": "none", "ms": 6, "color": INK} | look
+    ax.plot(x[below], high[below], marker="v", **mark)
+    ax.plot(x[above], low[above], marker="^", **mark)
+
+
 def band(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
     """Plot a line with marks in a band from low to high; no band if an end is unknown."""
     x, y, low, high = np.array(line)[:, np.argsort(line[0])]
@@ -183,20 +199,12 @@ def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None
     return figure
 
 
-def panel_title(ax: Axes, title: str, note: str = "", **labels: Any) -> None:
+def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6, **labels: Any) -> None:
     """A title above the left end of a panel, a remark above the right one, labels of the axes."""
     ax.set(**labels)
-    ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=6)
+    ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=pad)
     if note:
-        ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=6)
-
-
-def note_above(ax: Axes, note: str) -> None:
-    """A remark above the title of a panel that is too narrow for both in one line."""
-    ax.annotate(
-        note, (1, 1), (0, 18), xycoords="axes fraction", textcoords="offset points",
-        ha="right", va="bottom", fontsize=SMALL, color="#555555", style="italic",
-    )  # fmt: skip
+        ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
 
 
 def falling(losses: Collection[float]) -> tuple[float, float]:

@@ -35,7 +35,6 @@ POLICIES: Registry[Policy] = Registry(
         "theory": Theory(),
     },
     Policy,
-    ("basis", "tokens", "limits"),
 )
 
 

@@ -1,14 +1,13 @@
 """The best schedule under a fitted law of loss curves, at equal tokens or at equal loss.
 
 Candidates are fixed batch sizes, late switches, and the free optimum (bss.policies.free_batches) in
-a few stages. The best candidates are improved by moving one start or batch size at a time. LR
-schedules are searched over peak, decay and its shape. Every prediction is of a whole plan (derived
-here).
+a few stages. LR schedules are searched over peak, decay and its shape. Every prediction is of a
+whole plan (derived here).
 """
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -118,7 +117,7 @@ class FunctionalBest:
         return chosen.schedule, chosen.rate
 
     def _optimised(self, search: "_Search", rate: Rate) -> "_Candidate":
-        """Improve batch and LR schedule alternately, starting at the best fixed batch size."""
+        """Choose the LR schedule of fixed batch sizes, then improve both schedules alternately."""
         constants = [BatchSchedule.constant(batch) for batch in search.choices]
         score, chosen = search.best([_Candidate(schedule, rate) for schedule in constants])
         for _ in range(ROUNDS):
@@ -128,7 +127,8 @@ class FunctionalBest:
                 options = [chosen, *(chosen._replace(rate=r) for r in rates)]
                 options += [chosen._replace(schedule=s) for s in constants]
                 score, chosen = search.best(options)
-            if self.optimise != "lr":
+            settled = self.optimise == "batch" or score >= before
+            if self.optimise != "lr" and settled:
                 score, chosen = _improved(search, chosen)
             if score >= before or self.optimise == "batch":
                 break
@@ -153,7 +153,7 @@ def _rates(rate: Rate, least: float) -> list[Rate]:
 
 
 def _improved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
-    """Return the best of the candidates of the module, after moving its starts and batches."""
+    """Return the best of this candidate and those of the module, at the same LR schedule."""
     rate, tokens = chosen.rate, search.tokens
     ideal = free_batches(search.fit, tokens, rate, search.choices, search.target)
     places = (GRID[1:] + GRID[:-1]) / 2 * tokens
@@ -171,42 +171,4 @@ def _improved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _
             for first, last in itertools.combinations(ladder, 2)
             for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
         ]
-    _, best = search.best([chosen, *(_Candidate(s, rate) for s in schedules)])
-    ends = [_moved(search, start) for start in (best, _Candidate(followed, rate))]
-    return min(ends, key=lambda end: end[0])
-
-
-def _moved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
-    """Improve a candidate by moving one start or batch size at a time."""
-    score, chosen = search.best([chosen])
-    for _ in range(ROUNDS):
-        before = score
-        moved = [chosen._replace(schedule=s) for s in _neighbours(chosen.schedule, search)]
-        score, chosen = search.best([chosen, *moved])
-        if score >= before:
-            break
-    return score, chosen
-
-
-def _neighbours(schedule: BatchSchedule, search: _Search) -> Iterator[BatchSchedule]:
-    """Yield schedules with one start or batch size moved, or one stage inserted."""
-    starts, batches, choices = schedule.starts, schedule.batches, search.choices
-    for i in range(len(batches)):
-        place = choices.index(batches[i]) if batches[i] in choices else -math.inf
-        for other in (place + step for step in (-4, -1, 1, 4)):
-            if 0 <= other < len(choices):
-                yield BatchSchedule(starts, (*batches[:i], choices[int(other)], *batches[i + 1 :]))
-        if not i:
-            continue
-        before, at = starts[i - 1], starts[i]
-        end = starts[i + 1] if i + 1 < len(starts) else search.tokens
-        between = min(choices, key=lambda b: abs(b * b / batches[i - 1] / batches[i] - 1))
-        first = at - (at - before) // 10
-        if len(batches) < search.stages and between not in batches and first > before:
-            inserted = (*starts[:i], first, *starts[i:])
-            yield BatchSchedule(inserted, (*batches[:i], between, *batches[i:]))
-        for share in (-0.3, -0.1, -0.03, 0.03, 0.1, 0.3):
-            start = at + round(share * (end - at if share > 0 else at - before))
-            start = round(start, 4 - len(str(start)))  # to be read and typed
-            if before < start < end:
-                yield BatchSchedule((*starts[:i], start, *starts[i + 1 :]), batches)
+    return search.best([chosen, *(_Candidate(schedule, rate) for schedule in schedules)])

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from scipy.optimize import brentq
+
 from bss.laws import CurveFit
 from bss.laws.functional.forecast import schedule_losses
 from bss.schedules.batch import BatchSchedule
@@ -73,7 +75,6 @@ def _first_below(
     low, high = math.log(2 * least), middle + math.log(1000)
     if function(high) > level:
         return None
-    for _ in range(20):
-        x = (low + high) / 2
-        low, high = (low, x) if function(x) <= level else (x, high)
-    return math.exp(high)
+    if function(low) <= level:
+        return math.exp(low)
+    return math.exp(brentq(lambda x: function(x) - level, low, high, xtol=1e-6))

@@ -34,13 +34,11 @@ LR_RULES = PowersToo(
     "coupling lr",
     {"none": lambda ratio: 1.0, "sqrt": math.sqrt, "linear": lambda ratio: ratio},
     Callable,
-    ("ratio",),
 )
 DECAY_RULES: Registry[Callable[[float, float], float]] = Registry(
     "coupling weight_decay_rule",
     {"none": lambda ratio, factor: 1.0, "per_token": lambda ratio, factor: ratio / factor},
     Callable,
-    ("ratio", "factor"),
 )
 
 

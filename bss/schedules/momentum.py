@@ -57,12 +57,7 @@ class Rules(Registry[Rule]):
         return Share(share)
 
 
-BETA1_RULES = Rules(
-    "coupling beta1",
-    {"none": lambda beta1, batch_tokens, steps: beta1},
-    Callable,
-    ("beta1", "batch_tokens", "steps"),
-)
+BETA1_RULES = Rules("coupling beta1", {"none": lambda beta1, batch_tokens, steps: beta1}, Callable)
 
 
 def beta1_by(name: str, beta1: float, batch_tokens: int, steps: float) -> float:

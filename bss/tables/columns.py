@@ -1,7 +1,5 @@
 """Check the columns of a table; errors name the file and the line."""
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -61,16 +59,10 @@ def numbers(
 
 def _mend(column: str, text: str) -> str:
     """Return advice for a value that is not a finite number."""
-    if re.fullmatch(r"[+-]?[0-9.]*,[0-9]+", text.strip()) and "loss" in column:
-        return f"write a decimal point, {text.strip().replace('.', '').replace(',', '.')}"
     if "," in text:
-        return "write it without commas"
-    try:
-        diverged = not math.isfinite(float(text))
-    except ValueError:
-        return "write a finite number"
-    over = diverged and "loss" in column
-    return "drop the rows after divergence" if over else "write a finite number"
+        return "write it with a decimal point and without commas"
+    diverged = "loss" in column and text.lower().lstrip("+-") in ("nan", "inf", "infinity")
+    return "drop the rows after divergence" if diverged else "write a finite number"
 
 
 def as_numbers(column: pd.Series) -> np.ndarray:

@@ -48,9 +48,8 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """A writer that appends frames to a table, which may be larger than memory.
 
-    A column that only some frames have is null in the others. Earlier rows are rewritten only if a
-    frame has a new column or a wider type. The table is at `path` whole when the block ends, or not
-    at all.
+    A column that only some frames have is null in the others. Frames are kept in a temporary
+    directory. The table is at `path` whole when the block ends, or not at all.
 
     Raises:
         InputError: the name ends in neither .csv nor .parquet, its directory does not exist, or
@@ -58,47 +57,32 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """
     path = Path(path)
     check_name(path)
+    schemas: list[pa.Schema] = []
     with replacing(path) as temporary, TemporaryDirectory(dir=path.parent) as folder:
-        writer: pq.ParquetWriter | None = None
 
         def append(frame: pd.DataFrame) -> None:
-            nonlocal writer
             table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
-            schemas = [table.replace_schema_metadata().schema]
-            if writer is not None:
-                schemas.insert(0, writer.schema)
-            schema = pa.unify_schemas(schemas, promote_options="permissive")
-            if writer is None:
-                writer = _writing(temporary, schema)
-            elif schema != writer.schema:
-                writer.close()
-                before = temporary.rename(Path(folder, "before"))
-                writer = _writing(temporary, schema)
-                with pq.ParquetFile(before) as written:
-                    for i in range(written.num_row_groups):
-                        writer.write_table(_under(schema, written.read_row_group(i)))
-            writer.write_table(_under(schema, table))
+            table = table.replace_schema_metadata()
+            pq.write_table(table, Path(folder, f"{len(schemas)}.parquet"))
+            schemas.append(table.schema)
 
-        try:
-            yield append
-        finally:
-            if writer is not None:
-                writer.close()
-        if writer is None:
+        yield append
+        if not schemas:
             raise InputError(f"{path}: there are no rows to write")
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        # Only text repeats itself enough for a dictionary.
+        text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
+        with pq.ParquetWriter(temporary, schema, use_dictionary=text) as writer:
+            for i in range(len(schemas)):
+                part = pq.ParquetFile(Path(folder, f"{i}.parquet")).read(use_threads=False)
+                writer.write_table(_under(schema, part))
         if path.suffix == ".csv":
             pd.read_parquet(temporary).to_csv(temporary, index=False)
 
 
-def _writing(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Return a writer; only text repeats itself enough for a dictionary."""
-    text: Any = [field.name for field in schema if not pa.types.is_primitive(field.type)]
-    return pq.ParquetWriter(path, schema, use_dictionary=text)
-
-
 def _under(schema: pa.Schema, table: pa.Table) -> pa.Table:
     """Return the table with the columns and types of a schema; missing values are null."""
-    tables = [schema.empty_table(), table.replace_schema_metadata()]
+    tables = [schema.empty_table(), table]
     return pa.concat_tables(tables, promote_options="permissive").cast(schema)
 
 

@@ -6,10 +6,9 @@ Nothing is sampled: residuals about a line come from budgets and batch sizes tha
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from bss.theory.critical import LAST_POINTS, CriticalPoint, CriticalTable
+from bss.theory.critical import CriticalPoint, CriticalTable
 
 TASK = ["capacity", "source"]
 PROCEDURE = ["overhead", "rate_cap", "rates", "average", "tail", "per_octave"]
@@ -55,9 +54,3 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
         text = f"{ends}; {row['theory']:.3f}".replace("-", "−")
         cells.setdefault(task_name(row), {})[name] = text
     return pd.DataFrame(cells)
-
-
-def last_budgets(points: pd.DataFrame) -> str:
-    """Return the budgets that exponents are fitted to, as text."""
-    powers = np.log2(np.unique(points["data"]))[-LAST_POINTS:]
-    return f"2^{powers[0]:.0f} to 2^{powers[-1]:.0f}"

@@ -177,12 +177,11 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 def repeat() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
     told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
-    decayed = TABLES.read("stages/finals.csv")  # a1r has no decays
-    TABLES.write("stages/horizons.csv", horizons(decayed))
+    TABLES.write("stages/horizons.csv", horizons(TABLES.read("stages/finals.csv")))
     found, points = _answers("repeat", TARGETS, told, (2.10, 1, 8, 64), (2.05, 2.40), (2.02, 2.05))
-    TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(points))
+    slopes = TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(points))
     high, low = (at_target(points, t) for t in (2.40, 2.05))
-    slopes = per_seed(TABLES.read("repeat/smallest_slopes.csv"), "B_min", 2.10, 2.30)
+    slopes = per_seed(slopes, "B_min", 2.10, 2.30)
     crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
     return found | {
         "crossing": Measured(crossing.to_numpy(), told, "repeat/points.csv"),
@@ -216,16 +215,16 @@ def _answers(
         rise: the last and the first loss of `optimum_rises`.
         lowest: losses of `minimum_inside`, of which the first one that is reached counts.
     """
-    runs, every = TABLES.read(f"{part}/runs.parquet"), []
-    for phase, column in PHASES.items():
-        points = measured_points(runs, targets, column)
-        every.append(points.assign(kind=phase))
-        TABLES.write(f"{part}/optima_{phase}.csv", optima(points).assign(kind=phase))
-    points = every[0].drop(columns="kind")
-    TABLES.write(f"{part}/points.csv", pd.concat(every))
-    TABLES.write(f"{part}/laws.csv", law_errors(points))
-    rises = per_seed(TABLES.read(f"{part}/optima_constant.csv"), "B_opt", *rise)
-    laws = TABLES.read(f"{part}/laws.csv")
+    runs = TABLES.read(f"{part}/runs.parquet")
+    every = {phase: measured_points(runs, targets, name) for phase, name in PHASES.items()}
+    TABLES.write(f"{part}/points.csv", pd.concat([of.assign(kind=p) for p, of in every.items()]))
+    best = {
+        phase: TABLES.write(f"{part}/optima_{phase}.csv", optima(of).assign(kind=phase))
+        for phase, of in every.items()
+    }
+    points = every["constant"]
+    rises = per_seed(best["constant"], "B_opt", *rise)
+    laws = TABLES.write(f"{part}/laws.csv", law_errors(points))
     laws = laws.pivot(index="seed", columns="law", values="interior_log_E")
     middle, (small, best, big) = at_target(points, inside[0]), inside[1:]
     within_range = np.minimum(

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bss.plots import style
@@ -57,7 +56,7 @@ def optima_figure(panels: Mapping[str, pd.DataFrame], slopes: pd.DataFrame | Non
         x, y, low, high = style.columns(table, "target_loss", "B_opt", "low", "high")
         known = np.isfinite(y)
         style.bars(ax, (x[known], y[known], low[known], high[known]), looks["$B_{opt}$"])
-        _bounds(ax, x[~known], low[~known], high[~known])
+        style.bounds(ax, x[~known], low[~known], high[~known])
         ax.set_xlim(style.falling(table["target_loss"]))
         style.panel_title(ax, title, xlabel=FALLING)
     if slopes is not None:
@@ -70,13 +69,6 @@ def optima_figure(panels: Mapping[str, pd.DataFrame], slopes: pd.DataFrame | Non
     shown = looks if slopes is not None else {"$B_{opt}$": looks["$B_{opt}$"]}
     bound = style.handle("bound", ls="none", marker="v", color=style.INK, ms=6)
     return style.side_legend(figure, [*style.handles(shown, ms=5), bound])
-
-
-def _bounds(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    below = np.isfinite(high)
-    ax.plot(x[below], high[below], ls="none", marker="v", color=style.INK, ms=6)
-    above = ~below & np.isfinite(low)
-    ax.plot(x[above], low[above], ls="none", marker="^", color=style.INK, ms=6)
 
 
 def laws_figure(errors: pd.DataFrame) -> Figure:
@@ -169,10 +161,8 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
     axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
     axes[0, 0].invert_yaxis()
     figure.supxlabel(f"{label} (nats per token)", fontsize=9)
-    entries = [style.handle("mean and 95%\ninterval", **MARK)]
-    return style.side_legend(
-        figure, [*entries, style.handle(f"±{margin:g}", color=style.GRID, lw=8)]
-    )
+    shaded = style.handle(f"±{margin:g}", color=style.GRID, lw=8)
+    return style.side_legend(figure, [style.handle("mean and 95%\ninterval", **MARK), shaded])
 
 
 def efficiency_figure(table: pd.DataFrame) -> Figure:

@@ -98,13 +98,8 @@ def switch_points_figure(table: pd.DataFrame) -> Figure:
     slopes = exponents(table)
     slope, error = slopes.mean(), float(half_interval(slopes))
     for power, line in ((slope, "--"), (1.0, ":")):
-        ax.plot(
-            x,
-            np.exp(mean.mean() + power * (log_budget - log_budget.mean())),
-            ls=line,
-            color=style.INK,
-            lw=1,
-        )
+        law = np.exp(mean.mean() + power * (log_budget - log_budget.mean()))
+        ax.plot(x, law, ls=line, color=style.INK, lw=1)
     ax.set(xscale="log", yscale="log", xlabel="budget D (tokens)", ylabel="D − P* (tokens)")
     for axis in (ax.xaxis, ax.yaxis):
         style.tokens_axis(axis)

@@ -114,13 +114,8 @@ def steps_figure(finals: pd.DataFrame, low: float = 0.7) -> Figure:
         if batches:
             _bars(ax, steps, np.array(apart, float).T, look)
         for step, batch, one in zip(steps, batches, apart, strict=True):
-            ax.annotate(
-                f"{batch:g}",
-                (step, one.mean()),
-                (5, -11 if stop > 1e6 else 4),
-                textcoords="offset points",
-                fontsize=8,
-            )
+            text, at, place = f"{batch:g}", (step, one.mean()), (5, -11 if stop > 1e6 else 4)
+            ax.annotate(text, at, place, textcoords="offset points", fontsize=8)
     ax.set_xscale("log")
     style.count_axis(ax.xaxis)
     style.panel_title(

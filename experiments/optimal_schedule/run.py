@@ -25,7 +25,6 @@ from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varyin
 from bss.theory.optimal import Budget, batch_schedule, constant_optimum, optimum
 from bss.theory.regression import Stage, Task, final_risk, risk_curve, stages
 from bss.theory.switch import (
-    Switch,
     TwoStage,
     best_switch,
     catch_up_gap,
@@ -127,18 +126,18 @@ def switching(study: Study) -> Part:
     """Best switch points against the budget, and the risks of early and late switches."""
     first, last = study.exact_powers
     shown = (study.hard[0], study.easy[0])
-    by_task: dict[str, list[Switch]] = {}
-    measured, rows = [], []
+    middle, panel, measured, rows = [], {}, [], []
     for powers in shown:
         run = study.two_stage(powers)
         switches = [best_switch(run, 2**power) for power in range(first, last + 1)]
-        by_task[str(powers)] = switches
-        exponent = switch_exponent(switches)
-        measured.append(_row(powers, "data after the switch", exponent, powers.exponents.switch))
+        middle.append(switches[(last - first) // 2])
+        data = np.array([best.data for best in switches], float)
+        after = data - [best.switch_data for best in switches]
+        exponent, theory = switch_exponent(switches), powers.exponents.switch
+        panel[f"{powers}: slope {theory:.3g}"] = ((data, after), theory)
+        measured.append(_row(powers, "data after the switch", exponent, theory))
         rows += [vars(powers) | vars(best) | {"fraction": best.fraction} for best in switches]
-    theory = {str(powers): powers.exponents.switch for powers in shown}
-    middle = by_task[str(shown[0])][(last - first) // 2]
-    data, late = middle.data, round(middle.switch_data)
+    data, late = middle[0].data, round(middle[0].switch_data)
     small, large = study.min_batch, study.max_batch
     schedules = {
         f"batch {small}": BatchSchedule.constant(small),
@@ -149,8 +148,8 @@ def switching(study: Study) -> Part:
     curves = {name: _risk_curve(study, schedule, data) for name, schedule in schedules.items()}
     files = {
         "switches.csv": pd.DataFrame(rows),
-        "switch_points.png": plots.switch_figure(by_task, theory),
-        "early_and_late.png": plots.risk_figure(curves, log_data=False),
+        "switch_points.png": plots.exponents_figure({"data after the best switch": panel}),
+        "early_and_late.png": plots.risk_figure(curves),
     }
     return files, measured
 

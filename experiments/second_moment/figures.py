@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.stats import LR_PHASES, half_interval
-from experiments.second_moment.losses import Cell, Part, phases_of
-from experiments.shared import lined_styles
+from experiments.second_moment.losses import Cell, phases_of
 
 MOST_ABOVE = 45.0  # 1e-3 nats above the best; batches beyond are not in question
 
@@ -29,7 +28,7 @@ def best_batch_figure(losses: Mapping[Cell, pd.DataFrame], seq_len: int) -> Figu
     """
     endings = phases_of(losses)
     names = list(dict.fromkeys(name for name, _ in losses))
-    looks = lined_styles(names, ("-", "--", ":", "-."))
+    looks = style.lined_styles(names, ("-", "--", ":", "-."))
     width = 2.4 * max(len(endings), 2) + 2
     figure, axes = style.new_figure(2.9, 1, max(len(endings), 1), width, sharey=True)
     near: set[float] = set()
@@ -122,8 +121,3 @@ def _thousandth_bars(
 ) -> None:
     """Draw differences in 1e-3 nats with their bars."""
     style.bars(ax, (x, 1e3 * above, 1e3 * (above - half), 1e3 * (above + half)), look)
-
-
-def rules(part: Part) -> Figure:
-    """Plot final losses of fixed batch sizes by rule and LR phase, each at its best LR."""
-    return best_batch_figure(part.judged, part.seq_len)

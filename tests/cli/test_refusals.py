@@ -31,7 +31,7 @@ TABLES = {
     "commas.csv": (GOOD.replace(".", ",").encode(), "write points"),
 }
 RUNS = {
-    "comma.csv": (GOOD.replace("13.000", '"13,000"').encode(), "decimal point, 13.000"),
+    "comma.csv": (GOOD.replace("13.000", '"13,000"').encode(), "write it with a decimal point"),
     "units.csv": (GOOD.replace("13.000", "13nats").encode(), "loss is 13nats; write a finite"),
     "nan.csv": (GOOD.replace("13.000", "NaN").encode(), "after divergence"),
     "again.csv": ((GOOD + ROWS[2] + "\n").encode(), "given in line 4; drop one"),
@@ -112,8 +112,8 @@ LINES = [
     (PLAN + " --floor .5 --rate linear", "--floor"),
     (PLAN + " --floor 2", "floor"),
     (PLAN + " --lr-coupling os:system", "fails .TypeError"),
-    (PLAN + " --lr-coupling os:getpid", r"expected a function of \(ratio\)"),
-    (PLAN + " --lr-coupling math:tau", r"float; expected a function of \(ratio\)"),
+    (PLAN + " --lr-coupling os:getpid", "fails .TypeError"),
+    (PLAN + " --lr-coupling math:tau", "float; expected Callable"),
     (PLAN + " --lr-coupling builtins:exit", "fails .SystemExit"),
     (PLAN + " --lr-coupling operator:neg", "gives -1.0 at 1"),
     (PLAN + " --rate os:system", "expected LearningRate"),
@@ -129,7 +129,7 @@ LINES = [
     (PLAN + " --beta1-half-life 1023", "beta1_half_life: 1023 given; write a step's 1,024 tokens"),
     (TWO + " --beta1-half-life .1% --export megatron", "change beta1 .* it stays 0.93"),
     (PLAN + " --beta1-half-life 1M --beta1-coupling 1%", "leave one of them out"),
-    (PLAN + " --beta1-coupling os:getpid", r"function of \(beta1, batch_tokens, steps\)"),
+    (PLAN + " --beta1-coupling os:getpid", "fails .TypeError"),
     (TWO + " --beta1-coupling .1% --export megatron", "change beta1 .* it stays 0.9, not 0.9, 0.8"),
     (PLAN + " --beta2 .9 --beta2-half-life 1M", "leave one of them out"),
     (PLAN + " --weight-decay -1", "weight_decay"),

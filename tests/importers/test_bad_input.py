@@ -27,7 +27,7 @@ def file(tmp_path, name: str, text: str) -> str:
     [
         (
             [],
-            "runs chart-b8, chart-b16 do not give their batch in sequences; give --batch "
+            "2 are refused: run chart-b8 does not give its batch in sequences; give --batch "
             "'chart-b8=512'",
         ),
         (["chart-b8=8"], "run chart-b16 does not give its batch"),

@@ -99,8 +99,8 @@ def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
     reasons = reasons_of(read)
     assert len(read["runs"]) == 3 and len(reasons) == 14
     for name, text in {
-        "pipe.log": "is a pipe (FIFO) and not read",
-        "s.log": "is a socket",
+        "pipe.log": "is a pipe, a socket or a device",
+        "s.log": "is a pipe, a socket or a device",
         "loop.log": "cannot be read: Too many levels",
         "lost.log": "is a link to nothing",
         "up": "is a link to a directory",
@@ -109,7 +109,7 @@ def test_what_is_no_file_is_never_opened(folder, capsys, monkeypatch):
     }.items():
         assert reasons[name].startswith(text), (name, reasons[name])
     error = refused(capsys, *import_of(folder / "pipe.log"))
-    assert "pipe.log: is a pipe (FIFO) and not read; save it to a file" in error
+    assert "pipe.log: is a pipe, a socket or a device; save it to a file" in error
 
 
 def test_a_gap_of_nan_is_refused(folder, capsys):

@@ -36,7 +36,6 @@ def test_checkpoints_of_a_run_are_one(tmp_path):
     table, report = the_run([tmp_path / "run"], EIGHT, "auto")
     assert_same(table, expected(rows, FORMATS["huggingface"]))
     assert report.run == "run" and report.duplicates > 0 and report.superseded == 0
-    assert report.notes == ("train_batch_size 4 is the batch of a device",)
 
 
 def test_event_files_of_a_directory_are_attempts(tmp_path):
@@ -69,8 +68,6 @@ def test_the_batch_of_a_device_is_no_batch(tmp_path):
     (tmp_path / "run.yaml").write_text("per_device_train_batch_size: {desc: null, value: 4}\n")
     with pytest.raises(InputError, match="run run does not give its batch"):
         the_run([path], LogOptions(seq_len=SEQ_LEN), "wandb")
-    _, report = the_run([path], EIGHT, "wandb")
-    assert report.notes == ("per_device_train_batch_size 4 is the batch of a device",)
 
 
 def test_one_of_several_held_out_losses_is_chosen(tmp_path):

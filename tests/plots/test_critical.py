@@ -34,7 +34,7 @@ def test_laws_are_drawn_in_each_variable_with_their_forecasts(fit):
     figure = plots.laws_figure({"published": fit}, {"params": [7e9]})
     by_size, by_data = figure.axes
     legend = " ".join(text.get_text() for text in figure.legends[0].get_texts())
-    assert legend.count(f"{fit.level:.0%}") == 3 and "95%" not in legend
+    assert legend.count(f"{fit.level:.0%}") == 2 and "95%" not in legend
     cbs = [at.cbs.value for at in fit.fits]
     np.testing.assert_allclose(drawn(by_size, "o")[:, 1], cbs)
     np.testing.assert_allclose(drawn(by_data, "o")[:, 0], [at.curve.tokens for at in fit.fits])

@@ -56,7 +56,7 @@ def test_it_makes_the_schedule_on_the_command_line(own, capsys):
         (("--policy", "mypolicy:LATER"), "no attribute 'LATER'"),
         (
             ("--policy", "mypolicy:NUMBER"),
-            "mypolicy:NUMBER is int; expected a function of (basis, tok",
+            "mypolicy:NUMBER is int; expected Policy",
         ),
         (("--policy", "mypolicy:nothing"), "gave None; expected a BatchSchedule"),
         (("--policy", "late-swich"), "did you mean 'late-switch'? choose one of follow-optimum"),

@@ -1,0 +1,117 @@
+"""Tables with one row per value: run, metric, value, step (MLflow's database, W&B archives)."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.importers.lines import misspelt
+from bss.importers.log import COLUMNS, Importer, Log, Rows
+from bss.importers.names import MetricNames, choose
+from bss.importers.plain import METRICS, by_plain_name, plain_name
+from bss.importers.table import names_in, table_of
+from bss.importers.text import log_of
+
+METRIC = ("metric", "key", "metric_name", "tag", "variable", "name")
+VALUE = ("value", "metric_value")
+LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
+"""Names of metrics; the step is a column."""
+
+
+@dataclass(frozen=True)
+class LongTable(Importer):
+    """A table with a row per value."""
+
+    about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether there are columns of metric, value and step."""
+        return _roles(by_plain_name(names_in(file, head)), {}) is not None
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the runs of a table."""
+        table = table_of(file)
+        names = by_plain_name(table.names)
+        roles = _roles(names, columns)
+        if roles is None:
+            raise InputError(f"{file}: has no columns of metric, value and step")
+        metric, value, step, by = (names.get(role, "") for role in roles)
+        cells = table.read([value, step], [metric, *([by] if by else [])])
+        values = pd.DataFrame(
+            {
+                "name": cells.labels(metric),
+                "step": cells.column(step, file),
+                "value": cells.column(value, file),
+            }
+        )
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        runs = cells.labels(by) if by else np.full(len(values), "", object)
+        for run in dict.fromkeys(runs):
+            part = values[runs == run]
+            yield long_log(
+                file, part, (LONG_METRICS,), given, table.notes, table.cut, run, plain_name
+            )
+
+
+def _roles(
+    names: Mapping[str, str], columns: Mapping[str, str]
+) -> tuple[str, str, str, str] | None:
+    """Return the plain names of the metric, the value, the step and the run ("" if none)."""
+    roles = (METRIC, VALUE, METRICS.names["step"])
+    metric, value, step = (next((n for n in role if n in names), "") for role in roles)
+    run = plain_name(columns["run"]) if "run" in columns else ""
+    run = run or next(
+        (n for n in (*METRICS.names["run"], "experiment", "experiment_id") if n in names), ""
+    )
+    return (metric, value, step, run) if metric and value and step else None
+
+
+def long_log(
+    file: Path,
+    values: pd.DataFrame,
+    trainers: tuple[MetricNames, ...],
+    columns: Mapping[str, str],
+    notes: tuple[str, ...] = (),
+    cut: str = "",
+    run: str = "",
+    plain: Callable[[str], str] = str,
+) -> Log:
+    """Return the run of a file whose values have a name and a step each.
+
+    Args:
+        file: Path of the log.
+        values: The columns name, step and value, in the order written.
+        trainers: Trainers whose names they may be, the likelier first.
+        columns: Names given by --columns.
+        notes: Remarks for the report.
+        cut: Why the end of the log is missing.
+        run: As in `log_of`.
+        plain: Returns the name that is compared with those of trainers.
+
+    Raises:
+        InputError: If it has no loss of a known name.
+    """
+    sizes = Counter(values["name"])
+    names = {name: plain(name) for name in sizes}
+    trainer, chosen, more = choose(trainers, dict.fromkeys(names.values()), columns, str(file))
+    ours = {theirs: f"logged {column}" for column, theirs in chosen.items()}
+    read = {name: ours[names[name]] for name in names if names[name] in ours}
+    known = values[values["name"].isin(read)]
+    wide = _wide(known.assign(name=known["name"].map(read)))
+    rows = {name.removeprefix("logged "): values for name, values in wide.items()}
+    notes = (*more, *misspelt(sizes, read), *notes)
+    return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
+
+
+def _wide(values: pd.DataFrame) -> Rows:
+    """Return a row for every step, in the order written; a repeated value makes another row."""
+    values = values.reset_index(drop=True)
+    values["time"] = values.groupby(["name", "step"]).cumcount()
+    wide = values.pivot(index=["time", "step"], columns="name", values="value")
+    first = values.reset_index().groupby(["time", "step"])["index"].min()
+    wide = wide.loc[first.index[np.argsort(first.to_numpy())]].reset_index()
+    return {name: wide[name].to_numpy(float) for name in wide if name != "time"}
