@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -10,6 +11,7 @@ from cyclopts import Group, Parameter, Token
 
 from bss.cli.output import Residuals
 from bss.errors import InputError
+from bss.schedules.rates import Rate, wsd
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -32,6 +34,19 @@ Count = Annotated[int, Parameter(converter=parse_count, accepts_keys=False)]
 """A positive count, written as 10M, 2^20 or 1500."""
 
 
+def parse_positive(_: Any, tokens: Sequence[Token]) -> float:
+    """Return the positive finite number of a text."""
+    text = tokens[0].value
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise InputError(f"{tokens[0].keyword} {text}: expected a positive number, e.g. 4e-3")
+
+
+Positive = Annotated[float, Parameter(converter=parse_positive, accepts_keys=False)]
+"""A positive number."""
+
+
 def parse_list(kind: Any, tokens: Sequence[Token]) -> tuple[Any, ...]:
     """Return the positive numbers of a text such as 1.8,1.7."""
     token = tokens[-1]
@@ -52,6 +67,12 @@ Sizes = Annotated[tuple[int, ...], Parameter(converter=parse_list)]
 
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
+
+
+def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> Rate:
+    """Return the LR schedule of the options --lr, --warmup and --decay."""
+    start = parse_tokens(warmup, field="--warmup", total=tokens)
+    return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")
 
 
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))

@@ -1,6 +1,5 @@
 """bss plan: the batch size and learning rate of every step, before anything is trained."""
 
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from bss.cells import Table
 from bss.cells import estimate as estimate_text
-from bss.cli.options import Count, Sizes
+from bss.cli.options import Count, Positive, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.exports import export
@@ -20,7 +19,7 @@ from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.momentum import BETA1_RULES, told
 from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import RATES, Rate, Shape, wsd
+from bss.schedules.rates import RATES, Shape
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
@@ -112,7 +111,7 @@ def plan(
     tokens: Count,
     seq_len: int,
     batch: str,
-    lr: float,
+    lr: Positive,
     rate: RateOptions = RateOptions(),
     buckets: Sizes = (),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -133,7 +132,6 @@ def plan(
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
     """
-    check_peak(lr)
     schedule = ScheduleConfig(
         tokens,
         BatchSchedule.parse(batch, total=tokens, seq_len=seq_len),
@@ -200,20 +198,6 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
     ]
     for message in (*plan.unseen(), *brief, *short):
         print(f"warning: {message}", file=sys.stderr)
-
-
-def check_peak(lr: float) -> None:
-    """Raise InputError if a peak LR is zero, negative, infinite or NaN."""
-    if not 0 < lr < math.inf:
-        raise InputError(f"--lr {lr}: expected a positive number, e.g. 4e-3")
-
-
-def rate_of(lr: float, tokens: int, warmup: str, decay: str, shape: Shape = "linear") -> Rate:
-    """Return the LR schedule of the options --lr, --warmup, --decay and --shape."""
-    check_peak(lr)
-    start = parse_tokens(warmup, field="--warmup", total=tokens)
-    end = parse_tokens(decay, field="--decay", total=tokens)
-    return wsd(lr, tokens, start, end, shape)
 
 
 def _fitted_coupling(rule: str) -> str:

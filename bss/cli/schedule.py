@@ -9,13 +9,12 @@ from cyclopts import Parameter
 
 from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
-from bss.cli.options import Count, Repeated
+from bss.cli.options import Count, Positive, Repeated, rate_of
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
     ExportOptions,
     OptimizerOptions,
     plan_output,
-    rate_of,
     warn_about,
 )
 from bss.cli.step_time import TimeOptions
@@ -47,11 +46,11 @@ def schedule(
     multiple_of: int = 1,
     min_batch: float | None = None,
     max_batch: float | None = None,
-    lr: float | None = None,
+    lr: Positive | None = None,
     warmup: str = "0",
     decay: str = "0",
     optimise: Literal["batch", "lr", "both"] | None = None,
-    loss: float | None = None,
+    loss: Positive | None = None,
     minimize: Literal["tokens", "time", "cost"] | None = None,
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
