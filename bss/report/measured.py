@@ -1,7 +1,4 @@
-"""The results of a run table: points and laws, or the reason why one is missing.
-
-Each is made as the commands make it (points, fit es, fit curve, fit table).
-"""
+"""The results of a run table: points and laws, or the reason why one is missing."""
 
 import warnings as python_warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
-from bss.laws.base import Options
+from bss.laws import TableFit, fit_curve, fit_es, fit_table
+from bss.laws.base import Fit, Options
 from bss.laws.final_loss.table import final_losses
 from bss.points.batches import alike
 from bss.points.curve import peak_rate
-from bss.points.measuring import NEAR, measure_points, near_as_one
+from bss.points.measuring import measure_points, near_as_one
 from bss.report.results import Results
+from bss.report.sections import TITLES, varied
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
 
@@ -42,40 +40,38 @@ def measured_results(
         resamples: refits of a bootstrap.
         warnings: about the runs.
     """
-    runs, notes = _with_rates(runs), [*warnings]
-    varied, options = _varied(runs), Options(resamples)
-    missing: dict[str, str] = {}
+    runs, notes, options = _with_rates(runs), [*warnings], Options(resamples)
+    missing, fits = dict[str, str](), list[Fit]()
+    points = None
 
-    def attempt(section: str, make: Callable[..., Any], *given: Any, **how: Any) -> Any:
-        """Return what `make` returns, or None and note the reason."""
-        with python_warnings.catch_warnings(record=True) as raised:
-            python_warnings.simplefilter("always")
+    def es() -> Fit:
+        nonlocal points
+        points, more = _points(runs, measuring)
+        notes.extend(more)
+        return fit_es(points, options=replace(options, draws=resamples))
+
+    def curve() -> Fit:
+        if varied(runs).empty:
+            raise InputError("no run changes its batch, nor its rate after the peak")
+        warmup = measuring.get("warmup", 0)
+        return fit_curve(runs, options=options, warmup=warmup, since=since)
+
+    makers: dict[str, Callable[[], Fit]] = {
+        "es": es, "curve": curve, "table": lambda: _table_fit(runs, options),
+    }  # fmt: skip
+    with python_warnings.catch_warnings(record=True) as raised:
+        python_warnings.simplefilter("always")
+        for kind, make in makers.items():
             try:
-                return make(*given, **how)
+                fits.append(make())
             except InputError as error:
-                missing[section] = str(error)
-                return None
-            finally:
-                notes.extend(str(one.message) for one in raised)
-
-    points, more = attempt("E(S)", _points, runs, measuring) or (None, ())
-    notes.extend(more)
-    fits: dict[str, dict[str, EsFit]] = {}
-    if points is not None:
-        drawn = replace(options, draws=resamples)
-        if chosen := attempt("E(S) law", fit_es, points, options=drawn):
-            fits = {"": {chosen.law_name: chosen}}
-    how = {"options": options, "warmup": measuring.get("warmup", 0), "since": since}
-    curve = attempt("The law of loss curves", _curve_fit, runs, varied, **how)
-    table = attempt("The law of final losses", _table_fit, runs, options)
+                missing[TITLES[kind]] = str(error)
+    notes.extend(str(one.message) for one in raised)
     return Results(
         experiment=experiment,
         runs=runs,
         points=points,
-        fits=fits,
-        curve_fit=curve,
-        table_fit=table,
-        varied=varied,
+        fits=tuple(("", fit) for fit in fits),
         warnings=tuple(dict.fromkeys(notes)),
         missing=missing,
     )
@@ -101,23 +97,6 @@ def _points(runs: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFr
         notes = [*notes, f"E(S) uses {used} of {constant} runs of one batch size: those that share "
                  "model, sequence length and peak LR, and have the most batch sizes"]  # fmt: skip
     return points, notes
-
-
-def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
-    """Return the runs whose batch size changes or whose LR falls after its peak; else None."""
-    batches = runs.groupby("run", sort=False)["batch"]
-    changes = batches.transform("nunique") > 1
-    if "lr" in runs:
-        rate = pd.Series(pd.to_numeric(runs["lr"], errors="coerce"), dtype=float)
-        rates_of = rate.groupby(runs["run"], sort=False)
-        changes |= rates_of.transform("last") < (1 - NEAR) * rates_of.transform("max")
-    return runs.loc[changes] if changes.any() else None
-
-
-def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, **how: Any) -> CurveFit:
-    if varied is None:
-        raise InputError("no run changes its batch, nor its rate after the peak")
-    return fit_curve(runs, **how)
 
 
 def _table_fit(runs: pd.DataFrame, options: Options) -> TableFit:
