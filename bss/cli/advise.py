@@ -8,7 +8,8 @@ from cyclopts import Parameter
 
 from bss.advice import Advice
 from bss.advice import advise as recommend
-from bss.advice.fit_advice import TOLERANCE, FitAdvice
+from bss.advice.fit_advice import TOLERANCE
+from bss.advice.of_fit import fit_advice
 from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated
@@ -71,7 +72,7 @@ def advise(
 
     def advice_for(size: float) -> Advice:
         at = replace(setting, params=size)
-        return recommend(at, own and _of_fit(own, at, ending), rule or RULES)
+        return recommend(at, own and fit_advice(own, at, ending), rule or RULES)
 
     advice = advice_for(setting.params)
     warnings = [*advice.warnings]
@@ -90,13 +91,6 @@ def advise(
         payload["equal_time"] = frame.to_dict("records")
         tables.insert(0, Table.of_frame(f"Time and cost to {place}", frame))
     return Output(payload, "\n".join(lines), tables, warnings)
-
-
-def _of_fit(own: Any, setting: Setting, ending: str) -> FitAdvice:
-    """Return the answer of the user's own fit."""
-    from bss.advice.of_fit import fit_advice  # needs JAX
-
-    return fit_advice(own, setting, ending)
 
 
 def _time_table(

@@ -120,7 +120,7 @@ def _cost(fit: Any) -> str:
         return ""
     largest = known.loc[known["tokens"].astype(float).idxmax()]
     setting = Setting(float(largest.get("params", 1.0)), float(largest["tokens"]), 1)
-    advice = fit_advice(fit, setting, "cosine")
+    advice = fit_advice(fit, setting)
     half, twice = advice.loss_at(0.5), advice.loss_at(2.0)
     if half is None or twice is None:
         return ""

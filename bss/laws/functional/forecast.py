@@ -122,15 +122,29 @@ def predicted_rows(fit: CurveFit, table: pd.DataFrame) -> pd.DataFrame:
 
 def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:
     """Return the best batch of `CurveFit.best_batch`, among 33 in the range measured."""
-    least, most = fit.batches
-    batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int))
-    paths = [plan_path(BatchSchedule.constant(int(b)), tokens, fit.seq_len, rate) for b in batch]
-    curves = stack(paths, fit.seq_len)
+    batch, curves = _constants(fit, tokens, rate)
     laws = [fit.law, *(CurveLaw(*row) for row in fit.draws)]
     found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
     ends = interval(found[0], found[1:] if fit.draws else found, level=fit.level)
     best = BestBatch(ends.value, ends.low, ends.high, fit.level, method="law")
     return bounded(best, found[1:], (float(batch[0]), float(batch[-1])))
+
+
+def constant_losses(
+    fit: CurveFit, tokens: int, rate: Rate
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Return batch sizes [n] in sequences, final losses [n], and what is untested at the best."""
+    batch, curves = _constants(fit, tokens, rate)
+    loss = law_losses(fit.law, curves)[:, 0]
+    return batch, loss, untested(fit, curves)[int(np.argmin(loss))]
+
+
+def _constants(fit: CurveFit, tokens: int, rate: Rate) -> tuple[np.ndarray, Curves]:
+    """Return 33 batch sizes in the range measured, and runs of each."""
+    least, most = fit.batches
+    batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int))
+    paths = [plan_path(BatchSchedule.constant(int(b)), tokens, fit.seq_len, rate) for b in batch]
+    return batch, stack(paths, fit.seq_len)
 
 
 def drawn_ends(fit: CurveFit, table: pd.DataFrame) -> np.ndarray:
