@@ -12,12 +12,12 @@ from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
-from bss.cli.options import Count, Repeated
+from bss.cli.options import Count, Repeated, RunOptions
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import check
-from bss.rules import RULES, Hyperparameters, Setting
+from bss.rules import RULES, Hyperparameters
 from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
@@ -28,15 +28,9 @@ FACTORS = (0.5, 1.0, 2.0)
 
 def advise(
     *,
-    params: Count,
+    run: RunOptions,
     active_params: Count | None = None,
-    tokens: Count,
-    seq_len: int,
-    d_model: int | None = None,
-    lr: float | None = None,
     ending: Literal["wsd", "cosine", "constant"] = "wsd",
-    loss: float | None = None,
-    noise_scale: Count | None = None,
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
     all_rules: Annotated[bool, Parameter(name="--all")] = False,
@@ -46,15 +40,8 @@ def advise(
     """Recommend a batch size, and show the published rules.
 
     Args:
-        params: non-embedding parameters, e.g. 85M
         active_params: mixture of experts: parameters that one token uses
-        tokens: token budget, e.g. 2.5B
-        seq_len: tokens per sequence, e.g. 2048
-        d_model: width, for rules that need it
-        lr: peak learning rate, for rules and curve fits that need it
         ending: the LR schedule, if the fit is of loss curves
-        loss: expected final loss in nats per token, for rules
-        noise_scale: gradient noise scale in tokens, for rules
         fit: your own fit, from `bss fit ... --json`
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
         all_rules: also show rules without an answer, with the reason
@@ -65,9 +52,9 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     if active_params is not None:
-        check(active_params <= params, "--active-params", active_params, f"1 to all of {params:,}")
-    setting = Setting(active_params or params, tokens, seq_len, d_model=d_model, loss=loss,
-                      noise_scale=noise_scale, lr=lr)  # fmt: skip
+        most = f"1 to all of {run.params:,}"
+        check(active_params <= run.params, "--active-params", active_params, most)
+    setting = run.setting(params=active_params or run.params)
     own = None if fit is None else read_fit(fit, "advise", POLICIES_OF)
 
     def advice_for(size: float) -> Advice:
@@ -78,11 +65,11 @@ def advise(
     warnings = [*advice.warnings]
     lines, payload = answer_lines(advice, fit), _payload(advice, fit)
     if active_params is not None:
-        whole = _first_line(advice_for(params))
+        whole = _first_line(advice_for(run.params))
         warnings.insert(0, "no source has a mixture of experts: this is for active parameters")
-        sizes = {"active_params": active_params, "total_params": params}
+        sizes = {"active_params": active_params, "total_params": run.params}
         payload["experts"] = {**sizes, "total": whole}
-        lines.append(f"For all {rounded_tokens(params)} parameters: {whole}")
+        lines.append(f"For all {rounded_tokens(run.params)} parameters: {whole}")
     payload["warnings"] = warnings
     tables = [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:

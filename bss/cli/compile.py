@@ -38,8 +38,11 @@ def compile(
     """
     if (run_file is None) == (config is None):
         raise InputError("expected RUN.json or --config FILE:SIZE, one of them")
+    file = run_file or Path(str(config).partition(":")[0])
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; name a run or a config")
     devices, target = devices_of(on), target_named(on.partition(":")[0])
-    run, execution, buckets = _of_config(config) if config else _of_file(run_file or Path())
+    run, execution, buckets = _of_config(config) if config else _of_file(file)
     pool = target and target.pool(memory_fraction())
     rows = []
     with progress() as report:

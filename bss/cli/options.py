@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter, Token
 
 from bss.cli.output import Residuals
 from bss.errors import InputError
-from bss.schedules.rates import Rate, wsd
+from bss.rules import Setting
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -69,10 +69,32 @@ Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
 
 
-def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> Rate:
-    """Return the LR schedule of the options --lr, --warmup and --decay."""
-    start = parse_tokens(warmup, field="--warmup", total=tokens)
-    return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")
+@Parameter(name="*", group=Group("Planned run", sort_key=1))
+@dataclass(frozen=True)
+class RunOptions:
+    """The planned run.
+
+    Attributes:
+        params: non-embedding parameters, e.g. 85M
+        tokens: token budget, e.g. 2.5B
+        seq_len: tokens per sequence, e.g. 2048
+        d_model: width, for rules that need it
+        loss: expected final loss in nats per token, for rules that need it
+        noise_scale: gradient noise scale in tokens, for rules that need it
+        lr: peak learning rate, for rules and fits that need it
+    """
+
+    params: Count
+    tokens: Count
+    seq_len: int
+    d_model: int | None = None
+    loss: float | None = None
+    noise_scale: Count | None = None
+    lr: float | None = None
+
+    def setting(self, **others: Any) -> Setting:
+        """Return the run as rules take it."""
+        return Setting(**vars(self) | others)
 
 
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
@@ -200,8 +222,8 @@ class FitOptions:
         keep: leave out all rows but these, in the same form, e.g. model=8B
         hold_out: also leave out and predict each batch, run, cell, params, tokens, horizon or peak;
             for a table also a condition, e.g. "tokens>=80B"
-        fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
-        bound: bound a parameter, e.g. L_0=1.5:1.8; the unconstrained fit is shown too
+        fix: fix a parameter, e.g. L_0=1.69
+        bound: bound a parameter, e.g. L_0=1.5:1.8
         residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
     """
 

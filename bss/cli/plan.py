@@ -19,7 +19,7 @@ from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.momentum import BETA1_RULES, told
 from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import RATES, Shape
+from bss.schedules.rates import RATES, Rate, Shape, wsd
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
@@ -198,6 +198,12 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
     ]
     for message in (*plan.unseen(), *brief, *short):
         print(f"warning: {message}", file=sys.stderr)
+
+
+def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> Rate:
+    """Return the LR schedule of the options --lr, --warmup and --decay."""
+    start = parse_tokens(warmup, field="--warmup", total=tokens)
+    return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")
 
 
 def _fitted_coupling(rule: str) -> str:

@@ -11,8 +11,9 @@ from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
 from bss.cli.kinds import read_fit
-from bss.cli.options import Count, Positive, rate_of, read_run_table
+from bss.cli.options import Count, Positive, read_run_table
 from bss.cli.output import Output, Show
+from bss.cli.plan import rate_of
 from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.power import predict as at_sizes

@@ -92,7 +92,6 @@ def test_theory_critical_gives_points_exponent_and_theory(capsys):
         (("--data", "256"), "data"),
         (("--data", "2^8:2^30"), "--data"),
         (("--data", "2^4:2^6", "--capacity", "0.5"), "capacity"),
-        (("--data", "2^4:2^6", "--rate-cap", "2"), "rate cap"),
     ],
 )
 def test_bad_theory_is_one_line(capsys, arguments, told):
