@@ -39,11 +39,11 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     path = tmp_path / "fit.json"
     path.write_text(json.dumps({**fit, "a key of a later version": 1}))
     told = printed(capsys, "schedule", "--from", str(path), "--tokens", "4M", "--stages", "3")
-    assert {"batch", "lr", "steps", "tokens"} <= set(told)
+    assert {"batch", "lr", "plan"} <= set(told)
     segments = [segment["batch"] for segment in told["plan"]["segments"]]
     assert segments == sorted(segments) and len(segments) > 1
     assert told["lr"]["peak"] == 4e-3
-    assert told["tokens"] <= 4_000_000
+    assert told["plan"]["tokens"] <= 4_000_000
 
 
 def test_progress_is_a_line_of_a_terminal(monkeypatch, capsys):
