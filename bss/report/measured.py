@@ -1,24 +1,52 @@
 """The results of a run table: points and laws, or the reason why one is missing."""
 
 import warnings as python_warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import TableFit, fit_curve, fit_es, fit_table
-from bss.laws.base import Fit, Options
+from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
+from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
-from bss.points.batches import alike
-from bss.points.curve import peak_rate
-from bss.points.measuring import measure_points, near_as_one
+from bss.points.measuring import by_condition, measure_points
 from bss.report.results import Results
 from bss.report.sections import TITLES, varied
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
+
+
+class MeasuredFits(NamedTuple):
+    """Points and fits of E(S) by condition, "" if there is one; warnings, and reasons for no fit."""
+
+    points: dict[str, pd.DataFrame]
+    fits: dict[str, EsFit]
+    warnings: list[str]
+    missing: list[str]
+
+
+def fit_conditions(runs: pd.DataFrame, options: Options, **measuring: Any) -> MeasuredFits:
+    """Measure the runs of each condition and fit E(S), where there are enough runs for a fit.
+
+    Args:
+        runs: as `bss.tables.check_runs` returns it.
+        options: of the intervals.
+        **measuring: as `bss.points.measuring.measure_points` takes them.
+    """
+    found = MeasuredFits({}, {}, [], [])
+    for name, some in by_condition(runs).items():
+        start = f"{name}: " if name else ""
+        try:
+            found.points[name], said = measure_points(some, **measuring)
+            found.warnings.extend(f"{start}{text}" for text in said)
+            fit = fit_es(found.points[name], options=options)
+            found.fits[name] = replace(fit, warnings=(*fit.warnings, *said))
+        except InputError as error:
+            found.missing.append(f"{start}no fit of E(S): {error}")
+    return found
 
 
 def measured_results(
@@ -40,63 +68,37 @@ def measured_results(
         resamples: refits of a bootstrap.
         warnings: about the runs.
     """
-    runs, notes, options = _with_rates(runs), [*warnings], Options(resamples)
-    missing, fits = dict[str, str](), list[Fit]()
-    points = None
-
-    def es() -> Fit:
-        nonlocal points
-        points, more = _points(runs, measuring)
-        notes.extend(more)
-        return fit_es(points, options=replace(options, draws=resamples))
-
-    def curve() -> Fit:
-        if varied(runs).empty:
-            raise InputError("no run changes its batch, nor its rate after the peak")
-        warmup = measuring.get("warmup", 0)
-        return fit_curve(runs, options=options, warmup=warmup, since=since)
-
-    makers: dict[str, Callable[[], Fit]] = {
-        "es": es, "curve": curve, "table": lambda: _table_fit(runs, options),
-    }  # fmt: skip
+    options, missing = Options(resamples), dict[str, str]()
+    makers = {
+        "curve": partial(_curve_fit, warmup=measuring.get("warmup", 0), since=since),
+        "table": _table_fit,
+    }
     with python_warnings.catch_warnings(record=True) as raised:
         python_warnings.simplefilter("always")
+        found = fit_conditions(runs, replace(options, draws=resamples), **measuring)
+        if found.missing:
+            missing[TITLES["es"]] = "; ".join(found.missing)
+        fits: list[tuple[str, Any]] = [*found.fits.items()]
         for kind, make in makers.items():
             try:
-                fits.append(make())
+                fits.append(("", make(runs, options=options)))
             except InputError as error:
                 missing[TITLES[kind]] = str(error)
-    notes.extend(str(one.message) for one in raised)
+    notes = [*warnings, *found.warnings, *(str(one.message) for one in raised)]
     return Results(
         experiment=experiment,
         runs=runs,
-        points=points,
-        fits=tuple(("", fit) for fit in fits),
+        points=found.points.get(""),
+        fits=tuple(fits),
         warnings=tuple(dict.fromkeys(notes)),
         missing=missing,
     )
 
 
-def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with a column of their peak LR, if it is known."""
-    peaks = {str(name): peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    one = near_as_one(peaks.values())
-    if not one:
-        return runs
-    return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
-
-
-def _points(runs: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFrame, Sequence[str]]:
-    """Return the points of the largest group of comparable runs, with warnings."""
-    same = alike(runs)
-    if same.empty:
-        raise InputError("no run keeps one batch size")
-    points, notes = measure_points(same, **measuring)
-    used, constant = same["run"].nunique(), sum(runs.groupby("run")["batch"].nunique() == 1)
-    if used < constant:
-        notes = [*notes, f"E(S) uses {used} of {constant} runs of one batch size: those that share "
-                 "model, sequence length and peak LR, and have the most batch sizes"]  # fmt: skip
-    return points, notes
+def _curve_fit(runs: pd.DataFrame, **how: Any) -> CurveFit:
+    if varied(runs).empty:
+        raise InputError("no run changes its batch, nor its rate after the peak")
+    return fit_curve(runs, **how)
 
 
 def _table_fit(runs: pd.DataFrame, options: Options) -> TableFit:

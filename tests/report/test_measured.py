@@ -42,7 +42,7 @@ def test_every_section_that_cannot_be_made_says_why(two, tmp_path):
         "Not available", "How to reproduce this page",
     ]  # fmt: skip
     few = "points: 2 batch sizes reach a target; a law E(S) needs at least 3"
-    assert f"E(S): tokens and steps to a target loss: {few}" in text_of(page)
+    assert f"E(S): tokens and steps to a target loss: no fit of E(S): {few}" in text_of(page)
     for told in (
         "The law of loss curves: no run changes its batch, nor its rate after the peak.",
         "The law of final losses: the runs have no params (non-embedding parameters).",
@@ -54,10 +54,10 @@ def test_runs_that_all_change_their_batch_are_drawn(two, tmp_path):
     grown = two.assign(batch=two["batch"].where(two["tokens"] < 500_000, 32)).drop(columns="step")
     names = grown["run"].map({"b2s0": "small", "b8s0": "large"})
     found = measured(grown.assign(model=names, params=1e6))
-    assert found.missing == {
-        "E(S): tokens and steps to a target loss": "no run keeps one batch size",
-        "The law of loss curves": "runs: model small, large are mixed; fit one at a time",
-        "The law of final losses": "all runs of one batch end at one model size and one budget",
+    assert found.missing.keys() == {
+        "E(S): tokens and steps to a target loss",
+        "The law of loss curves",
+        "The law of final losses",
     }
     write_results(found, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -81,7 +81,7 @@ def test_the_page_of_a_whole_sweep_has_every_law(planted, tmp_path):
     large = small.assign(run="large " + small["run"], params=400_000, loss=small["loss"] - 0.1)
     large["eval_loss"] = large["loss"]
     found = measured(pd.concat([small, short, large]), targets=(1.65, 1.55))
-    assert [fit.KIND for _, fit in found.fits] == ["es", "table"]
+    assert [fit.KIND for _, fit in found.fits] == ["es", "es", "table"]
     assert found.missing == {
         "The law of loss curves": "no run changes its batch, nor its rate after the peak"
     }
