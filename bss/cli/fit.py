@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bss import laws
 from bss.cells import Table, fit_tables
@@ -17,7 +17,6 @@ from bss.cli.options import (
 )
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
-from bss.errors import InputError
 from bss.files import write_text
 from bss.laws.base import DRAWS, Fit
 from bss.units import parse_tokens
@@ -75,7 +74,6 @@ def critical(
     *,
     overhead: float = 0.2,
     reference_batch: str = "256",
-    unit: Literal["sequences", "tokens"] = "sequences",
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     time: TimeOptions = TimeOptions(),
@@ -88,7 +86,6 @@ def critical(
         overhead: tokens above linear scaling, 0.2 for 20%
         reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
             each b/a)
-        unit: of batches
 
     Examples:
         bss fit critical STEPS.csv
@@ -96,7 +93,7 @@ def critical(
     """
     step_time = time.read(points, table.reading())
     measured = how.selected(_critical_points(points, table.reading()))
-    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
+    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch}
     fit = _fitted(laws.fit_critical, measured, how, 2000, **given)
     output = _output(fit, how, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
@@ -237,13 +234,7 @@ def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":
     """
     from bss.tables import read_points
 
-    try:
-        measured = read_points(path, how)
-    except InputError as error:
-        if "no column target_loss" not in str(error):
-            raise
-        command = f"bss points {path} --out POINTS.csv"
-        raise InputError(f"{error}; for loss curves measure points first, `{command}`") from None
+    measured = read_points(path, how)
     if "run" not in measured:
         return measured
     cell = ["model", "params", "target_loss", "kind", "seq_len"]

@@ -148,7 +148,6 @@ def read_run_table(
     how: "Reading",
     *,
     need_loss: bool = True,
-    need_finished: bool = True,
     only_finished: bool = False,
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Read a run table; return it with warnings.
@@ -158,7 +157,6 @@ def read_run_table(
             are read as far as they got.
         how: names of the columns.
         need_loss: as in `bss.tables.check_runs`.
-        need_finished: refuse a directory in which no run finished.
         only_finished: exclude unfinished runs of a directory.
 
     Raises:
@@ -172,17 +170,16 @@ def read_run_table(
     from bss.sweeps.table import trained_table
     from bss.tables.columns import Origin
 
-    finished = {"need_finished": need_finished, "only_finished": only_finished}
-    frame, warnings = trained_table(path, **finished)
+    frame, warnings = trained_table(path, only_finished=only_finished)
     frame = how.read(frame, Origin(str(path)))
     return check_runs(frame, str(path), need_loss=need_loss), warnings
 
 
 def read_curves(
-    path: Path, table: TableOptions, targets: TargetOptions, *, need_finished: bool = True
+    path: Path, table: TableOptions, targets: TargetOptions
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Read a run table with the losses that the options ask for; return it with warnings."""
-    runs, warnings = read_run_table(path, table.reading(), need_finished=need_finished)
+    runs, warnings = read_run_table(path, table.reading())
     if targets.training_loss and "eval_loss" in runs:
         if runs["loss"].equals(runs["eval_loss"]):
             raise InputError("--training-loss: the runs have only held-out losses; leave it out")

@@ -66,7 +66,7 @@ def _measured(
 
     if resamples < 10:
         raise InputError(f"--resamples {resamples}: expected 10 or more")
-    runs, warnings = read_curves(source, table, targets, need_finished=False)
+    runs, warnings = read_curves(source, table, targets)
     longest = max(int(n) for n in runs["tokens"])
     start = parse_tokens(since, field="--since", total=longest)
     how = {"measuring": targets.measuring(), "since": start, "resamples": resamples}

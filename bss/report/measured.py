@@ -20,7 +20,7 @@ SPREAD = 1.2  # budgets nearer than this ratio are one
 
 
 class MeasuredFits(NamedTuple):
-    """Points and fits of E(S) by condition, "" if there is one; warnings, and reasons for no fit."""
+    """Points and fits of E(S) by condition, "" if there is one; warnings; why a fit is missing."""
 
     points: dict[str, pd.DataFrame]
     fits: dict[str, EsFit]

@@ -8,7 +8,7 @@ import pytest
 from bss.cli import main
 from bss.laws import CriticalFit
 from bss.laws.power import predict
-from tests.cli.called import printed, refused
+from tests.cli.called import printed
 
 PUBLISHED = str(files("bss.laws") / "published" / "cbs_steps.csv")
 HEAD = "model,params_m,tokens,target_loss,batch,steps\n"
@@ -99,8 +99,3 @@ def test_bad_theory_is_one_line(capsys, arguments, told):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert told in error
-
-
-def test_a_table_of_loss_curves_is_sent_to_points(capsys):
-    error = refused(capsys, "fit", "critical", "results/demo/runs.parquet")
-    assert "bss points results/demo/runs.parquet" in error

@@ -161,7 +161,6 @@ LINES = [
     ("fit es good.csv --law os:system", "expected Law"),
     ("fit es good.csv --targets 1,9;1,8", "targets"),
     ("fit es good.csv --resamples 3", "--resamples 3"),
-    ("fit critical good.csv --unit tons", "--unit"),
     ("points good.csv --targets low", "targets"),
     ("points good.csv --smooth 10ms", "--smooth"),
     ("points good.csv --columns loss=nll", "nll"),
