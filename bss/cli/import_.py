@@ -97,10 +97,14 @@ def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path
         "skipped": [asdict(one) for one in skipped],
     }
     tables = [Table.of_records("imported", map(asdict, reports[:SHOWN]), COLUMNS)]
-    if skipped:
-        tables.append(Table.of_records("skipped", map(asdict, skipped[:SHOWN]), ("file", "reason")))
+    if damaged := [one for one in skipped if not one.unrecognized]:
+        rows = map(asdict, damaged[:SHOWN])
+        tables.append(Table.of_records("skipped", rows, ("file", "reason")))
     shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]
-    return Output(json, total, tables, shown, _by_text({r.run: r.notes for r in reports}))
+    notes = _by_text({report.run: report.notes for report in reports})
+    if others := len(skipped) - len(damaged):
+        notes.append(f"{others} of {json['files']} files are of no known format; --json names them")
+    return Output(json, total, tables, shown, notes)
 
 
 def _by_text(texts: dict[str, tuple[str, ...]]) -> list[str]:
