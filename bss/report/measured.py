@@ -54,7 +54,6 @@ def measured_results(
     experiment: dict[str, Any],
     *,
     measuring: Mapping[str, Any],
-    since: int = 0,
     resamples: int = 100,
     warnings: Sequence[str] = (),
 ) -> Results:
@@ -64,13 +63,12 @@ def measured_results(
         runs: as `bss.tables.check_runs` returns it.
         experiment: the title of the page, the command that makes it and versions.
         measuring: targets, warmup and smooth, as `bss.points.measuring.measure_points` takes them.
-        since: tokens before which losses are left out of the law of loss curves.
         resamples: refits of a bootstrap.
         warnings: about the runs.
     """
     options, missing = Options(resamples), dict[str, str]()
     makers = {
-        "curve": partial(_curve_fit, warmup=measuring.get("warmup", 0), since=since),
+        "curve": partial(_curve_fit, warmup=measuring.get("warmup", 0)),
         "table": _table_fit,
     }
     with python_warnings.catch_warnings(record=True) as raised:
