@@ -14,7 +14,7 @@ from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated, RunOptions
 from bss.cli.output import Output, Show
-from bss.cli.rules import note_of, rule_entry, rules_table
+from bss.cli.rules import rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import check
 from bss.rules import RULES, Hyperparameters
@@ -33,7 +33,6 @@ def advise(
     ending: Literal["wsd", "cosine", "constant"] = "wsd",
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
-    all_rules: Annotated[bool, Parameter(name="--all")] = False,
     time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
@@ -44,11 +43,9 @@ def advise(
         ending: the LR schedule, if the fit is of loss curves
         fit: your own fit, from `bss fit ... --json`
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
-        all_rules: also show rules without an answer, with the reason
 
     Examples:
         bss advise --params 350M --tokens 30B --seq-len 2048
-        bss advise --params 350M --tokens 30B --seq-len 2048 --all
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     if active_params is not None:
@@ -71,7 +68,7 @@ def advise(
         payload["experts"] = {**sizes, "total": whole}
         lines.append(f"For all {rounded_tokens(run.params)} parameters: {whole}")
     payload["warnings"] = warnings
-    tables = [_rules_table(advice, show_all=all_rules)]
+    tables = [_rules_table(advice)]
     if (step_time := time.read()) is not None:
         place, frame = _time_table(advice, own, step_time, time.price)
         lines.insert(1, f"To {place}: {sentence(frame)}")
@@ -167,14 +164,9 @@ def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
     }
 
 
-def _rules_table(advice: Advice, *, show_all: bool) -> Table:
-    """Return a row per rule that has an answer; with `show_all` also the others."""
-    rows = []
-    for answer in advice.rules:
-        share = advice.weights.get(answer.name)
-        row = rule_entry(answer) | {"weight": share and f"{share:.0%}"}
-        if show_all:
-            rows.append(row | {"reason": note_of(answer)})
-        elif answer.hyperparameters != Hyperparameters():
-            rows.append(row)
+def _rules_table(advice: Advice) -> Table:
+    """Return a row per rule that has an answer."""
+    known = [one for one in advice.rules if one.hyperparameters != Hyperparameters()]
+    shares = {name: f"{share:.0%}" for name, share in advice.weights.items()}
+    rows = [rule_entry(one) | {"weight": shares.get(one.name)} for one in known]
     return rules_table("", rows, advice.setting.seq_len)

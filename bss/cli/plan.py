@@ -161,7 +161,8 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
     """
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
-        segment |= _coupled(plan, segment["batch"])
+        settings = plan.coupling.settings(1.0, segment["batch"], plan.seq_len)
+        segment |= {name: getattr(settings, name) for name in plan.coupling.given}
         bucket = buckets.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
@@ -218,9 +219,3 @@ def _fitted_coupling(rule: str) -> str:
     text = estimate_text(power)
     print(f"lr ∝ B^{text}, {power.level:.0%} interval: {rule}", file=sys.stderr)
     return f"{power.value:.4g}"
-
-
-def _coupled(plan: Plan, batch: int) -> dict[str, float]:
-    """Return betas and weight decay at a batch size, if they are set."""
-    settings = plan.coupling.settings(1.0, batch, plan.seq_len)
-    return {name: getattr(settings, name) for name in plan.coupling.given}

@@ -14,6 +14,7 @@ import pandas as pd
 from bss import laws
 from bss.errors import InputError
 from bss.files import read_json
+from bss.laws import FITS
 from bss.laws.base import Fit
 from bss.laws.es.values import CROSS_VALIDATED
 from bss.laws.step_time import StepTime
@@ -24,7 +25,6 @@ CONTENDERS = (
 )  # fmt: skip
 TEXTS = dict.fromkeys(("name", "batch", "run", "ending", "role"), str)
 HINT = "run the experiment again to rewrite it"
-FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
 
 
 @dataclass(frozen=True)
