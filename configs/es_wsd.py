@@ -10,8 +10,10 @@
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
 | a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
-| a2l   | the same at 394k (muP), 1M tokens                         | 21M    | 7 × 3          |
+| a2r   | a1's batch sizes at 99k (muP), 1M tokens, new seeds       | 55M    | 11 × 5         |
+| a2l   | a2 at 394k (muP)                                          | 21M    | 7 × 3          |
 | a3    | B_opt ramp, late switch, fixed; sequences of 64, 3M       | 144M   | 5 × 8, decayed |
+| a3r   | B_opt ramp of a1r and fixed batch sizes, as in a1r        | 230M   | 4 × 32, decayed|
 | speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
 | a4    | ramp and fixed batch, one change each, 1M tokens          | 108M   | 9 × 12         |
 | a5    | a1 with 8 experts, 2 active, 12k active parameters        | 32M    | 7 × 3          |
@@ -21,9 +23,9 @@
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
 seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides them with new seeds.
-a3 and later parts train the schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis
---schedules` derives it from a1. Questions and how they are decided:
-experiments/es_wsd/questions.toml.
+So do a2r for 99k parameters and a3r for the final losses of a3. a3 and later parts train the
+schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from
+a1 and a1r. Questions and how they are decided: experiments/es_wsd/questions.toml.
 """
 
 import json
@@ -50,12 +52,10 @@ def constants(*batches: int, **fields: object) -> list[dict]:
 
 
 def schedules(of: Mapping[str, Any]) -> list[dict]:
-    """Return the arms of a3: fixed batch sizes, the ramp and the late switch."""
-    return [
-        *constants(*of["constants"]),
-        {"batch": of["ramp"], "name": RAMP, "role": "schedule"},
-        {"batch": of["late"], "name": LATE, "role": "late"},
-    ]
+    """Return fixed batch sizes, the ramp and, in a3, the late switch."""
+    late = [{"batch": of["late"], "name": LATE, "role": "late"}] if "late" in of else []
+    ramp = {"batch": of["ramp"], "name": RAMP, "role": "schedule"}
+    return [*constants(*of["constants"]), ramp, *late]
 
 
 def changed(of: Mapping[str, Any]) -> list[dict]:
@@ -150,6 +150,16 @@ SIZES = {
         "setup.schedule.tokens": 1_000_000,
         **SEVEN,
     },
+    "a2r": {
+        "title": "E(S) at 99k parameters, new seeds",
+        "models": {"99k": mup("nano")},
+        "seeds": (100, 101, 102, 103, 104),
+        "ends": (),
+        "registration": "results/predictions/es_wsd_99k.json",
+        "results": "results/es_wsd/large",
+        "setup.schedule.tokens": 1_000_000,
+        "setup.engine.runs": "runs/es_wsd_99k",
+    },
     "a2l": {
         "title": "E(S) at a larger model size",
         "models": {"394k": mup("2x128")},
@@ -200,6 +210,15 @@ def scheduled(of: Mapping[str, Any]) -> dict[str, dict]:
     judged = {"seeds": (20, 21, 22, 23, 24, 25, 26, 27), **LONG, "arms": schedules(of["a3"])}
     return {
         "a3": {**judged, "title": "The schedule", "results": "results/es_wsd/scheduler"},
+        "a3r": {
+            "title": "The schedule, new seeds",
+            "arms": schedules(of["a3r"]),
+            "seeds": tuple(range(60, 92)),
+            "ends": (1.0,),
+            "registration": "results/predictions/es_wsd_schedule.json",
+            "results": "results/es_wsd/schedule",
+            "setup.engine.runs": "runs/es_wsd_schedule",
+        },
         "a4": {
             "title": "What changes the ramp's gain",
             "arms": changed(of["a4"]),
@@ -226,7 +245,7 @@ def get_config(part: str = "a1") -> ConfigDict:
     parts = dict(SIZES)
     if SCHEDULES.exists():
         parts |= scheduled(json.loads(SCHEDULES.read_text(encoding="utf-8")))
-    elif part in ("a3", "a4", "a5s"):
+    elif part in ("a3", "a3r", "a4", "a5s"):
         raise ValueError(f"{part}: {SCHEDULES} is missing; train a1, then write it")
     parts = {name: {"models": {"12k": "pico"}, **one} for name, one in parts.items()}
     return at_size(part, BASE, parts)

@@ -33,8 +33,10 @@ PAPER = {"paper": "2601.05034", "command": "python -m experiments.es_wsd.analysi
 EQUIVALENCE = ("weight_decay", "length")
 
 TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
+LARGE_TARGETS = (2.06, 1.96, 1.88, 1.84, 1.81)  # at 99k parameters
 EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
 PHASES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
+DECIDED = {"constant": "constant", "averaged": "averaged", "decay": "decayed"}  # LR phases
 RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
 DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
 ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
@@ -135,6 +137,9 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
 def schedules() -> dict[str, dict[str, Any]]:
     """Return the schedules of a3, a4 and a5: B_opt of a1 along the tokens, and the compared runs.
 
+    a3r has the ramp of a1r in up to 12 stages; its fixed batch sizes are B_opt at the end of the
+    run and the batch sizes of a1r next to it.
+
     a3 has the ramp in four stages. Its fixed batch sizes are B_opt at the end of the run, half and
     twice this size. Its late switch multiplies B_opt by 8 at 70% of the tokens. a4 has the ramp and
     one fixed batch size.
@@ -144,7 +149,12 @@ def schedules() -> dict[str, dict[str, Any]]:
     last, at = long["fine"](2_999_999), 2_100_000
     late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
     constants = sorted({max(1, last // 2), last, 2 * last, 4 * last})[:3]
+    repeated = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
+    fine = _ramps(repeated, 1_500_000, 16)["fine"]
+    trained = sorted(repeated["batch"].unique().tolist())
+    end = trained.index(fine(1_499_999))
     return {
+        "a3r": {"ramp": str(fine), "constants": trained[end - 1 : end + 2]},
         "a3": {"ramp": str(long["ramp"]), "late": str(late), "constants": constants},
         "a4": {"ramp": str(short["ramp"]), "constants": [short["fine"](999_999)]},
     }
@@ -166,44 +176,78 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 
 def repeat() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
-    runs, every = TABLES.read("repeat/runs.parquet"), []
-    for phase, column in PHASES.items():
-        points = measured_points(runs, TARGETS, column)
-        every.append(points.assign(kind=phase))
-        TABLES.write(f"repeat/optima_{phase}.csv", optima(points).assign(kind=phase))
-    points = every[0].drop(columns="kind")
-    TABLES.write("repeat/points.csv", pd.concat(every))
+    told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
     decayed = TABLES.read("stages/finals.csv")  # a1r has no decays
     TABLES.write("stages/horizons.csv", horizons(decayed))
+    found, points = _answers("repeat", TARGETS, told, (2.10, 1, 8, 64), (2.05, 2.40), (2.02, 2.05))
     TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(points))
-    TABLES.write("repeat/laws.csv", law_errors(points))
-    high, low, middle = (at_target(points, t) for t in (2.40, 2.05, 2.10))
-    rises = per_seed(TABLES.read("repeat/optima_constant.csv"), "B_opt", 2.05, 2.40)
+    high, low = (at_target(points, t) for t in (2.40, 2.05))
     slopes = per_seed(TABLES.read("repeat/smallest_slopes.csv"), "B_min", 2.10, 2.30)
-    laws = TABLES.read("repeat/laws.csv")
-    laws = laws.pivot(index="seed", columns="law", values="interior_log_E")
     crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
-    inside = np.minimum(middle.loc[1] - middle.loc[8], middle.loc[64] - middle.loc[8])
-    missed, answer = _missed(points)
+    return found | {
+        "crossing": Measured(crossing.to_numpy(), told, "repeat/points.csv"),
+        "minimum_rises": Measured(slopes.to_numpy(), told, "repeat/smallest_slopes.csv"),
+    }
+
+
+def large() -> dict[str, Measured]:
+    """Return the numbers of the questions on E(S) at 99k parameters, and write its tables."""
+    told = "99k parameters, muP, LR 8e-3, constant; 16-token sequences; 1M tokens"
+    inside, rise, lowest = (1.88, 2, 16, 128), (1.84, 2.06), (1.84, 1.88)
+    found, _ = _answers("large", LARGE_TARGETS, told, inside, rise, lowest)
+    return {f"{key}_99k": number for key, number in found.items()}
+
+
+def _answers(
+    part: str,
+    targets: Sequence[float],
+    told: str,
+    inside: tuple[float, int, int, int],
+    rise: tuple[float, float],
+    lowest: Sequence[float],
+) -> tuple[dict[str, Measured], pd.DataFrame]:
+    """Return the numbers of four questions on E(S) and the points at a constant LR.
+
+    Args:
+        part: the folder of runs.parquet, where the tables are written.
+        targets: losses.
+        told: the conditions.
+        inside: a loss, and a batch size on either side of a third one, for `optimum_inside`.
+        rise: the last and the first loss of `optimum_rises`.
+        lowest: losses of `minimum_inside`, of which the first one that is reached counts.
+    """
+    runs, every = TABLES.read(f"{part}/runs.parquet"), []
+    for phase, column in PHASES.items():
+        points = measured_points(runs, targets, column)
+        every.append(points.assign(kind=phase))
+        TABLES.write(f"{part}/optima_{phase}.csv", optima(points).assign(kind=phase))
+    points = every[0].drop(columns="kind")
+    TABLES.write(f"{part}/points.csv", pd.concat(every))
+    TABLES.write(f"{part}/laws.csv", law_errors(points))
+    rises = per_seed(TABLES.read(f"{part}/optima_constant.csv"), "B_opt", *rise)
+    laws = TABLES.read(f"{part}/laws.csv")
+    laws = laws.pivot(index="seed", columns="law", values="interior_log_E")
+    middle, (small, best, big) = at_target(points, inside[0]), inside[1:]
+    within_range = np.minimum(
+        middle.loc[small] - middle.loc[best], middle.loc[big] - middle.loc[best]
+    )
+    missed, answer = _missed(points, lowest)
     numbers = {
-        "crossing": (crossing, "points.csv"),
-        "optimum_inside": (inside, "points.csv"),
+        "optimum_inside": (within_range, "points.csv"),
         "optimum_rises": (rises, "optima_constant.csv"),
         "minimum_inside": (missed, "points.csv"),
-        "minimum_rises": (slopes, "smallest_slopes.csv"),
         "stages": (laws["piecewise"] - laws["hyperbola"], "laws.csv"),
     }
-    told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
     found = {
-        key: Measured(np.asarray(values, float), told, f"repeat/{table}")
+        key: Measured(np.asarray(values, float), told, f"{part}/{table}")
         for key, (values, table) in numbers.items()
     }
-    return found | {"minimum_inside": replace(found["minimum_inside"], answer=answer)}
+    return found | {"minimum_inside": replace(found["minimum_inside"], answer=answer)}, points
 
 
-def _missed(points: pd.DataFrame) -> tuple[np.ndarray, str]:
+def _missed(points: pd.DataFrame, lowest: Sequence[float]) -> tuple[np.ndarray, str]:
     """Return per seed whether batch 1 misses the lowest target, and the answer."""
-    for target in (2.02, 2.05):
+    for target in lowest:
         there = at_target(points, target, "reached")
         if there.size and there.any(axis=0).all():
             missed = ~there.loc[1] & there.any(axis=0)
@@ -268,29 +312,39 @@ def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
 
 
 def scheduler() -> dict[str, Measured]:
-    """Return the numbers of the questions on the scheduler, and write its tables."""
-    runs, finals = TABLES.read("scheduler/runs.parquet"), TABLES.read("scheduler/finals.csv")
-    seconds = seconds_per_step()
-    compared = Comparison(finals)
+    """Return the numbers of the questions on efficiency and a late switch, and write the tables."""
+    runs, compared = TABLES.read("scheduler/runs.parquet"), _compared("scheduler")
     told = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
-    found, summary = {}, []
-    for phase, key in (("constant", "constant"), ("averaged", "averaged"), ("decay", "decayed")):
-        losses, best = compared.losses(phase), _best(compared, phase)
-        ramp_row, late_row = _named(losses, RAMP), _named(losses, LATE)
-        apart = (ramp_row - losses.loc[best]).to_numpy()
-        found[f"scheduler_{key}"] = Measured(apart, f"{told}; {key}", "scheduler/finals.csv")
-        summary += _differences(losses, best, phase)
-        if phase == "constant":
-            late = (late_row - ramp_row).to_numpy()
-            found["late_constant"] = Measured(late, told, "scheduler/finals.csv")
-    savings = efficiency(runs, _best(compared, "constant"), seconds)
+    losses = compared.losses("constant")
+    late = (_named(losses, LATE) - _named(losses, RAMP)).to_numpy()
+    found = {"late_constant": Measured(late, told, "scheduler/finals.csv")}
+    savings = efficiency(runs, _best(compared, "constant"), seconds_per_step())
     TABLES.write("scheduler/efficiency.csv", savings)
-    TABLES.write("scheduler/differences.csv", pd.DataFrame(summary))
     own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
     for key in ("tokens", "seconds"):
         values = own[f"log_{key}"].to_numpy(float)
         found[f"scheduler_{key}"] = Measured(values, told, "scheduler/efficiency.csv")
     return found
+
+
+def schedule() -> dict[str, Measured]:
+    """Return the numbers of the questions on the ramp's final losses, and write its table."""
+    compared, found = _compared("schedule"), {}
+    told = "12k parameters, LR 8e-3; 16-token sequences; 1.5M tokens"
+    for phase, key in DECIDED.items():
+        losses = compared.losses(phase)
+        apart = (_named(losses, RAMP) - losses.loc[_best(compared, phase)]).to_numpy()
+        found[f"scheduler_{key}"] = Measured(apart, f"{told}; {key}", "schedule/finals.csv")
+    return found
+
+
+def _compared(part: str) -> Comparison:
+    """Return the compared runs of a part, and write their differences per LR phase."""
+    compared, summary = Comparison(TABLES.read(f"{part}/finals.csv")), []
+    for phase in DECIDED:
+        summary += _differences(compared.losses(phase), _best(compared, phase), phase)
+    TABLES.write(f"{part}/differences.csv", pd.DataFrame(summary))
+    return compared
 
 
 def _best(compared: Comparison, phase: str) -> str:
@@ -400,7 +454,9 @@ def experts() -> dict[str, Measured]:
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
     "repeat": repeat,
     "sizes": sizes,
+    "large": large,
     "scheduler": scheduler,
+    "schedule": schedule,
     "ablations": ablations,
     "experts": experts,
 }

@@ -1,11 +1,13 @@
-"""Share of 90% intervals that contain B_opt and B_min of the law that points are drawn from.
+"""Share of 90% intervals that contain B_opt and B_min of a law that points are drawn from.
 
     python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/repeat/coverage.csv
 
-The law is the three-stage law fitted to a1r; each set has its batch sizes, seeds and targets.
-A run's log tokens to a target are the value of the law plus noise. The noise is one standard normal
-number per run times the RMS residual of a1r at that target, in log tokens. If the tokens exceed the
-run's budget, the target is missed. A bound counts as an interval that is open on one side.
+The law is fitted to a1r: the three-stage law, or the law that cross-validation selects. It is also
+fitted to the drawn points. In a third case points of the three-stage law are fitted with the law
+that cross-validation selects for them. Each set has the batch sizes, seeds and targets of a1r. A
+run's log tokens to a target are the value of the law plus noise. The noise is one standard normal
+number per run times the RMS residual of a1r at that target, in log tokens. If the tokens exceed
+the run's budget, the target is missed. A bound counts as an interval that is open on one side.
 """
 
 import argparse
@@ -20,19 +22,26 @@ import pandas as pd
 import bss
 from bss.laws.base import Estimate
 from bss.laws.resampling import rms
-from experiments.es_wsd.analysis import TABLES, TARGETS, fitted, measured_points
+from experiments.es_wsd.analysis import TABLES, TARGETS, measured_points
 
-LAW, GRID = "piecewise", 4000
+GRID = 4000
+BEST = "cross-validated"
+CASES = (("piecewise", "piecewise"), (BEST, BEST), ("piecewise", BEST))  # drawn from, fitted
 
 
-def planted(points: pd.DataFrame) -> tuple[bss.EsFit, pd.DataFrame]:
+def fit(points: pd.DataFrame, name: str, resamples: int = 200) -> bss.EsFit:
+    """Return a fit of the law of a name, or of the law that cross-validation selects."""
+    return bss.fit_es(points, None if name == BEST else name, options=bss.Options(resamples))
+
+
+def planted(points: pd.DataFrame, name: str) -> tuple[bss.EsFit, pd.DataFrame]:
     """Return the law that sets are drawn from, and its B_opt and B_min by target (sequences)."""
-    law = bss.fit_es(points, LAW, options=bss.Options(20))
+    law = fit(points, name, resamples=20)
     batch = np.geomspace(points["batch"].min() / 4, points["batch"].max(), GRID)
     rows = []
     for at in law.fits:
         tokens = law.tokens(batch, at.target_loss)
-        smallest = law.law.quantities(law.parameters(at.target_loss))["B_min"]
+        smallest = law.law.quantities(law.parameters(at.target_loss)).get("B_min", math.nan)
         best = float(batch[np.argmin(tokens)])
         rows.append({"target_loss": at.target_loss, "B_opt": best, "B_min": float(smallest)})
     return law, pd.DataFrame(rows)
@@ -57,17 +66,20 @@ def drawn(law: bss.EsFit, points: pd.DataFrame, seed: int) -> pd.DataFrame:
     return points.assign(tokens_to_target=tokens, steps=steps, reached=reached)
 
 
-def judged(law: bss.EsFit, points: pd.DataFrame, truth: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return, for a drawn set, one row per target and quantity."""
-    fit = fitted(drawn(law, points, seed))
+def covered(
+    law: bss.EsFit, points: pd.DataFrame, truth: pd.DataFrame, name: str, seed: int
+) -> pd.DataFrame:
+    """Return, for a drawn set, one row per target and quantity of the law."""
+    estimate = fit(drawn(law, points, seed), name)
     rows = []
     for known in truth.to_dict("records"):
-        at = next((a for a in fit.fits if math.isclose(a.target_loss, known["target_loss"])), None)
-        estimates = {"B_opt": at and at.best, "B_min": at and at.batches.get("B_min")}
-        for name, estimate in estimates.items():
-            row = {"set": seed, "target_loss": known["target_loss"], "quantity": name}
-            rows.append(row | {"true": known[name], **_held(estimate, known[name])})
-    return pd.DataFrame(rows)
+        target = known["target_loss"]
+        at = next((a for a in estimate.fits if math.isclose(a.target_loss, target)), None)
+        found = {"B_opt": at and at.best, "B_min": at and at.batches.get("B_min")}
+        for quantity in (one for one in found if not math.isnan(known[one])):
+            row = {"set": seed, "target_loss": target, "quantity": quantity}
+            rows.append(row | {"true": known[quantity], **_held(found[quantity], known[quantity])})
+    return pd.DataFrame(rows).assign(fitted=name)
 
 
 def _held(estimate: Estimate | None, true: float) -> dict[str, float | None]:
@@ -84,13 +96,16 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=200, help="number of drawn sets")
     sets = parser.parse_args().sets
     points = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
-    law, truth = planted(points)
+    tables = []
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # JAX has threads
-        tables = [*pool.map(partial(judged, law, points, truth), range(sets))]
+        for source, name in CASES:
+            law, truth = planted(points, source)
+            for one in pool.map(partial(covered, law, points, truth, name), range(sets)):
+                tables.append(one.assign(drawn_from=source))
     table = pd.concat(tables, ignore_index=True)
     TABLES.write("repeat/coverage.csv", table)
-    for quantity, rows in table.dropna(subset=["inside"]).groupby("quantity"):
-        print(f"{quantity}: {rows['inside'].mean():.3f} of {len(rows)} intervals hold it")
+    known = table.dropna(subset=["inside"]).groupby(["drawn_from", "fitted", "quantity"])
+    print(known["inside"].agg(["mean", "size"]).to_string())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Rows that the law of final losses is fitted to, and what of a table is inside of what."""
 
+import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -44,9 +45,9 @@ class LossPoints:
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON, with each size once: `rows` count from 0 into `values`; [] for one value."""
         for name in SIZES:
-            values, rows = np.unique(plain[name], return_inverse=True)
+            values, rows = np.unique(getattr(self, name), return_inverse=True)
             plain[name] = {
-                "values": values.tolist(),
+                "values": [None if math.isnan(x) else x for x in values.tolist()],
                 "rows": rows.tolist() if len(values) > 1 else [],
             }
         return plain

@@ -50,8 +50,8 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
     """Check a table of final losses and put its batches in tokens.
 
     Args:
-        frame: columns params, tokens, loss, and batch with seq_len, or batch_tokens; lr if it was
-            varied. A run diverged if its loss is missing or infinite, or if `diverged` (0 or 1) is
+        frame: columns params, tokens, loss, and batch with seq_len, or batch_tokens; lr (or
+            peak_lr) if it was varied. A run diverged if its loss is missing or infinite, or if `diverged` (0 or 1) is
             1. If each row is the best of an LR sweep: rates_tried and rate_bracketed (0 or 1).
             Optional: loss_se, the standard error of the loss.
         origin: what to call the table and its rows in an error message.
@@ -60,6 +60,8 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
         InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
             itself.
     """
+    if "lr" not in frame:
+        frame = frame.rename(columns={"peak_lr": "lr"})
     size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]
     need(frame, origin, "params", "tokens", "loss", *size)
     known = ["params", "tokens", *size, "batch", "seq_len", "lr", "rates_tried", "loss_se"]

@@ -111,6 +111,14 @@ def test_what_the_runs_cannot_tell_has_no_value():
     untold = fit_table(check_losses(table.drop(columns="lr")), options=QUICK)
     assert all(at.batch.value is not None for at in untold.optima)
     assert any("no column lr" in text for text in untold.warnings)
+    again = TableFit.from_dict(json.loads(json.dumps(untold.to_dict())))
+    pd.testing.assert_frame_equal(again.summary(), untold.summary())
+
+
+def test_the_column_of_a_run_table_is_the_learning_rate_too():
+    table = planted()
+    named = check_losses(table.rename(columns={"lr": "peak_lr"}))
+    pd.testing.assert_frame_equal(named, check_losses(table), check_like=True)
 
 
 def test_the_best_batch_at_one_rate_is_not_told_as_b_opt_anywhere(tmp_path, capsys):
