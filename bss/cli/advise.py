@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -19,9 +19,6 @@ from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import check
 from bss.rules import RULES, Hyperparameters
 from bss.units import rounded_tokens
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FACTORS = (0.5, 1.0, 2.0)
 
@@ -70,23 +67,13 @@ def advise(
     payload["warnings"] = warnings
     tables = [_rules_table(advice)]
     if (step_time := time.read()) is not None:
-        place, frame = _time_table(advice, own, step_time, time.price)
+        from bss.advice.step_time import equal_time
+
+        place, frame = equal_time(advice, own, step_time, time.price)
         lines.insert(1, f"To {place}: {sentence(frame)}")
         payload["equal_time"] = frame.to_dict("records")
         tables.insert(0, Table.of_frame(f"Time and cost to {place}", frame))
     return Output(payload, "\n".join(lines), tables, warnings)
-
-
-def _time_table(
-    advice: Advice, own: Any, step_time: Any, price: float
-) -> "tuple[str, pd.DataFrame]":
-    """Return the loss, and the batch sizes that reach it soonest and cheapest."""
-    from bss.advice.step_time import of_losses, of_targets
-
-    if own is not None and own.KIND == "es":
-        target, frame = of_targets(own, advice, step_time, price)
-        return f"loss {target:.4g}", frame
-    return "the loss of the best batch", of_losses(advice, step_time, price)
 
 
 def answer_lines(advice: Advice, fit: Path | None) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter, Token, validators
 
 from bss.cli.output import Residuals
 from bss.errors import InputError
@@ -64,6 +64,9 @@ Losses = Annotated[tuple[float, ...], Parameter(converter=parse_list)]
 
 Sizes = Annotated[tuple[int, ...], Parameter(converter=parse_list)]
 """Batch sizes in sequences, written as 8,32."""
+
+Resamples = Annotated[int, Parameter(validator=validators.Number(gte=10))]
+"""A number of refits, enough for an interval."""
 
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
@@ -224,7 +227,7 @@ class FitOptions:
         residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
     """
 
-    resamples: int | None = None
+    resamples: Resamples | None = None
     level: float = 0.90
     seed: int = 0
     drop: Repeated = ()
@@ -235,17 +238,10 @@ class FitOptions:
     residuals: Residuals | None = None
 
     def options(self, resamples: int, draws: int = 0) -> "Options":
-        """Return how intervals are made; `resamples` is the default of the kind of fit.
-
-        Raises:
-            InputError: too few refits for an interval.
-        """
+        """Return how intervals are made; `resamples` is the default of the kind of fit."""
         from bss.laws.base import Options
 
-        count = resamples if self.resamples is None else self.resamples
-        if count < 10:
-            raise InputError(f"--resamples {count}: expected 10 or more")
-        return Options(count, self.level, self.seed, draws)
+        return Options(self.resamples or resamples, self.level, self.seed, draws)
 
     def selected(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Return the rows of --keep without those of --drop."""

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from bss import version
-from bss.cli.options import TableOptions, TargetOptions, read_curves
+from bss.cli.options import Resamples, TableOptions, TargetOptions, read_curves
 from bss.cli.output import Output, Show
 from bss.cli.step_time import TimeOptions
-from bss.errors import InputError
 
 if TYPE_CHECKING:
     from bss.report.results import Results
@@ -25,7 +24,7 @@ def report(
     file: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
-    resamples: int = 100,
+    resamples: Resamples = 100,
     time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
@@ -61,8 +60,6 @@ def _measured(
     """Measure and fit what the runs allow."""
     from bss.report.measured import measured_results
 
-    if resamples < 10:
-        raise InputError(f"--resamples {resamples}: expected 10 or more")
     runs, warnings = read_curves(source, table, targets)
     how = {"measuring": targets.measuring(), "resamples": resamples}
     experiment = {

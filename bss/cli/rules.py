@@ -13,7 +13,6 @@ from bss.errors import InputError
 from bss.rules import RULES, SCALINGS, Answer, Change, Hyperparameters, Setting, answers
 from bss.units import format_tokens
 
-OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
 _REFERENCE = ("beta1", "beta2", "weight_decay")
 SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "weight_decay",
          "weight", "in_range", "source")  # fmt: skip
@@ -113,7 +112,8 @@ def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> 
 def _note(answer: Answer) -> str:
     """Return what a rule needs or in what it is out of range; "" for neither."""
     if answer.missing:
-        return f"{answer.name}: needs {', '.join(OPTIONS[name] for name in answer.missing)}"
+        options = (f"--{name.replace('_', '-')}" for name in answer.missing)
+        return f"{answer.name}: needs {', '.join(options)}"
     return f"{answer.name}: {'; '.join(answer.outside)}" if answer.outside else ""
 
 

@@ -160,7 +160,7 @@ LINES = [
     ("fit power RUNS.csv", "power"),
     ("fit es good.csv --law os:system", "expected Law"),
     ("fit es good.csv --targets 1,9;1,8", "targets"),
-    ("fit es good.csv --resamples 3", "--resamples 3"),
+    ("fit es good.csv --resamples 3", "--resamples: .*10"),
     ("points good.csv --targets low", "targets"),
     ("points good.csv --smooth 10ms", "--smooth"),
     ("points good.csv --columns loss=nll", "nll"),

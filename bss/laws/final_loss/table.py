@@ -51,9 +51,9 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
 
     Args:
         frame: columns params, tokens, loss, and batch with seq_len, or batch_tokens; lr (or
-            peak_lr) if it was varied. A run diverged if its loss is missing or infinite, or if `diverged` (0 or 1) is
-            1. If each row is the best of an LR sweep: rates_tried and rate_bracketed (0 or 1).
-            Optional: loss_se, the standard error of the loss.
+            peak_lr) if it was varied. A run diverged if its loss is missing or infinite, or if
+            `diverged` (0 or 1) is 1. If each row is the best of an LR sweep: rates_tried and
+            rate_bracketed (0 or 1). Optional: loss_se, the standard error of the loss.
         origin: what to call the table and its rows in an error message.
 
     Raises:
