@@ -3,18 +3,16 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bss.cells import Table
 from bss.cli.output import Output, Show, progress
 from bss.cli.train import read_job
 from bss.errors import InputError
 from bss.machines.absent import devices_of
+from bss.training.execution import Execution, compiler_options
 from bss.training.hardware import memory_fraction, target_named
-
-if TYPE_CHECKING:
-    from bss.training.execution import Execution
-    from bss.training.run_config import RunConfig
+from bss.training.run_config import RunConfig
 
 
 def compile(
@@ -59,13 +57,13 @@ def compile(
     return Output(payload, tables=[table], status=1 if fits is False else 0)
 
 
-def _of_file(file: Path) -> "tuple[RunConfig, Execution, list[int]]":
+def _of_file(file: Path) -> tuple[RunConfig, Execution, list[int]]:
     """Return a run, how it is executed, and its micro-batch sizes."""
     run, execution = read_job(file)
     return run, execution, [*execution.bucket_sizes(run).max_microbatches(run.plan())]
 
 
-def _of_config(name: str) -> "tuple[RunConfig, Execution, list[int]]":
+def _of_config(name: str) -> tuple[RunConfig, Execution, list[int]]:
     """Return the same of the base run of a config."""
     from bss.sweeps.reading import read_config
     from bss.sweeps.setup import Setup, planned_run
@@ -78,12 +76,11 @@ def _of_config(name: str) -> "tuple[RunConfig, Execution, list[int]]":
 
 
 def _programs(
-    run: "RunConfig", execution: "Execution", buckets: list[int], devices: list[Any]
+    run: RunConfig, execution: Execution, buckets: list[int], devices: list[Any]
 ) -> Iterator[dict[str, Any]]:
     """Compile the train step of each micro-batch size from shapes alone."""
     from jax.errors import JaxRuntimeError
 
-    from bss.training.execution import compiler_options
     from bss.training.programs import step_programs
     from bss.training.sharding import mesh_of
     from bss.training.step import make_step, state_shapes

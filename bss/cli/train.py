@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
@@ -19,12 +19,10 @@ from bss.training.distributed import (
     is_primary,
     log_primary,
 )
+from bss.training.execution import Execution
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus
 from bss.values import from_dict, to_dict
-
-if TYPE_CHECKING:
-    from bss.training.execution import Execution
-    from bss.training.run_config import RunConfig
-    from bss.training.run_directory import RunStatus
 
 THROUGHPUT = ("batch", "tokens", "tokens_per_second", "mfu")
 
@@ -78,7 +76,7 @@ def _train(path: Path, show: Show) -> Output | int:
     return _output(config.id, status) if is_primary() else 0
 
 
-def _output(run: str, status: "RunStatus") -> Output:
+def _output(run: str, status: RunStatus) -> Output:
     payload = {"run": run, **to_dict(status)}
     if not status.finished:
         last = status.last_checkpoint
@@ -96,13 +94,10 @@ def _output(run: str, status: "RunStatus") -> Output:
     return Output(payload, answer, [table])
 
 
-def read_job(path: Path) -> "tuple[RunConfig, Execution]":
+def read_job(path: Path) -> tuple[RunConfig, Execution]:
     """Read a run and how it is executed, as a user or a sweep writes them."""
     job = read_json(path, 'write {"run": {...}, "execution": {...}}', "config")
     if set(job) - {"run", "execution"}:
         raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')
-    from bss.training.execution import Execution
-    from bss.training.run_config import RunConfig
-
     config = from_dict(RunConfig, job.get("run", {}), "run.")
     return config, from_dict(Execution, job.get("execution", {}), "execution.")
