@@ -17,8 +17,7 @@ from bss.cli.options import (
 )
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
-from bss.files import write_text
-from bss.laws.base import DRAWS, Fit
+from bss.laws.base import DRAWS
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def es(
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
         fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
     draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
-    return _with_time(_output(fit, how, warnings, draw), fit, step_time, time.price)
+    return _with_time(_output(fit, warnings, draw), fit, step_time, time.price)
 
 
 def critical(
@@ -95,7 +94,7 @@ def critical(
     measured = how.selected(_critical_points(points, table.reading()))
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch}
     fit = _fitted(laws.fit_critical, measured, how, 2000, **given)
-    output = _output(fit, how, (), figure("critical.critical_figure", fit))
+    output = _output(fit, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
 
 
@@ -131,7 +130,7 @@ def table(
     given: dict[str, Any] = {"forms": [*form] or None, "drop": [*how.drop]}
     with progress() as report:
         fit = _fitted(laws.fit_table, losses, how, 300, progress=report, **given)
-    return _output(fit, how, warnings, figure("final_loss.table_figure", fit))
+    return _output(fit, warnings, figure("final_loss.table_figure", fit))
 
 
 def curve(
@@ -168,7 +167,7 @@ def curve(
         given = {"clock": clock, "warmup": start, "since": first, "report": report}
         fit = _fitted(laws.fit_curve, kept, how, 100, **given)
     draw = figure("curves.fitted_curves", fit, kept)
-    return _output(fit, how, warnings, draw)
+    return _output(fit, warnings, draw)
 
 
 def _fitted(
@@ -179,14 +178,8 @@ def _fitted(
     return fit(table, options=how.options(resamples, given.pop("draws", 0)), **shared, **given)
 
 
-def _output(
-    fit: Any,
-    how: FitOptions,
-    warnings: Sequence[str],
-    draw: Callable[[], Any],
-) -> Output:
+def _output(fit: Any, warnings: Sequence[str], draw: Callable[[], Any]) -> Output:
     """Return the answer, the summary, cross-validation and warnings of any fit."""
-    _save_residuals(fit, how.residuals)
     fit = replace(fit, warnings=(*fit.warnings, *warnings))
     shown = fit_tables(fit)
     for one in fit.held_out:
@@ -213,17 +206,6 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
         warnings=[*output.warnings, *warnings],
         figure=figure("step_time.time_figure", fit, step_time, price) if drawn else output.figure,
     )
-
-
-def _save_residuals(fit: Fit, path: Path | None) -> None:
-    if path is None:
-        return
-    if path.suffix == ".csv":
-        write_text(path, fit.residuals().to_csv(index=False))
-        return
-    from bss.plots.residuals import residuals_figure
-
-    residuals_figure(fit).savefig(path)
 
 
 def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from cyclopts import Group, Parameter, Token, validators
 
-from bss.cli.output import Residuals
 from bss.errors import InputError
 from bss.rules import Setting
 from bss.units import parse_tokens
@@ -224,7 +223,6 @@ class FitOptions:
             for a table also a condition, e.g. "tokens>=80B"
         fix: fix a parameter, e.g. L_0=1.69
         bound: bound a parameter, e.g. L_0=1.5:1.8
-        residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
     """
 
     resamples: Resamples | None = None
@@ -235,7 +233,6 @@ class FitOptions:
     hold_out: Repeated = ()
     fix: Repeated = ()
     bound: Repeated = ()
-    residuals: Residuals | None = None
 
     def options(self, resamples: int, draws: int = 0) -> "Options":
         """Return how intervals are made; `resamples` is the default of the kind of fit."""
