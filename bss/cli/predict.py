@@ -134,12 +134,11 @@ def _es(fit: "EsFit", question: Question) -> Answer:
     batch = parse_tokens(question.batch, field="--batch")
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
-    ends = {"tokens": ("tokens", "low", "high"), "steps": ("steps", "steps_low", "steps_high")}
-    found = {
-        name: Estimate(*(row[x] if np.isfinite(row[x]) else None for x in columns), fit.level,
-                       row["note"])
-        for name, columns in ends.items()
-    }  # fmt: skip
+    ends = {"tokens": ["tokens", "low", "high"], "steps": ["steps", "steps_low", "steps_high"]}
+    found: dict[str, Any] = {}
+    for name, columns in ends.items():
+        known = (x if np.isfinite(x) else None for x in row[columns])
+        found[name] = Estimate(*known, level=fit.level, note=row["note"])
     return found | {"loss": loss, "batch": batch}, outside
 
 
@@ -191,9 +190,11 @@ def _curve(fit: "CurveFit", question: Question) -> Answer:
 
 def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> Output:
     """Predict the last loss of each run of a table."""
+    from bss.laws import CurveFit
+
     length = question.seq_len or (None if fit.seq_len is None else int(fit.seq_len))
     how, path = Reading.parse(question.columns, length), question.runs or Path()
-    if fit.KIND == "curve":
+    if isinstance(fit, CurveFit):
         table, warnings = read_run_table(path, how, need_loss=False)
     else:
         table = _final_losses(path, how)

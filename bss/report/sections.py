@@ -14,7 +14,7 @@ from bss.advice.next_run import described_run, next_runs
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table, fit_tables
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit
+from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
 from bss.laws.base import Fit, described
 from bss.laws.step_time import best_batches
 from bss.plots.contenders import difference_text
@@ -163,7 +163,7 @@ def _figures(fit: Fit, points: pd.DataFrame | None, runs: pd.DataFrame | None) -
         if runs is not None:
             chart = fitted_curves(fit, runs)
             figures.append(("Measured and fitted loss against tokens", chart))
-    else:
+    elif isinstance(fit, CriticalFit):
         figures.append(("Steps and critical batch sizes", critical_figure(fit)))
     with suppress(InputError):  # of a fit that keeps none
         figures.append(("Residuals of the fit", residuals_figure(fit)))
