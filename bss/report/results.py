@@ -103,7 +103,7 @@ def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tup
         return
     for name, value in entry.items():
         if isinstance(value, dict):
-            yield from _entries(value, names if name in ("fits", "fit") else (*names, name))
+            yield from _entries(value, names if name == "fits" else (*names, name))
 
 
 def _contenders(path: Path) -> pd.DataFrame | None:
