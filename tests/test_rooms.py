@@ -10,8 +10,8 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 744,
-    "bss/advice": 347,
-    "bss/cli": 1_889,
+    "bss/advice": 349,
+    "bss/cli": 1_853,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_310, "benchmarks": 2_700, "tests": 21_830}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_332
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_298
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
