@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 744,
     "bss/advice": 349,
-    "bss/cli": 1_853,
+    "bss/cli": 1_855,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_310, "benchmarks": 2_700, "tests": 21_830}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_298
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_300
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

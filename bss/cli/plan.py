@@ -143,6 +143,8 @@ def plan(
     )
     for name in schedule.foreign:
         raise InputError(f"--{name}: --rate {rate.rate} has none; leave it out")
+    if schedule.warmup > tokens:
+        raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
     reference = schedule.batch.batches[0] if rate.lr_batch is None else rate.lr_batch
     scaled = {"lr": _fitted_coupling(rate.lr_coupling), "reference_batch": reference}
     coupling = optimizer.coupling(tokens, **scaled)
