@@ -378,7 +378,8 @@ def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.D
 
     `log_cost_M` is the log time on a data-parallel machine. A step of up to M sequences takes one
     unit of time; a larger step takes time in proportion. Seconds per step are interpolated linearly
-    between the batch sizes of part `speed`. Values are NaN if a run does not reach the loss.
+    between the batch sizes of part `speed`. A run that misses the loss counts with all its tokens,
+    a lower bound.
     """
     rows = []
     for seed, some in runs.groupby("seed"):
@@ -394,10 +395,10 @@ def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.D
 
 
 def _first(curve: Smooth, target: float) -> float:
-    """Return the tokens at which a curve first meets a loss; NaN if it does not."""
+    """Return the tokens at which a curve first meets a loss; all its tokens if it does not."""
     at = int(np.argmax(curve.loss <= target))
     if at == 0:
-        return np.nan
+        return float(np.exp(curve.log_tokens[-1]))
     part = (curve.loss[at - 1] - target) / (curve.loss[at - 1] - curve.loss[at])
     return float(np.exp(curve.log_tokens[at - 1] + part * np.diff(curve.log_tokens)[at - 1]))
 
