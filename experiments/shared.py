@@ -46,11 +46,9 @@ def laws_table(fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for name, fit in fits.items():
         for law_name, law in fit.laws.items():
-            exponents = zip(law.variables, law.exponents, law.leave_one_out, strict=True)
-            for variable, exponent, (low, high) in exponents:
+            for variable, exponent in zip(law.variables, law.exponents, strict=True):
                 row = {"design": name, "law": law_name, "variable": variable}
                 row |= {"exponent": exponent.value, "low": exponent.low, "high": exponent.high}
-                row |= {"leave_one_out_low": low, "leave_one_out_high": high}
                 row |= {"coefficient": law.coefficient.value, "unit": law.unit}
                 rows.append(row | {"points": law.points, "note": fit.joint_refused})
         if not fit.laws:

@@ -10,30 +10,30 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 744,
-    "bss/advice": 349,
-    "bss/cli": 1_855,
+    "bss/advice": 357,
+    "bss/cli": 1_856,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_166,
-    "bss/laws": 5_287,
+    "bss/laws": 5_034,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 1_233,
-    "bss/points": 627,
+    "bss/plots": 1_204,
+    "bss/points": 525,
     "bss/policies": 571,
     "bss/report": 384,
     "bss/rules": 358,
     "bss/schedules": 949,
     "bss/sweeps": 1_446,
-    "bss/tables": 494,
+    "bss/tables": 491,
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_310, "benchmarks": 2_700, "tests": 21_830}
+FOLDERS = {"experiments": 4_350, "benchmarks": 2_700, "tests": 21_950}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 27_300
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 26_962
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.errors import InputError
+from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.tables import (
     POINTS,
     Reading,
     check_runs,
-    loss_column,
     read_points,
     read_runs,
     write_table,

@@ -83,8 +83,7 @@ def critical(
     Args:
         points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps
         overhead: tokens above linear scaling, 0.2 for 20%
-        reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
-            each b/a)
+        reference_batch: a batch that scales linearly: 256, or smallest (of each curve)
 
     Examples:
         bss fit critical STEPS.csv

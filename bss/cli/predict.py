@@ -18,8 +18,9 @@ from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.power import predict as at_sizes
 from bss.laws.resampling import rms
+from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
-from bss.tables import Reading, loss_column
+from bss.tables import Reading
 from bss.tables.storage import read_table
 from bss.units import parse_tokens
 from bss.values import to_dict

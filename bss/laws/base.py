@@ -2,16 +2,15 @@
 
 All are values: what fits return, and pages, tables, JSON, advice and schedules print and read back.
 
-A constraint is a range of a parameter by its printed name. The law's decoding translates
-it into the box of fitted numbers. Any parameter that follows from one fitted number can be
-constrained (derived here).
+A constraint is a range of a parameter by its printed name. A law declares the `Scale` of each
+parameter that follows from one fitted number; only these can be constrained.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -225,9 +224,27 @@ def bounded(
     return best.at_least(least)
 
 
-Decode = Callable[[np.ndarray], Any]
-"""Fitted numbers [P] -> parameters as they are printed, in the order of their names."""
-Box = tuple[np.ndarray, np.ndarray]
+class Scale(NamedTuple):
+    """How a parameter is printed: a fitted number, or its exponential, times a unit.
+
+    Attributes:
+        position: of the fitted number.
+        unit: the parameter where the fitted number is 1, or 0 if it is a logarithm.
+        log: whether the fitted number is a logarithm.
+    """
+
+    position: int
+    unit: float = 1.0
+    log: bool = False
+
+    def printed(self, fitted: Any) -> Any:
+        """Return the parameter of a fitted number."""
+        return self.unit * (np.exp(fitted) if self.log else fitted)
+
+    def fitted(self, printed: float) -> float:
+        """Return the fitted number of a parameter; -inf of a logarithm of 0 or less."""
+        ratio = printed / self.unit
+        return ratio if not self.log else math.log(ratio) if ratio > 0 else -math.inf
 
 
 @dataclass(frozen=True)
@@ -284,73 +301,41 @@ class Constraints:
             have = ", ".join(dict.fromkeys(known)) or "none to fix"
             raise InputError(f"{name}: {law} has no such parameter; it has {have}")
 
-    def box(self, box: Box, names: Sequence[str], decode: Decode, law: str) -> Box:
-        """Return the box [P] of fitted numbers, narrowed to the ranges of the names that it has.
+    def box(
+        self, lower: np.ndarray, upper: np.ndarray, scales: Mapping[str, Scale], law: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return bounds [P] of fitted numbers, narrowed to the ranges.
+
+        Args:
+            lower, upper: [P].
+            scales: of the parameters that follow from one fitted number.
+            law: its name.
 
         Raises:
-            InputError: if a range lies outside of the box, or its parameter follows from several
+            InputError: if a range lies outside of the bounds, or its parameter follows from several
                 fitted numbers.
         """
-        box = np.array(box[0], float), np.array(box[1], float)
-        moved = {name: _moved_by(i, box, decode) for i, name in enumerate(names)}
-        for name in (name for name in names if name in self.ranges):
-            if len(moved[name]) > 1:
-                alone = ", ".join(one for one, by in moved.items() if len(by) == 1)
+        lower, upper = np.array(lower, float), np.array(upper, float)
+        for name, wanted in self.ranges.items():
+            if name not in scales:
                 raise InputError(
-                    f"{name}: {law} computes it from several fitted numbers; constrain {alone}"
+                    f"{name}: {law} computes it from several fitted numbers; constrain "
+                    f"{', '.join(scales) or 'none'}"
                 )
-            j = names.index(name)
-            i = moved[name][0] if moved[name] else 0
-            values = [float(decode(_with(box, i, end[i]))[j]) for end in box]
-            self._check_inside(name, values, law)
-            if moved[name]:
-                _narrow(self.ranges[name], values, i, j, box, decode)
-        return box
-
-    def _check_inside(self, name: str, values: Sequence[float], law: str) -> None:
-        """Raise InputError if the range of a name is outside of its values in the box."""
-        (low, high), least, most = self.ranges[name], min(values), max(values)
-        slack = 1e-9 * max(abs(least), abs(most))
-        if high < least - slack or low > most + slack:
-            given = ":".join(f"{x:.6g}" for x in dict.fromkeys((low, high)))
-            span = " to ".join(f"{x:.6g}" for x in dict.fromkeys((least, most)))
-            raise InputError(
-                f"{name}: {given} is outside the range of {law}; choose values in {span}"
-            )
+            i, (low, high) = scales[name].position, map(scales[name].fitted, wanted)
+            if high < lower[i] or low > upper[i]:
+                least, most = map(scales[name].printed, (lower[i], upper[i]))
+                raise InputError(
+                    f"{Constraints({name: wanted})}: outside the range of {law}; choose "
+                    f"values in {least:.6g} to {most:.6g}"
+                )
+            lower[i], upper[i] = np.clip((low, high), lower[i], upper[i])
+        return lower, upper
 
 
 def _text(x: float) -> str:
     """Return a number as text, as short as reads back."""
     return short if float(short := f"{x:g}") == x else repr(x)
-
-
-def _with(box: Box, i: int, x: float) -> np.ndarray:
-    """Return the middle of a box, with number i at x."""
-    return np.where(np.arange(len(box[0])) == i, x, (box[0] + box[1]) / 2)
-
-
-def _moved_by(j: int, box: Box, decode: Decode) -> list[int]:
-    """Return the free fitted numbers that parameter j follows from."""
-    own, free = decode((box[0] + box[1]) / 2)[j], np.flatnonzero(box[0] < box[1])
-    ends = {int(i): decode(_with(box, int(i), box[1][i]))[j] for i in free}
-    return [i for i, end in ends.items() if not np.isclose(end, own, rtol=1e-12, atol=0)]
-
-
-def _narrow(
-    wanted: tuple[float, float], values: list[float], i: int, j: int, box: Box, decode: Decode
-) -> None:
-    """Narrow number i of the box so that parameter j, with these values at its ends, is wanted."""
-    from scipy.optimize import brentq  # only if parameters are constrained
-
-    (least, lowest), (most, highest) = sorted(zip(values, (box[0][i], box[1][i]), strict=True))
-
-    def place(x: float) -> float:
-        if not least < x < most:
-            return lowest if x <= least else highest
-        edges = sorted((lowest, highest))
-        return brentq(lambda at: float(decode(_with(box, i, at))[j]) - x, *edges, xtol=1e-14)
-
-    box[0][i], box[1][i] = sorted(map(place, wanted))
 
 
 FREE = Constraints()

@@ -18,7 +18,6 @@ from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.resampling import rms
 
-DRAWS = 4_000  # normal ones, of a law that keeps none
 LEAST_SPREAD = 2.0  # of a variable: over less, a scatter of 10% moves an exponent by .2 or more
 
 
@@ -30,7 +29,6 @@ class PowerFit:
         variables: names of the x_k.
         unit: what every x is divided by, so that c is y at x = unit.
         coefficient, exponents: c, and p_k in the order of `variables`.
-        leave_one_out: per exponent, the smallest and the largest when one point is left out.
         scatter: residual standard deviation of log y; None if no degree of freedom is left.
         margin: half-width in log y that an interval gives a point of leverage 1; see `fit_power`.
         inverse: [1+K, 1+K], (XᵀX)⁻¹ of the design in log x.
@@ -42,7 +40,6 @@ class PowerFit:
     unit: float
     coefficient: Estimate
     exponents: tuple[Estimate, ...]
-    leave_one_out: tuple[tuple[float, float], ...]
     scatter: float | None
     margin: float | None
     inverse: np.ndarray
@@ -59,28 +56,23 @@ class PowerFit:
         return (self.margin or 0.0) / NormalDist().inv_cdf((1 + self.level) / 2)
 
     def draws(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
-        """Return normal draws [R, n] of the error of log y of the law, at x [n] by variable."""
-        normal = np.random.default_rng(0).standard_normal((DRAWS, len(self.inverse)))
-        theta = self.deviation * normal @ np.linalg.cholesky(self.inverse).T
-        return theta @ self.design(x).T
+        """Return errors [R, n] of log y of the law, of its covariance, at x [n] by variable."""
+        root = self.deviation * len(self.inverse) ** 0.5 * np.linalg.cholesky(self.inverse).T
+        return np.concatenate([root, -root]) @ self.design(x).T
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON; with one variable `x` is its name and `exponent` its one estimate."""
-        x, exponents, spans = (plain.pop(k) for k in ("variables", "exponents", "leave_one_out"))
-        entries = [
-            p | {"leave_one_out": list(span)} for p, span in zip(exponents, spans, strict=True)
-        ]
+        x, exponents = plain.pop("variables"), plain.pop("exponents")
         if len(x) == 1:
-            return {"x": x[0], "exponent": entries[0]} | plain
-        return {"x": list(x), "exponents": entries} | plain
+            return {"x": x[0], "exponent": exponents[0]} | plain
+        return {"x": list(x), "exponents": exponents} | plain
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again."""
         entries = [entry["exponent"]] if "exponent" in entry else entry["exponents"]
         x = [entry["x"]] if isinstance(entry["x"], str) else entry["x"]
-        spans = [p["leave_one_out"] for p in entries]
-        plain = {"variables": x, "exponents": entries, "leave_one_out": spans}
+        plain = {"variables": x, "exponents": entries}
         return {"margin": None, "inverse": [], "level": entries[0]["level"]} | entry | plain
 
 
@@ -126,7 +118,6 @@ def fit_power(
         unit=unit,
         coefficient=_exponentiated(log_coefficient),
         exponents=tuple(exponents),
-        leave_one_out=_leave_one_out(log_y, design),
         scatter=scatter,
         margin=margin,
         inverse=inverse,
@@ -194,14 +185,6 @@ def _margin(
     if errors is not None:
         margins.append(float(ndtri(quantile)) * rms(errors))
     return max(margins, default=None)
-
-
-def _leave_one_out(log_y: np.ndarray, design: np.ndarray) -> tuple[tuple[float, float], ...]:
-    """Range of each exponent; that of all points where no point can be spared."""
-    parts = [(np.delete(design, i, axis=0), np.delete(log_y, i)) for i in range(len(log_y))]
-    identified = [part for part in parts if np.linalg.matrix_rank(part[0]) == design.shape[1]]
-    fits = [np.linalg.lstsq(*part, rcond=None)[0] for part in identified or [(design, log_y)]]
-    return tuple((float(p.min()), float(p.max())) for p in np.array(fits).T[1:])
 
 
 def _estimate(

@@ -12,8 +12,8 @@ from bss.held_out import HeldOutColumn, losses_in
 from bss.laws import CurveFit
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
+from bss.points.curve import loss_column
 from bss.points.measuring import near_as_one
-from bss.tables import loss_column
 
 MOST = 10
 MARKS = 60_000  # losses drawn of all runs

@@ -12,7 +12,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from bss.errors import InputError
 from bss.laws import EsFit
@@ -21,7 +20,6 @@ from bss.laws.es.values import TargetFit
 from bss.plots import style
 
 CURVE_POINTS = 400
-STAGES = ("#f3f3f3", "#e2e2e2", "#f3f3f3")
 NOTE = 26  # letters across a panel
 WEIGHTS = (2.4, 1.5, 1.0)  # of lines: the first law is drawn boldest, the last thinnest
 
@@ -54,17 +52,16 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
 def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     """Tokens E against steps S to each target loss, with the laws, one panel per target.
 
-    The stages of the law with the most stages are marked, and its transition, if any, is shaded.
     Faint diagonals are fixed batch sizes, E = B·S.
 
     Args:
         points: table of points.
         fits: fitted laws by name, the boldest first.
     """
-    figure, panels = _panels(points, fits, "steps", 1.7, pad=22)
+    figure, panels = _panels(points, fits, "steps", 1.7)
     measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
-    looks, shaded = _weighted(fits), False
+    looks = _weighted(fits)
     for ax, target, fitted in panels:
         ends = np.array(ax.get_xlim())
         for batch in measured:
@@ -73,16 +70,10 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
             tokens = np.array(fits[law].tokens(batches, target))
             steps = tokens / (batches * seq_len)
             ax.plot(steps, tokens, zorder=2, **_line(looks[law]))
-        stages = {law: fits[law].law.stages(fits[law].parameters(target), target) for law in fitted}
-        if stages:
-            law = max(stages, key=lambda law: len(stages[law]))
-            shaded |= _mark_stages(ax, stages[law], looks[law]["color"])
         style.tokens_axis(ax.xaxis, most=4)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
     entries: list[Any] = _handles(points, fits, optimum=False)
     entries.append(style.handle("constant batch, E = B·S", color="#cfcfcf", lw=0.8))
-    if shaded:
-        entries.append(Patch(color=STAGES[1], label="transition stage"))
     return style.side_legend(figure, entries)
 
 
@@ -177,7 +168,7 @@ def _draw_batches(
 
 
 def _panels(
-    points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float, pad: float = 6
+    points: pd.DataFrame, fits: Mapping[str, EsFit], x: str, margin: float
 ) -> tuple[Figure, list[tuple[Axes, float, dict[str, TargetFit]]]]:
     """Return the points of each target that some run reached, a panel each, highest loss first.
 
@@ -207,9 +198,9 @@ def _panels(
             if at_target.status == "converged" and np.isclose(at_target.target_loss, target)
         }
         missing = ", ".join(law for law in fits if law not in fitted)
-        style.panel_title(ax, f"loss {target:g}", pad=pad)
+        style.panel_title(ax, f"loss {target:g}")
         if missing:
-            style.note_above(ax, textwrap.fill(f"no fit: {missing}", NOTE), pad)
+            style.note_above(ax, textwrap.fill(f"no fit: {missing}", NOTE))
         panels.append((ax, target, fitted))
     return figure, panels
 
@@ -231,30 +222,6 @@ def draw_points(ax: Axes, rows: pd.DataFrame, x: str, looks: dict) -> None:
 
 def _limits(values: pd.Series, margin: float) -> tuple[float, float]:
     return values.min() / margin, values.max() * margin
-
-
-def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> bool:
-    """Mark the steps between a law's stages; returns whether it has a transition."""
-    low, high = ax.get_xlim()
-    shaded = {"S_1", "S_2"} <= set(marks)
-    if shaded:
-        edges = (low, marks["S_1"], marks["S_2"], high)
-        for tint, start, end in zip(STAGES, edges[:-1], edges[1:], strict=True):
-            ax.axvspan(start, end, color=tint, zorder=0, linewidth=0)
-    before, raised = 0.0, False
-    for name, value in sorted(marks.items(), key=lambda mark: mark[1]):
-        if not low < value < high:
-            continue
-        ax.axvline(value, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
-        near = before > 0 and np.log(value / before) < 0.13 * np.log(high / low)
-        raised = near and not raised
-        ax.annotate(
-            f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
-            xytext=(0, 11 if raised else 1), textcoords="offset points", ha="center", va="bottom",
-            fontsize=style.SMALL, color=colour,
-        )  # fmt: skip
-        before = value
-    return shaded
 
 
 def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) -> list[Line2D]:

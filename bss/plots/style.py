@@ -183,18 +183,18 @@ def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None
     return figure
 
 
-def panel_title(ax: Axes, title: str, note: str = "", pad: float = 6, **labels: Any) -> None:
+def panel_title(ax: Axes, title: str, note: str = "", **labels: Any) -> None:
     """A title above the left end of a panel, a remark above the right one, labels of the axes."""
     ax.set(**labels)
-    ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=pad)
+    ax.set_title(title, loc="left", fontsize=9.5, fontweight="bold", pad=6)
     if note:
-        ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=pad)
+        ax.set_title(note, loc="right", fontsize=SMALL, color="#555555", style="italic", pad=6)
 
 
-def note_above(ax: Axes, note: str, pad: float = 6) -> None:
+def note_above(ax: Axes, note: str) -> None:
     """A remark above the title of a panel that is too narrow for both in one line."""
     ax.annotate(
-        note, (1, 1), (0, pad + 12), xycoords="axes fraction", textcoords="offset points",
+        note, (1, 1), (0, 18), xycoords="axes fraction", textcoords="offset points",
         ha="right", va="bottom", fontsize=SMALL, color="#555555", style="italic",
     )  # fmt: skip
 

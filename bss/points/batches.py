@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.points.curve import Smooth, smooth_curve
-from bss.tables import loss_column
+from bss.points.curve import Smooth, loss_column, smooth_curve
 
 SETTING = ("model", "params", "seq_len", "peak_lr", "rate")
 GRID_POINTS = 200

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError
-from bss.tables import POINTS, SETTINGS, loss_column
+from bss.tables import POINTS, SETTINGS
 
 EFOLDS = 0.25
 # Linear interpolation in log tokens is then within 0.1% of the crossing: the loss's slope halves
@@ -35,6 +35,11 @@ class Smooth:
     loss: np.ndarray
     tokens: np.ndarray
     steps: np.ndarray
+
+
+def loss_column(frame: pd.DataFrame) -> str:
+    """Return the loss column of a run: held-out loss if present, else training loss."""
+    return "eval_loss" if "eval_loss" in frame else "loss"
 
 
 def rate_numbers(run: pd.DataFrame, column: str) -> np.ndarray:

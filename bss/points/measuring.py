@@ -18,8 +18,15 @@ import pandas as pd
 from scipy.special import ndtr
 
 from bss.errors import InputError
-from bss.points.curve import default_targets, evaluated, peak_rate, points, rate_numbers
-from bss.tables import loss_column
+from bss.points.curve import (
+    default_targets,
+    evaluated,
+    loss_column,
+    peak_rate,
+    points,
+    rate_numbers,
+)
+from bss.tables import SETTINGS
 
 FEWEST, SAME = 3, 10  # equal losses of a whole curve, and at the start of one, that make a copy
 _IDENTITY = ("run", "model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr", "parent")
@@ -83,9 +90,7 @@ def tuned_points(
     Raises:
         InputError: If no row has a target, or the LR.
     """
-    if "run" not in points:
-        number = points.groupby([*_RUN], dropna=False, sort=False).ngroup()
-        points = points.assign(run=[f"run {n + 1}" for n in number])
+    points = with_runs(points)
     if targets is not None:
         losses = points["target_loss"].to_numpy(float)
         near = [np.isclose(losses, target) for target in targets]
@@ -97,6 +102,15 @@ def tuned_points(
     if at_rate is not None:
         points = runs_at_rate(points, at_rate)
     return best_rates(points)
+
+
+def with_runs(points: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of points in which each run has a name; runs differ in settings and seeds."""
+    if "run" in points:
+        return points
+    keys = [name for name in (*_RUN, *SETTINGS) if name in points]
+    number = points.groupby(keys, dropna=False, sort=False).ngroup()
+    return points.assign(run=[f"run {n + 1}" for n in number])
 
 
 def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -72,7 +72,7 @@ def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
     parameters = fit.parameters(highest)
     floor = fit.law.loss(parameters, math.inf, math.inf)
     excess = np.geomspace(1e3, 1e-6, 2000) * (highest - floor)
-    numbers = fit.law.numbers(parameters, floor + excess)
+    numbers = fit.law.quantities(parameters, floor + excess)
     E_min, B_opt = numbers["E_min"], numbers["B_opt"]
     known = np.isfinite(E_min) & (np.diff(E_min, prepend=0) > 0)
     return np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])

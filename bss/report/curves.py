@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from bss.tables import loss_column
+from bss.points.curve import loss_column
 
 PLOTTING = Path(__file__).parent / "plotting"
 SHARED = (PLOTTING / "units.js", PLOTTING / "plots.js")

@@ -2,7 +2,7 @@
 
 from bss.tables.points import POINTS, holds_points, read_points
 from bss.tables.reading import SETTINGS, Reading
-from bss.tables.runs import check_runs, loss_column, read_runs
+from bss.tables.runs import check_runs, read_runs
 from bss.tables.storage import write_table
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "Reading",
     "check_runs",
     "holds_points",
-    "loss_column",
     "read_points",
     "read_runs",
     "write_table",

@@ -65,11 +65,6 @@ def check_runs(
     return _checked_runs(frame, Origin(source), need_loss)
 
 
-def loss_column(frame: pd.DataFrame) -> str:
-    """Return the loss column of a run: held-out loss if present, else training loss."""
-    return "eval_loss" if "eval_loss" in frame else "loss"
-
-
 def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.DataFrame:
     losses = [("loss", "eval_loss")] if need_loss else []
     counted = ("step", "tokens"), ("seq_len", "batch_tokens")

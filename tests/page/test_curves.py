@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.points.crossings import optima
 from bss.points.measuring import measure_points
 from bss.tables import check_runs
+from tests.page.optima import optima
 
 BATCHES = [8, 16, 32, 64, 128]
 

@@ -8,6 +8,7 @@ bend, and critical batches by interpolation of the steps.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,17 +16,17 @@ from scipy import stats
 
 from bss.laws.base import FREE, Constraints, Estimate, Options, Outlier, interval
 from bss.laws.critical.curves import StepsCurve, steps_curves
-from bss.laws.critical.laws import Batches, Fitted, laws_of
+from bss.laws.critical.laws import laws_of
 from bss.laws.critical.shape import (
+    LEAST_NOISE,
     SEARCHED,
     CbsDefinition,
-    fit_shapes,
-    log_steps_of,
+    Shape,
     measured_critical_batch,
 )
 from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
 from bss.laws.minimum import FEWEST
-from bss.laws.resampling import HeldOut, check_hold_out
+from bss.laws.resampling import HeldOut, check_hold_out, rms
 
 REACH = 2.0  # times the batches measured: a bend further outside is a bound
 # times the width of a measured interval (in log B): outside of it the law does not fit. At 1, sizes
@@ -34,7 +35,6 @@ DOUBTED = 1.9
 LINEAR = 0.05  # share of tokens above the minimum, up to which scaling is called linear
 ROUNDING = 0.002  # of steps: published tables have three digits, so no smaller residual is one
 RARE = 0.01  # probability of an outlier in a curve of as many points without one
-DEFAULTS = Options(resamples=2000)
 
 
 def fit_critical(
@@ -52,38 +52,34 @@ def fit_critical(
     Args:
         points: as `bss.tables.read_points` returns it.
         overhead: r, the fraction of steps above linear scaling that is allowed.
-        reference: B_ref, a batch in the range of linear scaling: a number in `unit`, "smallest" of
-            each curve, or a share of each b/a, e.g. "10%".
+        reference: B_ref, a batch in the range of linear scaling: a number in `unit`, or "smallest"
+            of each curve.
         unit: of batches: "sequences", or "tokens" to compare context lengths.
         constraints: none can be set: S = a + b/B has no other parameter.
         hold_out: "batch" for the errors at each batch left out.
-        options: how intervals are made.
+        options: how intervals are made; by default 2,000 refits.
 
     Raises:
         InputError: if a setting is out of range, or `steps_curves` refuses the table.
     """
-    options, definition = options or DEFAULTS, CbsDefinition.parse(overhead, reference)
+    options = options or Options(resamples=2000)
+    definition = CbsDefinition.parse(overhead, reference)
     Constraints.parse(constraints).check((), "S = a + b/B")
     level = options.level
     curves, warnings = steps_curves(points, unit)
-    fitted, unseen = Fitted.of(curves, options), _without_each(curves)
-    measured = fitted.measured(definition)
-    fits = tuple(
-        _critical_batch(i, fitted, definition, measured.draws[i], unseen[i][0], level)
-        for i in range(len(curves))
-    )
+    generator = np.random.default_rng(options.seed)
+    fitted = [_Fitted.of(curve, options.resamples, generator) for curve in curves]
+    fits, draws = zip(*(_critical_batch(one, definition, level) for one in fitted), strict=True)
     warnings += [text for fit in fits for text in _warnings(fit)]
     nonlinear = sum(fit.is_linear for fit in fits) * 2 < len(fits)
     quantity: Quantity = "B_crit" if nonlinear else "cbs"
     if nonlinear:
+        draws = [one.refits.kappa for one in fitted]
         warnings.append(
             f"the laws are of b/a: most curves do not scale linearly up to the reference batch of "
             f"{definition}; --reference-batch smallest serves every curve"
         )
-    values = [getattr(fit, quantity).value for fit in fits]
-    by_law = fitted.by_law(definition)
-    draws = fitted.refits.kappa if nonlinear else _cbs_draws(fits, by_law, measured)
-    laws, refused, notes = laws_of(curves, values, list(draws), level)
+    laws, refused, notes = laws_of(fits, quantity, draws, level)
     law = next((laws[name] for name in ("joint", "params", "tokens") if name in laws), None)
     return CriticalFit(
         overhead=overhead,
@@ -94,7 +90,7 @@ def fit_critical(
         law=law,
         laws=laws,
         joint_refused=refused,
-        outliers=tuple(_outliers(fits, unseen)),
+        outliers=tuple(_outliers(fits, [one.unseen for one in fitted])),
         held_out=tuple(_held_out(fits, by) for by in hold_out),
         resamples=options.resamples,
         level=level,
@@ -102,45 +98,69 @@ def fit_critical(
     )
 
 
-def _cbs_draws(
-    fits: Sequence[CriticalBatch], by_law: Batches, measured: Batches
-) -> list[np.ndarray]:
-    """Return the refits [R] of each critical batch, by its method."""
-    pairs = zip(fits, by_law.draws, measured.draws, strict=True)
-    return [other if fit.method == "measured" else own for fit, own, other in pairs]
+class _Fitted(NamedTuple):
+    """A curve with its fit, R refits, their noise [R, n], and fits without each of n batches.
+
+    `unseen` has errors of log steps at each batch by the fit to the others, and its κ [2, n]; NaN
+    if the curve has no batch to spare.
+    """
+
+    curve: StepsCurve
+    shape: Shape
+    refits: Shape
+    noise: np.ndarray
+    unseen: np.ndarray
+
+    @classmethod
+    def of(cls, curve: StepsCurve, resamples: int, generator: np.random.Generator) -> "_Fitted":
+        """Fit and refit a curve."""
+        batch, logs = curve.batch, np.log(curve.steps)
+        unseen = np.full((2, len(batch)), np.nan)
+        for j in range(len(batch)) if len(batch) > FEWEST else ():
+            rest = Shape.of(np.delete(batch, j), np.delete(logs, j))
+            unseen[:, j] = rest.log_steps(batch[j]) - logs[j], rest.kappa
+        shape = Shape.of(batch, logs)
+        return cls(curve, shape, *shape.refits(batch, resamples, generator), unseen)
+
+    @property
+    def mean_noise(self) -> np.ndarray:
+        """Standard deviations [n] of mean log steps, of seeds if known.
+
+        Else of residuals, but at most of third differences: the law may not fit a smooth curve.
+        """
+        curve = self.curve
+        if np.isfinite(curve.seed_noise):
+            return curve.seed_noise / np.sqrt(curve.seeds)
+        third = len(curve.batch) > 4
+        rough = rms(np.diff(np.log(curve.steps), 2 + third)) / np.sqrt(20 if third else 6)
+        return np.full(len(curve.batch), max(min(self.shape.noise, rough), LEAST_NOISE))
 
 
 def _critical_batch(
-    i: int,
-    fitted: Fitted,
-    definition: CbsDefinition,
-    measured_draws: np.ndarray,
-    left_out: np.ndarray,
-    level: float,
-) -> CriticalBatch:
-    """Return the result of curve i."""
-    curve, kappa, smallest = (
-        fitted.curves[i],
-        float(fitted.shapes.kappa[i]),
-        fitted.curves[i].batch[0],
-    )
-    ends = _bend_interval(curve, kappa, fitted.refits.kappa[i], level)
+    one: _Fitted, definition: CbsDefinition, level: float
+) -> tuple[CriticalBatch, np.ndarray]:
+    """Return the result of a curve, and the refits [R] of its critical batch."""
+    curve, shape, kappa = one.curve, one.shape, float(one.shape.kappa)
+    smallest, overhead, log_steps = curve.batch[0], definition.overhead, np.log(curve.steps)
+    ends = _bend_interval(curve, kappa, one.refits.kappa, level)
     bend = _bracketed(kappa, *ends, level)
-    reference = float(definition.at(kappa, smallest))
+    reference = definition.at(smallest)
     value, low, high = definition.by_law(np.array([kappa, *ends]), smallest).tolist()
     by_law = _replaced(bend, Estimate(value, low, high, level))
     B_crit = _within_reach(bend, curve.batch)
     if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         by_law = _replaced(B_crit, by_law)
-    logs = log_steps_of(fitted.shapes, i, curve.batch)
-    interpolated = _interpolated(curve, definition.overhead, reference, measured_draws, level)
+    redrawn = log_steps + one.noise * (one.mean_noise / shape.noise)
+    draws = measured_critical_batch(curve.batch, redrawn, overhead, reference)
+    interpolated = _interpolated(curve, overhead, reference, draws, level)
     if not curve.covers(reference):
         by_law = interpolated
-    expected = measured_critical_batch(curve.batch, logs, definition.overhead, reference)
+    logs = shape.log_steps(curve.batch)
+    expected = measured_critical_batch(curve.batch, logs, overhead, reference)
     cbs, by_law = _answer(by_law, interpolated, float(expected))
-    most, is_linear = _linear_up_to(curve, kappa, reference, fitted.mean_noise(i), level)
-    S_min, E_min = _ends_of_steps(i, fitted, B_crit, level)
-    return CriticalBatch(
+    most, is_linear = _linear_up_to(curve, kappa, reference, one.mean_noise, level)
+    S_min, E_min = _ends_of_steps(one, B_crit, level)
+    fit = CriticalBatch(
         curve=curve,
         reference=reference,
         max_reference=most,
@@ -152,11 +172,13 @@ def _critical_batch(
         method="law" if cbs is by_law else "measured",
         by_law=by_law,
         interpolated=interpolated,
-        noise=float(fitted.shapes.noise[i]),
-        residuals=tuple((np.log(curve.steps) - logs).tolist()),
-        left_out=tuple(left_out.tolist()),
+        noise=float(shape.noise),
+        residuals=tuple((log_steps - logs).tolist()),
+        left_out=tuple(one.unseen[0].tolist()),
         status=B_crit.note or "converged",
     )
+    measured = fit.method == "measured"
+    return fit, draws if measured else definition.by_law(one.refits.kappa, smallest)
 
 
 def _bend_interval(
@@ -169,18 +191,15 @@ def _bend_interval(
     return found.low or 0.0, np.inf if found.high is None else found.high
 
 
-def _ends_of_steps(
-    i: int, fitted: Fitted, B_crit: Estimate, level: float
-) -> tuple[Estimate, Estimate]:
+def _ends_of_steps(one: _Fitted, B_crit: Estimate, level: float) -> tuple[Estimate, Estimate]:
     """Return S_min and E_min, or their bounds if the batches do not bracket the bend."""
-    curve, (shapes, refits) = fitted.curves[i], (fitted.shapes, fitted.refits)
-    S_min = interval(shapes.a[i], refits.a[i], level=level)
-    E_min = interval(shapes.b[i], refits.b[i], level=level)
+    S_min = interval(one.shape.a, one.refits.a, level=level)
+    E_min = interval(one.shape.b, one.refits.b, level=level)
+    batch, steps = one.curve.batch, one.curve.steps
     if B_crit.value is None and B_crit.high is None:
-        S_min = Estimate(None, None, float(curve.steps.min()), level, B_crit.note)
+        S_min = Estimate(None, None, float(steps.min()), level, B_crit.note)
     if B_crit.value is None and B_crit.low is None:
-        minimum = float((curve.batch * curve.steps).min())
-        E_min = Estimate(None, None, minimum, level, B_crit.note)
+        E_min = Estimate(None, None, float((batch * steps).min()), level, B_crit.note)
     return S_min, E_min
 
 
@@ -256,24 +275,17 @@ def _linear_up_to(
     """Return the largest batch in the range of linear scaling, and whether the reference is in it.
 
     By the law, the range ends where a batch takes 1 + LINEAR times the tokens of the smallest
-    batch. The measured
-    tokens at the reference may exceed 1 + LINEAR times the measured minimum by more than the noise.
-    In this case the reference is not in the range. The batch with the fewest tokens is returned if
-    it is larger than the reference.
+    batch. If the measured tokens at the reference exceed 1 + LINEAR times the measured minimum by
+    more than the noise, the reference is not in the range; the batch with the fewest tokens is
+    returned if it is larger than the reference.
     """
-    used = curve.batch * curve.steps
-    at_reference = np.interp(np.log(reference), np.log(curve.batch), np.log(used))
-    excess = at_reference - np.log(used.min()) - np.log1p(LINEAR)
-    error = float(np.max(noise)) * 2**0.5 * float(stats.norm.ppf((1 + level) / 2))
-    most, best = (
-        float(CbsDefinition(LINEAR, "smallest").by_law(kappa, curve.batch[0])),
-        used.argmin(),
-    )
-    above = bool(excess > error)
-    is_linear = curve.covers(reference) and reference <= most and not above
-    return (
-        float(curve.batch[best]) if above and curve.batch[best] > reference else most
-    ), is_linear
+    logs = np.log(curve.batch * curve.steps)
+    excess = np.interp(np.log(reference), np.log(curve.batch), logs) - logs.min() - np.log1p(LINEAR)
+    above = excess > noise.max() * 2**0.5 * stats.norm.ppf((1 + level) / 2)
+    most = float(CbsDefinition(LINEAR, "smallest").by_law(kappa, curve.batch[0]))
+    is_linear = bool(curve.covers(reference) and reference <= most and not above)
+    best = float(curve.batch[logs.argmin()])
+    return best if above and best > reference else most, is_linear
 
 
 def _warnings(fit: CriticalBatch) -> list[str]:
@@ -295,23 +307,6 @@ def _warnings(fit: CriticalBatch) -> list[str]:
     return texts
 
 
-def _without_each(curves: Sequence[StepsCurve]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return per curve errors of log steps [n] at each batch by a fit to the others, and its κ.
-
-    NaN if the curve has no batch to spare.
-    """
-    found = []
-    for curve in curves:
-        error, kappa = np.full((2, len(curve.batch)), np.nan)
-        for j in range(len(curve.batch)) if len(curve.batch) > FEWEST else ():
-            rest = {name: np.delete(getattr(curve, name), j) for name in ("batch", "steps")}
-            shape = fit_shapes([replace(curve, **rest)])
-            error[j] = log_steps_of(shape, 0, curve.batch[j]) - np.log(curve.steps[j])
-            kappa[j] = shape.kappa[0]
-        found.append((error, kappa))
-    return found
-
-
 def _held_out(fits: Sequence[CriticalBatch], by: str) -> HeldOut:
     """Return the errors at each batch left out."""
     most = max(len(fit.curve.batch) for fit in fits)
@@ -320,9 +315,7 @@ def _held_out(fits: Sequence[CriticalBatch], by: str) -> HeldOut:
     return HeldOut.of(by, "log steps", labels, np.concatenate([fit.left_out for fit in fits]))
 
 
-def _outliers(
-    fits: Sequence[CriticalBatch], unseen: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> list[Outlier]:
+def _outliers(fits: Sequence[CriticalBatch], unseen: Sequence[np.ndarray]) -> list[Outlier]:
     """Return points whose residual, relative to the noise, is rare by Student's t.
 
     The noise is the residual SD of a fit to the other points. It is computed from the leverage of

@@ -13,15 +13,13 @@ batches do not bracket the bend. On planted curves of 4 to 10 batches, 90% inter
 """
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from bss.errors import check
-from bss.laws.critical.curves import StepsCurve
 from bss.laws.resampling import draw_noise
 
 SEARCHED = np.log(1e6)  # κ is searched up to this factor outside the batches: 0 and infinity
@@ -29,8 +27,8 @@ SMALLEST = "smallest"
 LEAST_NOISE = 1e-6  # steps are whole numbers: no fit is better than this relative error
 
 
-class Shapes(NamedTuple):
-    """Fits of C curves, or R refits of each: arrays [C] or [C, R].
+class Shape(NamedTuple):
+    """S = a + b/B of a curve: numbers, or arrays [R] of its refits.
 
     Attributes:
         a: steps that no batch can undercut.
@@ -38,43 +36,31 @@ class Shapes(NamedTuple):
         noise: residual standard deviation of log S.
     """
 
-    a: np.ndarray
-    kappa: np.ndarray
-    noise: np.ndarray
+    a: Any
+    kappa: Any
+    noise: Any
+
+    @classmethod
+    def of(cls, batch: np.ndarray, log_steps: np.ndarray) -> "Shape":
+        """Fit log S [n], or each of [R, n], by least squares with equal weights."""
+        return cls(*fit_log_steps(np.log(batch), log_steps))
 
     @property
-    def b(self) -> np.ndarray:
+    def b(self) -> Any:
         """E_min, in steps·batch."""
         return self.a * self.kappa
 
+    def log_steps(self, batch: np.ndarray) -> np.ndarray:
+        """Return log S at each batch [n]."""
+        return np.log(self.a) + np.log1p(self.kappa / batch)
 
-def fit_shapes(curves: Sequence[StepsCurve]) -> Shapes:
-    """Fit by least squares in log space with equal weights."""
-    fits = [fit_log_steps(np.log(curve.batch), np.log(curve.steps)) for curve in curves]
-    return Shapes(*map(np.array, zip(*fits, strict=True)))
-
-
-def refit_shapes(
-    curves: Sequence[StepsCurve], fitted: Shapes, *, resamples: int, seed: int
-) -> tuple[Shapes, list[np.ndarray]]:
-    """Refit all C curves by a parametric bootstrap.
-
-    Returns:
-        The refits [C, R], and per curve the noise of log S [R, n].
-    """
-    generator, fits, every = np.random.default_rng(seed), [], []
-    for i, (curve, noise) in enumerate(zip(curves, fitted.noise, strict=True)):
-        count = len(curve.batch)
-        sampled = draw_noise(noise, max(count - 2, 1), (resamples, count), generator)
-        every.append(sampled)
-        log_steps = log_steps_of(fitted, i, curve.batch) + sampled
-        fits.append(fit_log_steps(np.log(curve.batch), log_steps))
-    return Shapes(*map(np.array, zip(*fits, strict=True))), every
-
-
-def log_steps_of(shapes: Shapes, i: int, batch: np.ndarray) -> np.ndarray:
-    """Return log S of curve i at each batch [n]."""
-    return np.log(shapes.a[i]) + np.log1p(shapes.kappa[i] / batch)
+    def refits(
+        self, batch: np.ndarray, resamples: int, generator: np.random.Generator
+    ) -> tuple["Shape", np.ndarray]:
+        """Return refits [R] by a parametric bootstrap, and the noise of log S [R, n] of each."""
+        count = len(batch)
+        noise = draw_noise(self.noise, max(count - 2, 1), (resamples, count), generator)
+        return Shape.of(batch, self.log_steps(batch) + noise), noise
 
 
 def _rest(log_kappa: np.ndarray, log_batch: np.ndarray, log_steps: np.ndarray) -> np.ndarray:
@@ -107,7 +93,7 @@ class CbsDefinition:
 
     Attributes:
         overhead: r, the fraction of steps above linear scaling.
-        reference: B_ref: a batch, "smallest" (of each curve) or a share of its b/a, e.g. "10%".
+        reference: B_ref: a batch, or "smallest" of each curve.
 
     Raises:
         InputError: on construction, if one of them is out of range.
@@ -119,10 +105,10 @@ class CbsDefinition:
     def __post_init__(self) -> None:
         expected = "a positive fraction, 0.2 for 20%"
         check(0 < self.overhead < np.inf, "overhead", self.overhead, expected)
-        known = self.reference if isinstance(self.reference, int | float) else self._share
-        known = 1.0 if self.reference == SMALLEST else known
-        expected = "a batch as 256, smallest, or a share of b/a as 10%"
-        check(known is not None and 0 < known < np.inf, "reference batch", self.reference, expected)
+        known = self.reference == SMALLEST or (
+            isinstance(self.reference, int | float) and 0 < self.reference < np.inf
+        )
+        check(known, "reference batch", self.reference, "a batch as 256, or smallest")
 
     @classmethod
     def parse(cls, overhead: float, reference: float | str) -> "CbsDefinition":
@@ -131,25 +117,13 @@ class CbsDefinition:
             reference = float(reference)
         return cls(overhead, reference)
 
-    @property
-    def _share(self) -> float | None:
-        text = str(self.reference)
-        with contextlib.suppress(ValueError):
-            share = float(text[:-1]) / 100 if text.endswith("%") else None
-            return share if share is None or share <= 1 else None
-        return None
-
     def __str__(self) -> str:
         name = self.reference if isinstance(self.reference, str) else f"{self.reference:g}"
-        return f"{self.overhead:.0%} over {name}" + (" of b/a" if self._share else "")
+        return f"{self.overhead:.0%} over {name}"
 
-    def at(self, kappa: np.ndarray | float, smallest: float) -> np.ndarray:
-        """Return B_ref of a curve with these values of b/a, in their shape."""
-        kappa = np.asarray(kappa, float)
-        if self._share:
-            return self._share * kappa
-        fixed = smallest if self.reference == SMALLEST else self.reference
-        return np.full(kappa.shape, float(fixed))
+    def at(self, smallest: float) -> float:
+        """Return B_ref of a curve with this smallest batch."""
+        return float(smallest if self.reference == SMALLEST else self.reference)
 
     def by_law(self, kappa: np.ndarray | float, smallest: float) -> np.ndarray:
         """Return the critical batch by S = a + b/B for these values of b/a.
@@ -158,7 +132,7 @@ class CbsDefinition:
             >>> float(CbsDefinition(0.2, 100).by_law(1000.0, 16))
             320.0
         """
-        return (1 + self.overhead) * self.at(kappa, smallest) + self.overhead * np.asarray(kappa)
+        return (1 + self.overhead) * self.at(smallest) + self.overhead * np.asarray(kappa)
 
 
 def measured_critical_batch(

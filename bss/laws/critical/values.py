@@ -84,7 +84,7 @@ class CriticalFit(Fit):
 
     Attributes:
         overhead: r.
-        reference: B_ref, as it was requested: a batch in `unit`, "smallest" or a share of b/a.
+        reference: B_ref, as it was requested: a batch in `unit`, or "smallest".
         unit: of every batch: "sequences" or "tokens".
         fits: one per curve, in the order of the table.
         quantity: of the laws: "cbs", or "B_crit" where most curves are not linear up to B_ref.
@@ -200,19 +200,6 @@ class CriticalFit(Fit):
         rows = [predict(law, row) for row in table[list(law.variables)].to_dict("records")]
         columns = [(one.value, one.low, one.high, one.note) for one in rows]
         return pd.DataFrame(columns, table.index, columns=["critical_batch", "low", "high", "note"])
-
-    def best_batch(self, params: float | None = None, tokens: float | None = None) -> Estimate:
-        """Return the critical batch at a size by the fit's law, with a prediction interval.
-
-        Args:
-            params: non-embedding parameters, if the law is in them.
-            tokens: budget, if the law is in it.
-
-        Raises:
-            InputError: if the fit has no law, or a variable of it is missing.
-        """
-        law = self.law or self.law_of([])
-        return predict(law, {"params": params or 0.0, "tokens": tokens or 0.0})
 
     def law_of(self, variables: list[str]) -> PowerFit:
         """The law in these variables.

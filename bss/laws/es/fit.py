@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress
 from statistics import NormalDist
 from typing import Any
@@ -40,7 +41,6 @@ from bss.laws.base import (
     tails,
 )
 from bss.laws.es import FAMILIES, INTERPOLATOR, LAWS
-from bss.laws.es.data import EsData, es_data
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import (
     CROSS_VALIDATED,
@@ -54,14 +54,72 @@ from bss.laws.es.values import (
 from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
 from bss.laws.resampling import HeldOut, RunEffects, check_hold_out, redraw, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, solve
+from bss.points.measuring import with_runs
 
+USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
 TYPICAL = 0.004  # nats: the noise SD of a run's loss in the committed results
 FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few degrees of freedom
 
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
+ASYMPTOTES = ("S_min", "E_min", "S_opt")
 TIE = 1.04  # ratio of squared errors, up to which the law with fewer parameters is preferred
 EXTRA_STARTS = 3  # of a fold, in addition to the fit of all rows, which is nearly its optimum
 FEWEST = 6  # batch sizes: with fewer, the four inside the range do not rank laws
+
+
+@dataclass(frozen=True)
+class EsData:
+    """Rows of one model at one kind of loss; every array is [N], one row per run and target.
+
+    Attributes:
+        run: integer label of the run.
+        name: name of the run; its label as text if the table has no column `run`.
+        seed: integer label of the seed pair; 0 if the table has no seeds.
+        batch: batch size in sequences, E/S.
+        target: target loss in nats.
+        steps, sequences: steps and sequences to the target; if the run did not reach it, steps and
+            sequences of the whole run.
+        reached: whether the target was reached.
+        slope: −dL/dlog E at the target, from neighbouring targets. It converts errors in log E to
+            losses.
+        seq_len: tokens per sequence.
+        warnings: a sentence per group of excluded rows.
+    """
+
+    run: np.ndarray
+    name: np.ndarray
+    seed: np.ndarray
+    batch: np.ndarray
+    target: np.ndarray
+    steps: np.ndarray
+    sequences: np.ndarray
+    reached: np.ndarray
+    slope: np.ndarray
+    seq_len: int
+    warnings: tuple[str, ...]
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Targets that at least one run reached, highest loss first."""
+        return np.unique(self.target[self.reached])[::-1]
+
+    @property
+    def batches(self) -> np.ndarray:
+        """Batch sizes with any row, ascending."""
+        return np.unique(self.batch)
+
+    @cached_property
+    def interior(self) -> np.ndarray:
+        """[N], reached rows whose batch is neither the smallest nor the largest at the target."""
+        inside = self.reached.copy()
+        for target in self.targets:
+            edges = self.reaching(target)[[0, -1]]
+            inside &= (self.target != target) | ~np.isin(self.batch, edges)
+        return inside
+
+    def reaching(self, target: float) -> np.ndarray:
+        """Batch sizes of the runs that reached the target, ascending."""
+        return np.unique(self.batch[self.reached & (self.target == target)])
 
 
 def fit_es(
@@ -93,7 +151,10 @@ def fit_es(
     used, choice, comparison = _select(data, law, constraints)
     constraints.check(used.parameters._fields, f"the {used.name} law")
     parts = _parts(data, used, options, constraints, selected=choice != UNSELECTED)
-    warnings = [*data.warnings, *(text for part in parts for text in part.warnings)]
+    warnings, joint = [*data.warnings], parts[0] if used.joint else None
+    if joint and joint.at_bound:
+        ended = f"{used.family.name}: {joint.at_bound} ended at a bound of the fit"
+        warnings.append(f"{ended}; compare with other laws")
     by_target = {target: part for part in parts for target in part.targets}
     fits, far = [], {}
     for target in data.targets.tolist():
@@ -117,7 +178,6 @@ def fit_es(
         fits.append(at)
         for one in outliers(data, target, options.level):
             far[one.drop] = max(one, far.get(one.drop, one), key=lambda run: run.times)
-    joint = parts[0] if used.joint else None
     return EsFit(
         law=used.family,
         seq_len=data.seq_len,
@@ -160,16 +220,19 @@ def _select(
 
 @dataclass(frozen=True)
 class _Part:
-    """The fit of one problem: parameters, refits [resamples], and the targets they apply to."""
+    """The fit of one problem, its refits [resamples], and the targets they apply to.
+
+    `at_bound` names the parameters that ended at a bound.
+    """
 
     targets: list[float]
     parameters: Any
     draws: Any
     status: str
+    at_bound: str
     rows: np.ndarray
     error: np.ndarray
     scatter: RunEffects
-    warnings: list[str]
 
     def intervals(self, level: float) -> dict[str, Estimate]:
         """Return the parameters with intervals."""
@@ -179,10 +242,8 @@ class _Part:
 
     def kept(self, law: Law, seq_len: int, count: int) -> dict[str, tuple[float, ...]]:
         """Return the first refits of the parameters, to seven digits."""
-        refits = [law.parameters(*p) for p in zip(*self.draws, strict=True)][:count]
-        entries = [law.in_tokens(p, seq_len) for p in refits]
-        names = self.parameters._fields if entries else ()
-        return {n: tuple(rounded(one[n] for one in entries)) for n in names}
+        each = law.in_tokens(self.draws, seq_len) if count else {}
+        return {name: tuple(rounded(draws[:count])) for name, draws in each.items()}
 
 
 def _parts(
@@ -192,19 +253,15 @@ def _parts(
     counts = {t: int((data.reached & (data.target == t)).sum()) for t in data.targets.tolist()}
     targets = [t for t in counts if len(data.reaching(t)) >= law.least]
     points = sum(counts.values()) if law.joint else max((counts[t] for t in targets), default=0)
-    if targets and points <= law.free:
-        if not selected:
-            return []
+    if not targets or (points <= law.free and not selected):
+        return []
+    if points <= law.free:
         where = "" if law.joint else " at a target"
         raise InputError(
             f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
             "measure more batches, give more targets or choose a smaller law"
         )
-    if not targets:
-        return []
-    problem = law.problem(data, np.array(targets))
-    if constraints:
-        problem = law.constrained(problem, constraints, data.seq_len)
+    problem = law.constrained(law.problem(data, np.array(targets)), constraints, data.seq_len)
     solution = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(solution.parameters):
@@ -212,8 +269,8 @@ def _parts(
         refits, rows, error, scatter = _bootstrap(problem, solution, index, data, options)
         values, draws = (law.decoded(x, problem, index) for x in (theta, refits))
         status = "converged" if solution.converged[index] else "not converged"
-        warnings = _at_bound(law, solution) if law.joint else []
-        parts.append(_Part(own, values, draws, status, rows, error, scatter, warnings))
+        ended = ", ".join(compress(law.parameters._fields, solution.at_bound[index]))
+        parts.append(_Part(own, values, draws, status, ended, rows, error, scatter))
     return parts
 
 
@@ -236,45 +293,32 @@ def _bootstrap(
     return refit.parameters, problem.rows[index][used], error[used], scatter
 
 
-def _at_bound(law: Law, solution: Solution) -> list[str]:
-    names = ", ".join(compress(law.parameters._fields, solution.at_bound[0]))
-    warning = f"{law.family.name}: {names} ended at a bound of the fit; compare with other laws"
-    return [warning] if names else []
-
-
 def _target_fit(
     data: EsData, law: Law, target: float, part: _Part | None, minimum: Minimum, options: Options
 ) -> TargetFit:
     """Return the estimates of a law at a target; without values if it was not fitted there."""
     here, level = data.target == target, options.level
-    status = (
-        part.status
-        if part
-        else (
-            f"unidentified: {len(data.reaching(target))} batches reach this loss, "
-            f"the {law.name} law needs {law.least}"
-        )
-    )
+    status = part.status if part else (
+        f"unidentified: {len(data.reaching(target))} batches reach this loss, "
+        f"the {law.name} law needs {law.least}"
+    )  # fmt: skip
     batches = {name: Estimate(None, level=level, note=status) for name in law.batches}
     estimates, own, draws = {}, {}, {}
     if part is not None:
-        values, spread = law.numbers(part.parameters, target), law.numbers(part.draws, target)
-        E_min = float(values.get("E_min", np.inf))
-        for quantities in (values, spread) if "E_min" in values else ():
-            quantities["E_min"] = quantities["E_min"] * data.seq_len
-        estimates = {n: interval(float(x), spread[n], level=level) for n, x in values.items()}
+        values, spread = law.quantities(part.parameters, target), law.quantities(part.draws, target)
+        E_min, unit = float(values.get("E_min", np.inf)), {"E_min": data.seq_len}
+        estimates = {
+            n: interval(float(x) * unit.get(n, 1), spread[n] * unit.get(n, 1), level=level)
+            for n, x in values.items()
+        }
         batches = {n: _identified(n, estimates.pop(n), data, target, E_min) for n in batches}
         if not law.joint:
             own = law.in_tokens(part.parameters, data.seq_len)
             draws = part.kept(law, data.seq_len, options.draws)
-    S_min, fewest, S_opt = (
-        estimates[n].value if n in estimates else None for n in ("S_min", "E_min", "S_opt")
-    )
+    numbers = {n: estimates[n].value if n in estimates else None for n in ASYMPTOTES}
     return TargetFit(
         target_loss=target,
-        S_min=S_min,
-        E_min=fewest,
-        S_opt=S_opt,
+        **numbers,
         batches={name: sure(one) for name, one in batches.items()},
         intervals=estimates,
         parameters=own,
@@ -321,24 +365,18 @@ def _rows(data: EsData, law: Law, parts: list[_Part]) -> dict[str, tuple[Any, ..
 
     At a target without a law, what it would predict is NaN.
     """
-    columns: dict[str, list[Any]] = {}
-    predicted = []
+    fitted, error = np.full((2, len(data.run)), np.nan)
     for part in parts:
         i = part.rows
-        fitted = np.exp(law.log_sequences(part.parameters, data.batch[i], data.target[i]))
-        predicted.append((i, np.where(np.isfinite(fitted), fitted, np.nan), part.error))
-    without = ~np.isin(data.target, [target for part in parts for target in part.targets])
-    others = np.flatnonzero(data.reached & without)
-    unknown = np.full(len(others), np.nan)
-    for i, fitted, error in (*predicted, (others, unknown, unknown)):
-        numbers = {"batch": data.batch[i], "target_loss": data.target[i]}
-        numbers |= {"relative_loss": error, "steps": data.steps[i]}
-        fitted = fitted * data.seq_len
-        numbers |= {"measured": data.sequences[i] * data.seq_len, "fitted": fitted}
-        columns.setdefault("run", []).extend(data.name[i].tolist())
-        for name, values in numbers.items():
-            columns.setdefault(name, []).extend(rounded(values))
-    return {name: tuple(values) for name, values in columns.items()}
+        tokens = np.exp(law.log_sequences(part.parameters, data.batch[i], data.target[i]))
+        fitted[i], error[i] = np.where(np.isfinite(tokens), tokens, np.nan), part.error
+    known = np.concatenate([np.zeros(0, int), *(part.rows for part in parts)])
+    i = np.append(known, np.setdiff1d(np.flatnonzero(data.reached), known))
+    columns = {"batch": data.batch, "target_loss": data.target, "relative_loss": error}
+    columns |= {"steps": data.steps, "measured": data.sequences * data.seq_len}
+    columns |= {"fitted": fitted * data.seq_len}
+    rows: dict[str, tuple[Any, ...]] = {"run": tuple(data.name[i].tolist())}
+    return rows | {name: tuple(rounded(values[i])) for name, values in columns.items()}
 
 
 def target_minimum(
@@ -408,6 +446,93 @@ def with_best(at: TargetFit, best: BestBatch, minimum: Minimum, seq_len: int) ->
     steps = None if best.value is None else tokens / (best.value * seq_len)
     intervals = {n: one for n, one in at.intervals.items() if n == "S_min"} | {"E_min": fewest}
     return replace(at, E_min=tokens, S_opt=steps, intervals=intervals)
+
+
+def es_data(points: pd.DataFrame) -> EsData:
+    """Check a table of points and turn it into arrays.
+
+    Runs that change their batch size are excluded, because E(S) assumes one batch size per run.
+
+    Args:
+        points: columns target_loss, batch, steps, tokens_to_target, reached, seq_len, and run;
+            without it, `bss.points.measuring.with_runs` names the runs.
+
+    Raises:
+        InputError: If the table has several models, kinds or sequence lengths, no reached target,
+            or fewer than three batch sizes.
+    """
+    _check(points)
+    named = with_runs(points)
+    points = named.assign(run=named.groupby("run", sort=False).ngroup(), name=named["run"])
+    batches = points.groupby("run")["batch"]
+    changing = (batches.transform("max") > batches.transform("min") * (1 + 1e-6)).to_numpy(bool)
+    warnings = ()
+    if changing.any():
+        count = points.loc[changing, "run"].nunique()
+        warnings = (f"{count} runs change their batch and are left out of the fit",)
+        points = points.loc[~changing]
+    reached, run = points["reached"].to_numpy(bool), points["run"].to_numpy()
+    numbers = points[["batch", "target_loss", "steps", "tokens_to_target"]].to_numpy(float)
+    batch, target, steps, tokens = numbers.T.copy()
+    if (count := len(np.unique(batch[reached]))) < 3:
+        raise InputError(
+            f"points: {count} batch sizes reach a target; a law E(S) needs at least 3, "
+            "so add runs or raise the targets"
+        )
+    seeds = [c for c in ("seed", "data_seed") if c in points and not bool(points[c].isna().any())]
+    seed = points.groupby(seeds, sort=False).ngroup() if seeds else pd.Series(0, points.index)
+    seq_len = int(points["seq_len"].iloc[0])
+    return EsData(
+        run=run,
+        name=points["name"].astype(str).to_numpy(),
+        seed=seed.to_numpy(int),
+        batch=batch,
+        target=target,
+        steps=steps,
+        sequences=tokens / seq_len,
+        reached=reached,
+        slope=_slopes(run, batch, target, np.log(tokens), reached),
+        seq_len=seq_len,
+        warnings=warnings,
+    )
+
+
+def _check(points: pd.DataFrame) -> None:
+    """Raise InputError if a table mixes models or kinds, reaches no target or lacks numbers."""
+    for column in ("model", "params", "kind", "seq_len"):
+        values = points[column].drop_duplicates() if column in points else []
+        if len(values) > 1:
+            few = ", ".join(str(value) for value in values[:4])
+            raise InputError(
+                f"points: {column} takes {len(values)} values ({few}); "
+                "E(S) belongs to one, so filter the table"
+            )
+    if not points["reached"].any():
+        raise InputError("points: reached is false in every row; choose targets that runs reach")
+    numbers = points[["target_loss", "batch", "steps", "tokens_to_target"]].to_numpy(float)
+    good = (np.isfinite(numbers) & (numbers > 0)).all(axis=1)
+    if not good.all():
+        raise InputError(
+            f"points: row {int(np.argmin(good)) + 1} has a target_loss, batch, steps or "
+            "tokens_to_target that is not a positive number; correct or drop it"
+        )
+
+
+def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
+    """Return −dL/dlog E [N]: central differences along runs, averaged over runs of a batch."""
+    slope = np.full(len(run), np.nan)
+    for label in np.unique(run):
+        rows = np.flatnonzero((run == label) & reached)
+        rows = rows[np.argsort(target[rows])[::-1]]
+        if len(rows) > 1 and (np.diff(log_tokens[rows]) > 0).all():
+            slope[rows] = -np.gradient(target[rows], log_tokens[rows])
+    typical = np.nanmedian(slope) if np.isfinite(slope).any() else USUAL_SLOPE
+    filled = np.empty_like(slope)
+    for size, loss in {*zip(batch, target, strict=True)}:
+        rows = (batch == size) & (target == loss)
+        known = slope[rows][np.isfinite(slope[rows])]
+        filled[rows] = np.exp(np.log(known).mean()) if len(known) else typical
+    return np.clip(filled, typical / 10, typical * 10)
 
 
 def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Comparison:
@@ -486,13 +611,22 @@ def _errors(
     NaN for rows of other targets; None if the law cannot be fitted to these targets.
     """
     try:
-        problem = law.problem(data, targets)
+        problem = law.constrained(law.problem(data, targets), constraints, data.seq_len)
     except InputError:
         return None
-    if constraints:
-        problem = law.constrained(problem, constraints, data.seq_len)
+    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     folds, error = np.unique(labels), np.full(len(labels), np.nan)
-    refits, out = _refitted(problem, labels, folds)
+
+    def each(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values] * len(folds))
+
+    out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
+    arrays = {key: each(value) for key, value in problem.data.items()}
+    arrays["weight"] = np.where(out, 0.0, arrays["weight"])
+    some = np.linspace(0, problem.starts.shape[1] - 1, EXTRA_STARTS).astype(int)
+    starts = np.concatenate([every.parameters[:, None], problem.starts[:, some]], axis=1)
+    box = each(problem.lower), each(problem.upper)
+    refits = solve(problem.residual, each(starts), *box, arrays)
     count = len(problem.starts)
     for j in range(len(folds) * count):
         here = np.unique(problem.rows[j % count][out[j]])
@@ -501,24 +635,6 @@ def _errors(
         fitted = law.log_sequences(p, data.batch[here], data.target[here])
         error[here] = np.clip(fitted - np.log(data.sequences[here]), -MAX_ERROR, MAX_ERROR)
     return error
-
-
-def _refitted(
-    problem: Problem, labels: np.ndarray, folds: np.ndarray
-) -> tuple[Solution, np.ndarray]:
-    """Return the fits without each fold, all problems per fold, and the rows [F·R, M] left out."""
-    every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
-
-    def each(values: np.ndarray) -> np.ndarray:
-        return np.concatenate([values] * len(folds))
-
-    out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
-    data = {key: each(value) for key, value in problem.data.items()}
-    data["weight"] = np.where(out, 0.0, data["weight"])
-    some = np.linspace(0, problem.starts.shape[1] - 1, EXTRA_STARTS).astype(int)
-    starts = np.concatenate([every.parameters[:, None], problem.starts[:, some]], axis=1)
-    box = each(problem.lower), each(problem.upper)
-    return solve(problem.residual, each(starts), *box, data), out
 
 
 def shown_laws(comparison: Comparison) -> list[str]:

@@ -11,17 +11,19 @@ The laws of the package are three per target, and a joint loss model L(S, B) of 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.base import Constraints
-from bss.laws.es.data import EsData
+from bss.laws.base import Constraints, Scale
 from bss.laws.minimum import asymmetric_bowl
 from bss.laws.solver import Residual
+
+if TYPE_CHECKING:
+    from bss.laws.es.fit import EsData
 
 Number = Any
 """A scalar or an array, of NumPy or traced."""
@@ -114,7 +116,7 @@ class Law:
         """The registered law that represents a fit of this law, given the fitted parameters."""
         return self
 
-    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
         """Return the problem of the law at targets that enough batch sizes reach.
 
         Raises:
@@ -122,15 +124,21 @@ class Law:
         """
         raise NotImplementedError
 
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return how the parameters in the JSON of a fit follow from one fitted number each.
+
+        Args:
+            units: [2], of the problem.
+            seq_len: tokens per sequence.
+        """
+        return {}
+
     def constrained(self, problem: Problem, constraints: Constraints, seq_len: int) -> Problem:
         """Return a problem with fixed or bounded parameters, named as in the JSON of a fit."""
-        names, boxes = self.parameters._fields, []
-        for i, box in enumerate(zip(problem.lower, problem.upper, strict=True)):
-
-            def printed(theta: np.ndarray, i: int = i) -> list[float]:
-                return [*self.in_tokens(self.decoded(theta, problem, i), seq_len).values()]
-
-            boxes.append(constraints.box(box, names, printed, f"the {self.name} law"))
+        boxes = [
+            constraints.box(low, high, self.scales(units, seq_len), f"the {self.name} law")
+            for low, high, units in zip(problem.lower, problem.upper, problem.units, strict=True)
+        ]
         lower, upper = (np.array(ends) for ends in zip(*boxes, strict=True))
         return replace(problem, lower=lower, upper=upper)
 
@@ -148,19 +156,8 @@ class Law:
             return np.log(np.asarray(self.sequences(p, batch, target), np.float64))
 
     def quantities(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
-        """Return S_min, E_min and S_opt if the law has them, and its `batches`."""
+        """Return S_min, E_min at B_opt, and S_opt if the law has them, and its `batches`."""
         raise NotImplementedError
-
-    def numbers(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
-        """Return `quantities`; E_min defaults to E at B_opt."""
-        quantities = dict(self.quantities(p, target))
-        if "E_min" not in quantities and "B_opt" in quantities:
-            quantities["E_min"] = np.exp(self.log_sequences(p, quantities["B_opt"], target))
-        return quantities
-
-    def stages(self, p: Any, target: float) -> dict[str, float]:
-        """Return the steps between stages, for figures; S_1 and S_2 enclose a transition."""
-        return {}
 
     def loss(self, p: Any, steps: Number, batch: Number) -> Number:
         """Return the loss in nats of a joint law after `steps`; the batch size does not change."""
@@ -170,9 +167,9 @@ class Law:
         """Return the progress of one step at a batch size; a joint law sums it over steps."""
         return 1.0
 
-    def in_tokens(self, p: Any, seq_len: int) -> dict[str, float]:
+    def in_tokens(self, p: Any, seq_len: int) -> dict[str, Any]:
         """Return the parameters as in the JSON of a fit."""
-        return {name: float(value) for name, value in p._asdict().items()}
+        return {name: np.asarray(value, float).tolist() for name, value in p._asdict().items()}
 
     def from_tokens(self, entry: Mapping[str, Number], seq_len: int) -> Any:
         """Return the parameters from `in_tokens`."""
@@ -203,7 +200,7 @@ class PerTarget(Law):
         """Return parameters in units of the problem, from fitted numbers [P, ...], here logs."""
         return self.parameters(*jnp.exp(theta))
 
-    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
         """Return one problem per target; short ones are padded to rows [T, M]."""
         groups = [np.flatnonzero(data.target == target) for target in targets]
         width = max(len(group) for group in groups)
@@ -232,7 +229,17 @@ class PerTarget(Law):
             shape = self.shape(jnp.moveaxis(jnp.asarray(theta), -1, 0), problem.one(index))
             return self._scaled(map(np.asarray, shape), *problem.units[index])
 
-    def in_tokens(self, p: Any, seq_len: int) -> dict[str, float]:
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return the scales of parameters whose logarithms are fitted; of a law with `shape`, none.
+
+        E and B are in tokens.
+        """
+        E, B = units * seq_len
+        each = enumerate(zip(self.parameters._fields, self.units, strict=True))
+        logs = type(self).shape is PerTarget.shape
+        return {name: Scale(i, E**e * B**b, log=True) for i, (name, (e, b)) in each if logs}
+
+    def in_tokens(self, p: Any, seq_len: int) -> dict[str, Any]:
         """Return the parameters with E and B in tokens."""
         return super().in_tokens(self._scaled(p, seq_len, seq_len), seq_len)
 
@@ -387,6 +394,10 @@ class Piecewise(PerTarget):
         C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))
         return StageParameters(S_opt * u * v, S_opt * u, S_opt, S_2, C, E_min)
 
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return the scale of E_min, in tokens."""
+        return {"E_min": Scale(0, units[0] * seq_len, log=True)}
+
     def sequences(self, p: StageParameters, batch: Number, target: Number = None) -> Number:
         """Return E at a batch size in closed form (derived here); infinite up to B_min.
 
@@ -412,11 +423,6 @@ class Piecewise(PerTarget):
         S_min, _, S_opt, S_2, C, E_min = (np.asarray(value) for value in p)
         steps = {"S_min": S_min, "E_min": E_min, "S_opt": S_opt}
         return steps | {"B_min": 2 * C * (S_2 - S_opt), "B_opt": E_min / S_opt}
-
-    def stages(self, p: StageParameters, target: float) -> dict[str, float]:
-        """Return S_min, the knots S_1 and S_2, and S_opt."""
-        names = ("S_min", "S_1", "S_opt", "S_2")
-        return {name: float(getattr(p, name)) for name in names}
 
 
 def outer_stages(p: StageParameters) -> tuple[Number, Number, Number, Number]:
@@ -477,7 +483,7 @@ class Surface(Law):
         """The surface with m and B_phi among the parameters of a fit."""
         return Surface("surface")
 
-    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
+    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
         """Return one problem over all targets."""
         if len(data.targets) < 2:
             raise InputError(
@@ -503,7 +509,7 @@ class Surface(Law):
         )
 
     def _starts(
-        self, data: EsData, steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
+        self, data: "EsData", steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
     ) -> list[list[float]]:
         """Return grids of L_0, α and B_phi, with a and b by linear least squares."""
         top, bottom = data.targets[0], data.targets[-1]
@@ -518,6 +524,12 @@ class Surface(Law):
             a, b = np.log(np.maximum(scale, 1e-2 * (top - floor)))
             starts.append([floor, a, np.log(alpha), b, power, phi])
         return starts
+
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return the scales of all parameters but a, and b if m is fitted."""
+        B = units[1]
+        known = {"L_0": Scale(0), "alpha": Scale(2, log=True), "m": Scale(4), "B_phi": Scale(5, B)}
+        return known if self.m is None else known | {"b": Scale(3, B**self.m, log=True)}
 
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> SurfaceParameters:
         """Return parameters in steps and sequences, from fitted numbers [..., 6]."""
@@ -568,11 +580,6 @@ class Surface(Law):
         S_min = (p.a / excess) ** (1 / p.alpha) + np.zeros_like(B_min)
         steps = {"S_min": S_min, "E_min": B_opt * S_opt, "S_opt": S_opt}
         return steps | {"B_min": B_min, "B_opt": B_opt}
-
-    def stages(self, p: SurfaceParameters, target: float) -> dict[str, float]:
-        """Return S_min and S_opt."""
-        quantities = self.quantities(p, target)
-        return {name: float(quantities[name]) for name in ("S_min", "S_opt")}
 
 
 def loss_error(theta: Any, data: Mapping[str, Any]) -> Any:

@@ -9,18 +9,16 @@ the targets of a law per target, log tokens and log batches are interpolated lin
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError, check
 from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described, tails
 from bss.laws.es.law import Law
 from bss.laws.resampling import RunEffects, draw_noise
-
-if TYPE_CHECKING:
-    import pandas as pd  # reading a fit does not load it
 
 RUNS = 10  # new runs per refit: 2,000 draws for the tails of 200 refits
 NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_batches")
@@ -219,7 +217,7 @@ class EsFit(Fit):
         method = at.best.status if at.best.value is None else by
         return described(f"B_opt at loss {at.target_loss:g}", at.best, "sequences", method)
 
-    def summary(self) -> "pd.DataFrame":
+    def summary(self) -> pd.DataFrame:
         """Return one row per target loss (nats), highest first.
 
         Columns: B_opt with low and high, and B_min, in sequences; tokens_at_B_opt and
@@ -227,8 +225,6 @@ class EsFit(Fit):
         signal_to_noise: rise in log tokens from the best batch to the nearer end, over the
         residual SD; S_min (steps) and E_min (tokens), asymptotes of the law.
         """
-        import pandas as pd
-
         rows = []
         for at in self.fits:
             best = at.best
@@ -242,10 +238,8 @@ class EsFit(Fit):
             rows.append(row | {"S_min": at.S_min, "E_min": at.E_min})
         return pd.DataFrame(rows)
 
-    def details(self) -> "dict[str, pd.DataFrame]":
+    def details(self) -> dict[str, pd.DataFrame]:
         """Return errors of the laws at left-out batch sizes."""
-        import pandas as pd
-
         if self.comparison is None:
             return {}
         rows = [
@@ -262,19 +256,11 @@ class EsFit(Fit):
 
     def _signal(self, target_loss: float) -> float:
         """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
-        if not self.rows:
-            return math.nan
-        target, batch = (np.asarray(self.rows[name], float) for name in ("target_loss", "batch"))
-        logs = np.log(np.asarray(self.rows["measured"], float))
-        with np.errstate(divide="ignore"):
-            residual = logs - np.log(np.asarray(self.rows["fitted"], float))
-        at = np.isclose(target, target_loss)
-        if not at.any():
-            return math.nan
-        sizes = np.unique(batch[at])
-        means = np.array([logs[at & (batch == size)].mean() for size in sizes])
-        noise = np.sqrt(np.nanmean(residual[at] ** 2)) if np.isfinite(residual[at]).any() else 0.0
-        return float((min(means[0], means[-1]) - means.min()) / noise) if noise else math.nan
+        table = self.residuals()
+        at = table.loc[np.isclose(table["target_loss"].to_numpy(float), target_loss)]
+        noise = np.sqrt((at["residual"] ** 2).mean())
+        means = np.log(at["measured"].astype(float)).groupby(at["batch"]).mean()
+        return float((means.iloc[[0, -1]].min() - means.min()) / noise) if noise > 0 else math.nan
 
     def tokens(self, batch: Any, target_loss: Any) -> np.ndarray:
         """Return tokens [n] to losses in nats at batches in sequences; infinite if never reached.
@@ -299,7 +285,7 @@ class EsFit(Fit):
         entry = {name: np.array(x)[None] for name, x in draws.items()}
         return np.exp(self._log_law(entry, batch[:, None], target_loss))
 
-    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+    def draws_at(self, table: pd.DataFrame) -> np.ndarray:
         """Return draws [R, n] of log tokens to one target_loss, at batches in sequences."""
         (loss,) = table["target_loss"].unique()
         return np.log(self.token_draws(table["batch"].to_numpy(float), loss)).T
@@ -330,7 +316,7 @@ class EsFit(Fit):
         pairs = zip(np.log(tokens.ravel()).tolist(), logs.T, strict=True)
         return np.array([_line(at, needed, targets) for at, needed in pairs])
 
-    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return predictions for one new run per row.
 
         Args:
@@ -344,8 +330,6 @@ class EsFit(Fit):
         Raises:
             InputError: If the law is unidentified, or was fitted at one target that is not this.
         """
-        import pandas as pd
-
         batch = table["batch"].to_numpy(float)
         if "target_loss" in table:
             tokens, low, high = self._token_ends(batch, table["target_loss"].to_numpy(float))
@@ -386,14 +370,12 @@ class EsFit(Fit):
         """Return B_opt in sequences at a loss in nats, interpolated between targets."""
         return self.best_batches(target_loss).get("B_opt", self.fits[0].best)
 
-    def residuals(self) -> "pd.DataFrame":
+    def residuals(self) -> pd.DataFrame:
         """Return one row per reached point; residual is log measured − log fitted tokens.
 
         Columns run, batch, target_loss, relative_loss, steps, measured, fitted,
         log_batch_over_best, residual. fitted is NaN if the law never reaches the target.
         """
-        import pandas as pd
-
         names = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
         table = pd.DataFrame(self.rows, columns=[*names])
         best = {at.target_loss: at.best.value or np.nan for at in self.fits}

@@ -15,7 +15,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.base import DRAWS, FREE, SPANS, Constraints, Estimate, Options, Outlier, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
-from bss.laws.final_loss.fitting import best_fit, fit_law, residuals_over_error
+from bss.laws.final_loss.fitting import best_fit, residuals_over_error, unseen_losses, widened
 from bss.laws.final_loss.folds import Fold, folds_of, requested
 from bss.laws.final_loss.forms import FORMS, Form
 from bss.laws.final_loss.law import LossLaw
@@ -67,8 +67,9 @@ def fit_table(
     progress(f"{len(points.loss)} points, {len(points.cells)} (params, tokens)")
     progress("cross-validation")
     tried = [_tried(points, name, fixed, hold_out, how) for name in chosen]
-    best = min(tried, key=lambda one: one.cv_error)
-    law = replace(best.law, cv_errors={one.law.form: one.cv_error for one in tried})
+    cv_errors = {one.law.form: e for one in tried if (e := one.errors["left_out"]["cell"])}
+    best = min(tried, key=lambda one: cv_errors.get(one.law.form, np.inf))
+    law = replace(best.law, cv_errors=cv_errors)
     progress("best batches")
     return TableFit(
         law=law,
@@ -76,39 +77,50 @@ def fit_table(
         parameters=_parameters(law, how.level),
         outliers=best.outliers,
         tested=_tested(law.points, best.folds),
-        **_errors(law, best.folds, best.unseen),
+        **best.errors,
         **_optima(law, how.level),
         level=how.level,
         resamples=how.resamples,
         constraints=fixed,
         warnings=(*warnings, *traps, *_warnings(law, best.at_bound)),
-        held_out=_held_out(law.points, best.own, best.unseen[len(best.folds) :]),
+        held_out=best.held_out,
     )
 
 
 class _Tried(NamedTuple):
-    """The law of one form with outliers left out, its losses at folds, parameters at bounds."""
+    """The law of one form with outliers left out, its errors at folds, parameters at bounds."""
 
     law: LossLaw
     outliers: tuple[Outlier, ...]
     folds: list[Fold]
-    own: dict[str, list[Fold]]
-    unseen: list[np.ndarray]
+    errors: dict[str, Any]
+    held_out: tuple[HeldOut, ...]
     at_bound: np.ndarray
-
-    @property
-    def cv_error(self) -> float:
-        """Root mean square error at left-out (N, D), in nats."""
-        return self.law.cv_errors[self.law.form]
 
 
 def _tried(
     points: LossPoints, name: str, fixed: Constraints, hold_out: Sequence[str], how: Options
 ) -> _Tried:
-    points, fit, outliers = _without_outliers(points, FORMS[name], fixed)
+    form = FORMS[name]
+    points, fit, outliers = _without_outliers(points, form, fixed)
     folds, own = folds_of(points), {text: requested(points, text) for text in hold_out}
-    law, unseen = fit_law(points, name, fit, [*folds, *chain(*own.values())], fixed, how)
-    return _Tried(law, outliers, folds, own, unseen, fit.at_bound[0])
+    every = [*folds, *chain(*own.values())]
+    unseen = unseen_losses(form, points, fit, every, fixed)
+    inside = widened(points, every, unseen, ("cell",))
+    outside = max(widened(points, every, unseen, ("params", "tokens")), inside)
+    law = LossLaw(
+        form=name,
+        theta=fit.parameters[0],
+        widened={"inside": inside, "outside": outside},
+        converged=bool(fit.converged[0]),
+        points=points,
+        constraints=fixed,
+        resamples=how.resamples,
+        seed=how.seed,
+    )
+    means = [mean for mean, _ in unseen]
+    held_out = _held_out(points, own, means[len(folds) :])
+    return _Tried(law, outliers, folds, _errors(law, folds, means), held_out, fit.at_bound[0])
 
 
 def _applicable(
@@ -175,7 +187,7 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
     for i, name in enumerate(form.names):
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
-        low, value, high = (float(form.printed(name, x, points)) for x in ends)
+        low, value, high = map(float, map(form.scale(name, points).printed, ends))
         estimate, note = Estimate(value, low, high, level), ""
         if name in law.constraints.ranges:
             pass  # its value is the user's

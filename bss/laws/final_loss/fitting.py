@@ -10,18 +10,17 @@ from statistics import NormalDist
 
 import numpy as np
 
-from bss.laws.base import FREE, Constraints, Options
+from bss.laws.base import FREE, Constraints
 from bss.laws.final_loss.folds import Fold
-from bss.laws.final_loss.forms import FORMS, Form, losses
-from bss.laws.final_loss.law import LossLaw, slopes_of
+from bss.laws.final_loss.forms import Form, losses
+from bss.laws.final_loss.law import slopes_of
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.residual_gp import left_out
-from bss.laws.resampling import rms
-from bss.laws.solver import Solution, solve_in_rounds
+from bss.laws.solver import EVERY, Solution, solve_in_rounds
 
 PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
-REFIT_ROUNDS = 8  # for a fit without a fold, which starts from the fit to all rows
+Unseen = tuple[np.ndarray, np.ndarray]  # losses predicted for a fold, and their variances
 NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near by luck
 
 
@@ -31,7 +30,7 @@ def solved(
     starts: np.ndarray,
     weight: np.ndarray,
     constraints: Constraints,
-    rounds: int = REFIT_ROUNDS,
+    rounds: int = EVERY,  # from the fit to all rows a fit without a fold is near its end
 ) -> Solution:
     """Return a descent from each start [Q, P], with weights [Q, n]."""
     rows = ((0, 0), (0, -len(points.loss) % PADDING))
@@ -53,45 +52,6 @@ def best_fit(
     return solved(form, points, starts, each, constraints, ROUNDS).best()
 
 
-def fit_law(
-    points: LossPoints,
-    name: str,
-    fit: Solution,
-    folds: Sequence[Fold],
-    constraints: Constraints,
-    options: Options,
-) -> tuple[LossLaw, list[np.ndarray]]:
-    """Return the law of a form, and the losses that it predicts for each fold without it.
-
-    Args:
-        points: the rows.
-        name: of the form.
-        fit: of the form to all rows.
-        folds: those of `folds_of`; others may follow.
-        constraints: what is fixed.
-        options: number and seed of the draws of the law.
-    """
-    unseen = _unseen(FORMS[name], points, fit, folds, constraints)
-    times = [
-        np.abs(points.loss[fold.out] - mean) / np.sqrt(variance)
-        for fold, (mean, variance) in zip(folds, unseen, strict=True)
-    ]
-    inside = _widened(points, folds, times, ("cell",))
-    outside = max(_widened(points, folds, times, ("params", "tokens")), inside)
-    law = LossLaw(
-        form=name,
-        theta=fit.parameters[0],
-        cv_errors={name: _cell_error(points, folds, unseen)},
-        widened={"inside": inside, "outside": outside},
-        converged=bool(fit.converged[0]),
-        points=points,
-        constraints=constraints,
-        resamples=options.resamples,
-        seed=options.seed,
-    )
-    return law, [mean for mean, _ in unseen]
-
-
 def residuals_over_error(points: LossPoints, form: Form, fit: Solution) -> np.ndarray:
     """Return [n], signed residuals of rows given all others, over their expected error."""
     precision = points.gp.precision
@@ -99,14 +59,22 @@ def residuals_over_error(points: LossPoints, form: Form, fit: Solution) -> np.nd
     return precision @ residuals / np.sqrt(np.diag(precision))
 
 
-def _unseen(
+def unseen_losses(
     form: Form,
     points: LossPoints,
     fit: Solution,
     folds: Sequence[Fold],
     constraints: Constraints,
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Losses that a form predicts for each fold without it, and variances."""
+) -> list[Unseen]:
+    """Return losses that a form predicts for each fold without it, and variances.
+
+    Args:
+        form: a form of the law.
+        points: the rows.
+        fit: of the form to all rows.
+        folds: rows that are left out together.
+        constraints: what is fixed.
+    """
     if not folds:
         return []
     outs = [fold.out for fold in folds]
@@ -121,23 +89,15 @@ def _unseen(
     return [(loss[out] + mean, variance) for loss, out, (mean, variance) in pairs]
 
 
-def _cell_error(points: LossPoints, folds: Sequence[Fold], unseen: list) -> float:
-    """Root mean square error near the best of left-out cells, each fold once; 1 without any."""
-    near = points.excess <= NEAR
-    errors = [
-        rms((mean - points.loss[fold.out])[near[fold.out]])
-        for fold, (mean, _) in zip(folds, unseen, strict=True)
-        if fold.kind == "cell" and near[fold.out].any()
-    ]
-    return rms(errors) if errors else 1.0
-
-
-def _widened(
-    points: LossPoints, folds: Sequence[Fold], times: list[np.ndarray], kinds: tuple[str, ...]
+def widened(
+    points: LossPoints, folds: Sequence[Fold], unseen: Sequence[Unseen], kinds: tuple[str, ...]
 ) -> float:
-    """The factor of standard deviations with which 90% of the rows of these folds lie within."""
-    near = points.excess <= NEAR
-    each = [x[near[fold.out]] for fold, x in zip(folds, times, strict=True) if fold.kind in kinds]
-    far = np.concatenate(each) if each else np.zeros(0)
-    factor = float(np.quantile(far, 0.9)) / NormalDist().inv_cdf(0.95) if len(far) else 1.0
+    """Return the factor of standard deviations within which 90% of the rows of these folds lie."""
+    near, far = points.excess <= NEAR, [np.zeros(0)]
+    for fold, (mean, variance) in zip(folds, unseen, strict=True):
+        if fold.kind in kinds:
+            times = np.abs(points.loss[fold.out] - mean) / np.sqrt(variance)
+            far.append(times[near[fold.out]])
+    times = np.concatenate(far)
+    factor = float(np.quantile(times, 0.9)) / NormalDist().inv_cdf(0.95) if len(times) else 1.0
     return max(factor, NARROWEST)

@@ -8,10 +8,10 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.laws.final_loss.points import LossPoints
+from bss.laws.solver import CHUNK
 from bss.units import parse_tokens
 
 TOP = (0.1, 0.2, 0.4)  # shares of the cells whose budgets are left out as the largest
-GROUPS = 8  # of cells: more groups cost refits, fewer leave out too much at once
 
 HELD_OUT = {
     "params": ("params",), "tokens": ("tokens",), "batch": ("batch_tokens",),
@@ -49,7 +49,9 @@ def folds_of(points: LossPoints) -> list[Fold]:
         return [Fold("cell", points.batch == batch) for batch in inner]
     first = [rows[0] for rows in points.cells]
     group = np.empty(len(first), int)
-    group[np.lexsort([n[first], d[first]])] = np.arange(len(first)) % GROUPS
+    group[np.lexsort([n[first], d[first]])] = (
+        np.arange(len(first)) % CHUNK
+    )  # as many groups as descend together
     member = group[points.cell]
     folds = [Fold("cell", member == i) for i in range(member.max() + 1)]
     for kind, axis, share in (("params", 0, 0.0), *(("tokens", 1, top) for top in TOP)):

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Scale
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.minimum import asymmetric_bowl
 from bss.registry import Registry
@@ -32,7 +32,6 @@ SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones are no par
 EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
 # The grid of starts: L_0 over the least loss, k, and both of a and g, across their usual ranges.
 FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)
-KEPT_STARTS = 8  # of the grid, as many as descend together
 FLOOR = 0.2  # of the lowest loss, the lower bound of L_0: 0 nats is no loss of a language
 PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
 UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
@@ -89,20 +88,16 @@ class Form:
         self, points: LossPoints, constraints: Constraints = FREE
     ) -> tuple[np.ndarray, np.ndarray]:
         """`box`, with what a user fixes."""
-        if not constraints:
-            return self.box(points)
+        own = {name: ends for name, ends in constraints.ranges.items() if name in self.names}
+        scales = {name: self.scale(name, points) for name in own}
+        return Constraints(own).box(*self.box(points), scales, f"the {self.name} form")
 
-        def printed(theta: np.ndarray) -> list[Any]:
-            return [self.printed(*pair, points) for pair in zip(self.names, theta, strict=True)]
-
-        return constraints.box(self.box(points), self.names, printed, f"the {self.name} form")
-
-    def printed(self, name: str, value: Any, points: LossPoints) -> Any:
-        """A parameter as it is printed, of a fitted number."""
-        value = np.exp(value) if name in self.logs else value
-        axis = {"B_star": 2, "E": 3}.get(name)
-        return value if axis is None or axis >= len(points.centres) else (
-            value * np.exp(points.centres[axis]))  # fmt: skip
+    def scale(self, name: str, points: LossPoints) -> Scale:
+        """Return how a parameter is printed; optima in tokens per batch, and per step."""
+        centres: dict[str, float] = dict(
+            zip(("B_star", "E"), np.exp(points.centres[2:]).tolist(), strict=False)
+        )
+        return Scale(self.names.index(name), centres.get(name, 1.0), name in self.logs)
 
     def free(self, points: LossPoints) -> int:
         """Return the number of fitted parameters without a prior."""
@@ -171,6 +166,8 @@ class Bowl(Form):
         """
         from scipy.optimize import nnls  # of fits; predictions need NumPy only
 
+        from bss.laws.solver import CHUNK
+
         theta, (lower, upper), tried = self.usual[0], self.box(points), []
         best = points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
         n, d, b, *rate = best.T
@@ -189,7 +186,7 @@ class Bowl(Form):
             sizes, error = nnls(columns, above ** (1 / k) * scale)
             one[[0, 1, 2, 4]] = floor, k, *np.log(np.maximum(sizes, 1e-4))
             tried.append((error, one))
-        best = sorted(tried, key=lambda pair: pair[0])[:KEPT_STARTS]
+        best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
         return np.clip([one for _, one in best], lower, upper)
 
 

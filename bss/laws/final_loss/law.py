@@ -5,7 +5,7 @@ The law is a form with the residuals that the rows near by predict
 and of the form's parameters, scaled to match the errors at left-out rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,6 @@ from bss.laws.minimum import parabola_vertex
 
 STEP = 1e-5  # of a parameter, for central differences in float64
 GRID = (61, 41)  # batches and learning rates: a tenth of an octave apart over seven octaves
-CHUNK = 500  # points that are predicted at once, which bounds the memory
 
 
 def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -51,10 +50,10 @@ class LossLaw:
 
     form: str
     theta: np.ndarray
-    cv_errors: dict[str, float]
     widened: dict[str, float]
     converged: bool
     points: LossPoints
+    cv_errors: dict[str, float] = field(default_factory=dict)
     constraints: Constraints = FREE
     resamples: int = 200
     seed: int = 0
@@ -74,13 +73,10 @@ class LossLaw:
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
     ) -> np.ndarray:
         """Return expected losses; without lr at the best one. The arguments broadcast."""
-        given = (params, tokens, batch, 1.0 if lr is None else lr)
-        shape = np.broadcast_shapes(*(np.shape(x) for x in given))
         logs = self.logs(params, tokens, batch, lr)
-        parts = np.array_split(logs, 1 + len(logs) // CHUNK)
-        rows, expected = self.points.logs, self._expected_residuals
-        means = [self._of_form(x) + covariance(x, rows) @ expected for x in parts]
-        return np.concatenate(means).reshape(shape)
+        residuals = covariance(logs, self.points.logs) @ self._expected_residuals
+        shape = np.broadcast(params, tokens, batch, 1.0 if lr is None else lr).shape
+        return (self._of_form(logs) + residuals).reshape(shape)
 
     def _of_form(self, logs: np.ndarray) -> np.ndarray:
         """[...] nats, without residuals, at logarithms [..., 3 or 4]."""
@@ -131,13 +127,9 @@ class LossLaw:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return [m], expected losses of single runs, and standard deviations with their noise."""
         logs = self.logs(params, tokens, batch, lr)
-        found = []
-        for part in np.array_split(logs, 1 + len(logs) // CHUNK):
-            mean, spread = self.posterior(part)
-            noise = noise_sd(mean - self._least(part)) * self._widened(part)
-            found.append((mean, np.sqrt(np.diag(spread) + noise**2)))
-        mean, deviation = (np.concatenate(one) for one in zip(*found, strict=True))
-        return mean, deviation
+        mean, spread = self.posterior(logs)
+        noise = noise_sd(mean - self._least(logs)) * self._widened(logs)
+        return mean, np.sqrt(np.diag(spread) + noise**2)
 
     def _least(self, logs: np.ndarray) -> np.ndarray:
         """[m] nats, the lowest loss over batches and LRs at the N and D of each point."""

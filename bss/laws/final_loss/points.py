@@ -9,7 +9,6 @@ import numpy as np
 
 from bss.laws.final_loss.residual_gp import SAME_BUDGET, ResidualGP, noise_sd
 
-SAME_RATE = 0.01  # rates this near, relative, are one
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
 DIVERGED = 0.3  # the same, from which a row brackets no best batch
@@ -140,6 +139,4 @@ class LossPoints:
 
     def single_lr(self, rows: np.ndarray) -> bool:
         """Whether these rows, of several batches, were all trained at one LR."""
-        lr = self.lr[rows]
-        several = len(np.unique(self.batch[rows])) > 1
-        return several and bool(lr.max() <= lr.min() * (1 + SAME_RATE))
+        return bool(np.ptp(self.batch[rows]) > 0 and np.ptp(self.lr[rows]) == 0)

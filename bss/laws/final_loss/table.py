@@ -13,22 +13,21 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.final_loss.points import SAME_RATE, VARIED, LossPoints
+from bss.laws.final_loss.points import VARIED, LossPoints
 from bss.laws.resampling import rms
+from bss.points.curve import loss_column
+from bss.points.measuring import near_as_one
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
-from bss.tables.runs import loss_column
 from bss.tables.storage import read_table
 from bss.units import format_tokens
 
 SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
-DIGITS = 7  # of a loss
+DIGITS = 7  # of a loss: draws depend on every digit
 LONG = 4  # budgets of one run, from which they are a curve
 FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
-MIXED = 1000.0  # a gap between the rates of one (N, D), as between rates per step and per token
-ABOUT = 4.0  # the factor by which a rate may lie outside those tried otherwise
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 
@@ -141,7 +140,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     """The rows of the law from checked ones, each with its LR where LRs vary, and warnings.
 
     Raises:
-        InputError: no row has a finite loss, or LRs per step and per token are mixed.
+        InputError: no row has a finite loss.
     """
     tried, means, runs, warnings = _runs(table)
     with_lr, said = _varies(runs, table)
@@ -166,7 +165,6 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
     """Whether the LR is a variable of the law, and warnings."""
     if "rates_tried" in table or not (runs["rate"] > 0).all():
         return False, []
-    _refuse_mixed(runs)
     several = int(np.sum(runs.groupby(SIZE)["rate"].nunique() > 1))
     if not several:
         confounded = "lr: each batch has one LR, so the best batch applies only to these pairs of "
@@ -181,25 +179,6 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
             "best LR with batch rests on a prior; train with two LRs at another batch"
         ]
     return True, []
-
-
-def _refuse_mixed(runs: pd.DataFrame) -> None:
-    """Refuses LRs per token: each, times its batch in tokens, is about one of the others."""
-    found, per_token = (), []
-    for _, here in runs.groupby(["params", "tokens"]):
-        rates = np.unique(here["rate"])
-        gaps = rates[1:] / rates[:-1]
-        if len(gaps) and gaps.max() > MIXED:
-            i = int(gaps.argmax())
-            below = here.loc[here["rate"] <= rates[i]]
-            per_step = (below["rate"] * below["batch_tokens"]).to_numpy(float)
-            per_token += [*(rates[i + 1] / ABOUT < per_step), *(per_step < rates[-1] * ABOUT)]
-            found = rates[i], rates[i + 1]
-    if found and all(per_token):
-        raise InputError(
-            f"lr: {found[0]:.3g} and {found[1]:.3g} in one (params, tokens), and the lower LRs "
-            "times batch_tokens are about the higher LRs, so some are per token; give each per step"
-        )
 
 
 def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[str]]:
@@ -237,11 +216,7 @@ def _rates(table: pd.DataFrame) -> pd.Series:
     """The LR of each row, near-equal ones as one; 0 if it has none."""
     if "lr" not in table:
         return pd.Series(0.0, index=table.index)
-    lr = table["lr"].to_numpy(float)
-    rates = np.unique(lr)
-    first = np.concatenate([[True], np.diff(rates) > SAME_RATE * rates[:-1]])
-    same = rates[first][np.cumsum(first) - 1]
-    return pd.Series(same[np.searchsorted(rates, lr)], index=table.index)
+    return table["lr"].map(near_as_one(table["lr"])).astype(float)
 
 
 def _settings(table: pd.DataFrame) -> list[str]:

@@ -156,6 +156,14 @@ class TableFit(Fit):
         seen, unit = self.tested["batch_tokens"], self.seq_len or 1.0
         return seen.low / unit, seen.high / unit
 
+    def _new_runs(
+        self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike, lr: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return expected losses [m] of single runs, and half-widths of their intervals."""
+        self._check(params, tokens, batch_tokens, lr)
+        loss, deviation = self.law.predictions(params, tokens, batch_tokens, lr)
+        return loss, NormalDist().inv_cdf((1 + self.level) / 2) * deviation
+
     def losses(
         self, params: ArrayLike, tokens: ArrayLike, batch_tokens: ArrayLike, lr: Any = None
     ) -> np.ndarray:
@@ -164,7 +172,12 @@ class TableFit(Fit):
         Raises:
             InputError: If a number is not positive, or lr is given and the law has none.
         """
-        given = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        self._check(params, tokens, batch_tokens, lr)
+        return self.law.losses(params, tokens, batch_tokens, lr)
+
+    def _check(self, params: Any, tokens: Any, batch_tokens: Any, lr: Any) -> None:
+        """Raise InputError if a number is not positive, or lr is given and the law has none."""
+        given = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
         given |= {} if lr is None else {"lr": lr}
         for name, values in given.items():
             if not np.all(np.asarray(values, float) > 0):
@@ -174,7 +187,6 @@ class TableFit(Fit):
                 "lr: no batch of the fit's table has several LRs, so the law has no LR; fit a "
                 "table with several LRs per batch, or leave lr out"
             )
-        return self.law.losses(params, tokens, batch_tokens, lr)
 
     def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Return loss, low, high in nats of a new run of each row; without lr at the best one.
@@ -188,9 +200,7 @@ class TableFit(Fit):
 
         params, tokens, batch = (table[name].to_numpy(float) for name in SIZES)
         lr = table["lr"].to_numpy(float) if self.with_lr and "lr" in table else None
-        self.losses(params, tokens, batch, lr)
-        loss, deviation = self.law.predictions(params, tokens, batch, lr)
-        half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
+        loss, half = self._new_runs(params, tokens, batch, lr)
         columns = {"loss": loss, "low": loss - half, "high": loss + half}
         names = [*SIZES, *(["lr"] if lr is not None else [])]
         outside = ["; ".join(self.untested(row)) for row in table[names].to_dict("records")]
@@ -227,10 +237,10 @@ class TableFit(Fit):
         """Return errors at left-out runs, exponents, and parameters of the form."""
         import pandas as pd
 
-        rows = [{"law": self.law.form, "left out": kind, "rms error (nats)": error}
-                for kind, error in self.left_out.items()]  # fmt: skip
-        rows += [{"law": name, "left out": "cell", "rms error (nats)": error}
-                 for name, error in self.law.cv_errors.items()]  # fmt: skip
+        others = {n: e for n, e in self.law.cv_errors.items() if n != self.law.form}
+        errors = [*((self.law.form, *pair) for pair in self.left_out.items())]
+        errors += [(name, "cell", error) for name, error in others.items()]
+        columns = ["law", "left out", "rms error (nats)"]
         powers = {f"B_opt ∝ {n}": e for n, e in self.B_opt_exponents.items()}
         if self.best_lrs is not None:
             powers |= {f"best LR ∝ {n}": e for n, e in self.best_lrs.exponents.items()}
@@ -242,7 +252,7 @@ class TableFit(Fit):
             ])  # fmt: skip
 
         return {
-            "Cross-validation": pd.DataFrame(rows),
+            "Cross-validation": pd.DataFrame(errors, columns=columns),
             "Exponents": table(powers, "power law"),
             f"Parameters of the {self.law.form} form": table(self.parameters, "parameter"),
         }
@@ -295,7 +305,7 @@ class TableFit(Fit):
                 is outside the tested range without `extrapolate`.
         """
         law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
-        self.losses(params, tokens, batch_tokens, lr)
+        (loss,), (half,) = self._new_runs(params, tokens, batch_tokens, lr)
         sizes |= {} if lr is None else {"lr": lr}
         if not extrapolate:
             self.check_tested(sizes)
@@ -303,8 +313,6 @@ class TableFit(Fit):
         kinds = [name for name in ("params", "tokens") if name in beyond] or ["cell"]
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
         best = self.best_batch(params, tokens)
-        (loss,), (deviation,) = law.predictions(params, tokens, batch_tokens, lr)
-        half = NormalDist().inv_cdf((1 + self.level) / 2) * deviation
         excess = max(float(loss - law.curve(params, tokens)[1].min()), 0.0)
         more = {}
         if self.with_lr:

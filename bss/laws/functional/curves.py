@@ -9,7 +9,9 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.functional.law import EvalPoints, Segments
 from bss.laws.functional.paths import Path, run_path
-from bss.tables import check_runs, loss_column
+from bss.points.curve import loss_column
+from bss.tables import check_runs
+from bss.tables.columns import Origin, numbers
 from bss.units import format_tokens
 
 READINGS = 32  # losses kept per run: neighbours of more are correlated and add nothing but cost
@@ -170,17 +172,13 @@ def _spread(logs: np.ndarray) -> float:
     return float(np.exp(np.ptp(logs))) if logs.size else 1.0
 
 
-def _learning_rates(runs: pd.DataFrame) -> pd.Series:
-    column = next((name for name in ("lr", "peak_lr") if name in runs), None)
+def _learning_rates(runs: pd.DataFrame) -> np.ndarray:
+    column, origin = next((n for n in ("lr", "peak_lr") if n in runs), None), Origin("runs")
     if column is None:
-        return pd.Series(1.0, index=runs.index)
-    rates = pd.Series(pd.to_numeric(runs[column], errors="coerce"), dtype=float)
-    for i in np.flatnonzero(~np.isfinite(rates) | (rates < 0))[:1]:
-        row = runs.iloc[i]
-        raise InputError(
-            f"runs: {column} of run {row['run']} at step {row['step']} is {row[column]}; "
-            "write an LR of 0 or more"
-        )
+        return np.ones(len(runs))
+    rates = numbers(runs, column, origin)
+    for i in np.flatnonzero(rates < 0)[:1]:
+        origin.refuse(i, f"{column} is {rates[i]}; write an LR of 0 or more")
     return rates
 
 

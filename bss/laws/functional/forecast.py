@@ -7,20 +7,21 @@ over batch that no run had. If no runs were left out, it is the error at the fit
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, bounded, interval, tails
-from bss.laws.functional.curves import VARIED, Curves, curves_of, stack
+from bss.laws.base import Estimate, tails
+from bss.laws.functional.curves import VARIED, Curves, stack
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.paths import plan_path
-from bss.laws.functional.values import CurveFit
 from bss.schedules.batch import BatchSchedule
 from bss.units import format_tokens
+
+if TYPE_CHECKING:
+    from bss.laws.functional.values import CurveFit
 
 FAR = 1.25  # times a range measured: beyond it nothing was tested
 UNSEEN = 1.25  # times the error at left-out runs: covers 9 of 10 planted ends at a new budget or LR
@@ -28,13 +29,17 @@ DECAYED = 0.1  # of the peak: an LR that falls to it or below has fallen to zero
 Rate = Callable[[Any], Any] | float
 
 
-def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def forecast(fit: "CurveFit", curves: Curves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return losses in nats, and the ends of their intervals, each [R, N].
 
     Raises:
         InputError: if the curves have another sequence length than the fit.
     """
-    check_sequences(fit, curves.seq_len)
+    if curves.seq_len != fit.seq_len:
+        raise InputError(
+            f"runs: seq_len {curves.seq_len}, but the fit has {fit.seq_len}; batches of sequences "
+            "of another length cannot be compared"
+        )
     value = law_losses(fit.law, curves)
     draws = np.array([law_losses(CurveLaw(*row), curves) for row in fit.draws] or [value])
     parameters = np.nanquantile(np.log(draws / value), tails(fit.level), axis=0, method="hazen")
@@ -44,7 +49,7 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     return value, value * np.exp(-below), value * np.exp(above)
 
 
-def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
+def _misfit(fit: "CurveFit", curves: Curves) -> np.ndarray:
     """Return the standard deviation of log loss of each run [R] for the law's lack of fit."""
     error = fit.rmse if fit.cv_error is None else fit.cv_error
     steps, lr, batch = curves.segments
@@ -57,7 +62,7 @@ def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
 
 
 def predict_schedule(
-    fit: CurveFit,
+    fit: "CurveFit",
     schedule: BatchSchedule,
     tokens: int,
     rate: Rate,
@@ -83,7 +88,7 @@ def predict_schedule(
 
 
 def schedule_losses(
-    fit: CurveFit,
+    fit: "CurveFit",
     schedule: BatchSchedule,
     tokens: int,
     rate: Rate,
@@ -105,82 +110,20 @@ def schedule_losses(
     return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
 
 
-def predicted_rows(fit: CurveFit, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the predictions of `CurveFit.predict`."""
-    curves = curves_of(table, warmup=fit.warmup, every_row=True)
-    columns = [*forecast(fit, curves), curves.tokens]
-    runs = table["run"].astype(str).to_numpy()
-    beyond = {run: "; ".join(x) for run, x in zip(curves.runs, untested(fit, curves), strict=True)}
-    found = np.full((len(table), 3), np.nan)
-    for i, run in enumerate(curves.runs):
-        *losses, tokens = (x[i, curves.weight[i] > 0] for x in columns)
-        rows = np.flatnonzero(runs == run)[-len(tokens) :]  # without step 0
-        found[rows] = np.where(tokens > fit.since, losses, np.nan).T
-    predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
-    return predictions.assign(outside=[beyond[run] for run in runs])
-
-
-def best_constant(fit: CurveFit, tokens: int, rate: Rate) -> BestBatch:
-    """Return the best batch of `CurveFit.best_batch`, among 33 in the range measured."""
-    batch, curves = _constants(fit, tokens, rate)
-    laws = [fit.law, *(CurveLaw(*row) for row in fit.draws)]
-    found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
-    ends = interval(found[0], found[1:] if fit.draws else found, level=fit.level)
-    best = BestBatch(ends.value, ends.low, ends.high, fit.level, method="law")
-    return bounded(best, found[1:], (float(batch[0]), float(batch[-1])))
-
-
-def constant_losses(
-    fit: CurveFit, tokens: int, rate: Rate
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Return batch sizes [n] in sequences, final losses [n], and what is untested at the best."""
-    batch, curves = _constants(fit, tokens, rate)
-    loss = law_losses(fit.law, curves)[:, 0]
-    return batch, loss, untested(fit, curves)[int(np.argmin(loss))]
-
-
-def _constants(fit: CurveFit, tokens: int, rate: Rate) -> tuple[np.ndarray, Curves]:
-    """Return 33 batch sizes in the range measured, and runs of each."""
-    least, most = fit.batches
-    batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int))
-    paths = [plan_path(BatchSchedule.constant(int(b)), tokens, fit.seq_len, rate) for b in batch]
-    return batch, stack(paths, fit.seq_len)
-
-
-def drawn_ends(fit: CurveFit, table: pd.DataFrame) -> np.ndarray:
-    """Return the draws of `CurveFit.draws_at`."""
-    paths = [
-        plan_path(BatchSchedule.parse(f"{batch}", total=int(tokens)), int(tokens), fit.seq_len, lr)
-        for batch, tokens, lr in table[["batch", "tokens", "lr"]].itertuples(index=False)
-    ]
-    curves = stack(paths, fit.seq_len)
-    ends = [law_losses(CurveLaw(*row), curves)[:, 0] for row in fit.draws]
-    return np.log(np.reshape(ends, (-1, len(paths))))
-
-
-def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
+def last_losses(fit: "CurveFit", curves: Curves) -> list[Estimate]:
     """Return the loss at the last point of each run [R], with its interval."""
     rows = np.arange(len(curves.runs)), curves.last
     ends = (x[rows].tolist() for x in forecast(fit, curves))
     return [Estimate(*numbers, level=fit.level) for numbers in zip(*ends, strict=True)]
 
 
-def check_sequences(fit: CurveFit, seq_len: int) -> None:
-    """Raise InputError if runs have another sequence length than the fit."""
-    if seq_len != fit.seq_len:
-        raise InputError(
-            f"runs: seq_len {seq_len}, but the fit has {fit.seq_len}; batches of sequences "
-            "of another length cannot be compared"
-        )
-
-
-def check_identified(fit: CurveFit, *, batch_changes: bool) -> None:
+def check_identified(fit: "CurveFit", *, batch_changes: bool) -> None:
     """Raise InputError if the effect of a changing learning rate, or batch, is unidentified."""
     _refuse(_unidentified(fit, batch_changes, True))
 
 
 def unidentified_for(
-    fit: CurveFit, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
+    fit: "CurveFit", steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[str, ...]:
     """Return why the fit does not apply to changes along segments [G]; empty if it does."""
     late = lr[np.cumsum(steps) > steps.sum() / 2]  # no warm-up
@@ -188,7 +131,7 @@ def unidentified_for(
     return _unidentified(fit, bool(np.ptp(batch) > 0), bool(lr_changes))
 
 
-def _unidentified(fit: CurveFit, batch_changes: bool, lr_changes: bool) -> tuple[str, ...]:
+def _unidentified(fit: "CurveFit", batch_changes: bool, lr_changes: bool) -> tuple[str, ...]:
     reasons = [] if fit.status == "converged" else [fit.status]
     if not fit.identified:
         reasons.append("noise is unidentified")
@@ -206,7 +149,7 @@ def _refuse(reasons: tuple[str, ...]) -> None:
 
 
 def check_tested(
-    fit: CurveFit, curves: Curves, *, extrapolate: bool = False
+    fit: "CurveFit", curves: Curves, *, extrapolate: bool = False
 ) -> list[tuple[str, ...]]:
     """Return what of each run [R] is outside the ranges measured.
 
@@ -225,7 +168,7 @@ def check_tested(
     return beyond
 
 
-def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
+def untested(fit: "CurveFit", curves: Curves) -> list[tuple[str, ...]]:
     """Return what of each run [R] is outside the ranges measured, and by how much."""
     used = curves.segments.steps > 0
     own = [[x[i][row] for x in curves.segments] for i, row in enumerate(used)]
@@ -233,7 +176,7 @@ def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
 
 
 def _untested(
-    fit: CurveFit, tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
+    fit: "CurveFit", tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[str, ...]:
     peak, ratio = float(lr.max()), float((lr / batch).max())
     spans = {

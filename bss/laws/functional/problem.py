@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError, check
-from bss.laws.base import FREE, Constraints
+from bss.laws.base import FREE, Constraints, Scale
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
@@ -99,9 +99,7 @@ def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -
     if constraints:
         text = f"the law of curves with `--clock {clock}`"
         constraints.check(CurveLaw._fields, text)
-        lower, upper = constraints.box(
-            (lower, upper), CurveLaw._fields, lambda theta: in_units(law_of(theta), units), text
-        )
+        lower, upper = constraints.box(lower, upper, _scales(units), text)
     free, losses = int((lower < upper).sum()), int(data["weight"].sum())
     if losses <= free:
         raise InputError(
@@ -145,6 +143,14 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
     scale = rate**-law.p * batch**law.m / time
     A_0, A_1, B_phi = law.A_0 * scale, law.A_1 * scale, law.B_phi * batch
     return law._replace(T_0=law.T_0 * time, A_0=A_0, A_1=A_1, c_K=law.c_K / time, B_phi=B_phi)
+
+
+def _scales(units: tuple[float, float, float]) -> dict[str, Scale]:
+    """Return how the parameters of `in_units` follow from one fitted number each."""
+    time, _, batch = units
+    logs, scaled = ("s", "T_0", "c_K"), {"T_0": time, "c_K": 1 / time, "B_phi": batch}
+    names = [name for name in NAMES if name in CurveLaw._fields]
+    return {n: Scale(NAMES.index(n), scaled.get(n, 1.0), n in logs) for n in names}
 
 
 def curve_errors(theta, data):

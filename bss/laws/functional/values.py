@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described
-from bss.laws.functional.law import CurveLaw
-
-if TYPE_CHECKING:
-    import pandas as pd  # loaded where a table is made
+from bss.laws.base import BestBatch, Estimate, Fit, Outlier, bounded, described, interval
+from bss.laws.functional.curves import curves_of, stack
+from bss.laws.functional.forecast import forecast, untested
+from bss.laws.functional.law import CurveLaw, law_losses
+from bss.laws.functional.paths import plan_path
+from bss.schedules.batch import BatchSchedule
 
 MAX_ROWS = 1500  # losses saved: the rest of the 150 kB
 MAY_LACK = ("cv_errors", "budgets", "peak_lrs", "outliers", "curves")
@@ -119,30 +121,30 @@ class CurveFit(Fit):
         best = self.best_batch(self.tokens)
         return f"loss@{round(best.value or best.high or best.low or self.batches[1])}"
 
-    def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
+    def draws_at(self, table: pd.DataFrame) -> np.ndarray:
         """Return draws [R, n] of log losses at the ends of runs of one learning rate each.
 
         Args:
             table: columns batch (a schedule as text, or a number of sequences), tokens, lr.
         """
-        from bss.laws.functional.forecast import drawn_ends
+        schedules = [
+            (BatchSchedule.parse(f"{batch}", total=int(tokens)), int(tokens), self.seq_len, lr)
+            for batch, tokens, lr in table[["batch", "tokens", "lr"]].itertuples(index=False)
+        ]
+        curves = stack([plan_path(*one) for one in schedules], self.seq_len)
+        ends = [law_losses(CurveLaw(*row), curves)[:, 0] for row in self.draws]
+        return np.log(np.reshape(ends, (-1, len(schedules))))
 
-        return drawn_ends(self, table)
-
-    def details(self) -> "dict[str, pd.DataFrame]":
+    def details(self) -> dict[str, pd.DataFrame]:
         """Return the error per time variable at the ends of left-out runs."""
-        import pandas as pd
-
         rows = [{"clock": name, "CV error (log loss)": x} for name, x in self.cv_errors.items()]
         return {"Cross-validation": pd.DataFrame(rows)} if rows else {}
 
-    def summary(self) -> "pd.DataFrame":
+    def summary(self) -> pd.DataFrame:
         """Return a row per parameter: parameter, value, low, high, note, in_predictions.
 
         `in_predictions` is the value that predictions use, also of an unidentified parameter.
         """
-        import pandas as pd
-
         used = self.law._asdict()
         return pd.DataFrame([
             {"parameter": name, "value": e.value, "low": e.low, "high": e.high, "note": e.note,
@@ -150,7 +152,7 @@ class CurveFit(Fit):
             for name, e in self.parameters.items()
         ])  # fmt: skip
 
-    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
+    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return losses in nats at the rows of a run table: loss, low, high, outside.
 
         Args:
@@ -164,23 +166,40 @@ class CurveFit(Fit):
         Raises:
             InputError: If the table is not a run table, or has another sequence length.
         """
-        from bss.laws.functional.forecast import predicted_rows
-
-        return predicted_rows(self, table)
+        curves = curves_of(table, warmup=self.warmup, every_row=True)
+        columns, beyond = [*forecast(self, curves), curves.tokens], untested(self, curves)
+        runs = table["run"].astype(str).to_numpy()
+        found, outside = np.full((len(table), 3), np.nan), np.full(len(table), "", object)
+        for i, run in enumerate(curves.runs):
+            *losses, tokens = (x[i, curves.weight[i] > 0] for x in columns)
+            rows = np.flatnonzero(runs == run)
+            outside[rows] = "; ".join(beyond[i])
+            known = np.where(tokens > self.since, losses, np.nan).T
+            found[rows[-len(tokens) :]] = known  # without step 0
+        predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
+        return predictions.assign(outside=outside)
 
     def best_batch(
         self, tokens: int, rate: Callable[[Any], Any] | float | None = None
     ) -> BestBatch:
         """Return the fixed batch size, in sequences, with the lowest predicted loss.
 
+        It is sought among 33 sizes in the range measured.
+
         Args:
             tokens: budget.
             rate: the learning rate of all batches, or a function of tokens, e.g.
                 `bss.schedules.rates.wsd`; by default constant at the largest one measured.
         """
-        from bss.laws.functional.forecast import best_constant
-
-        return best_constant(self, tokens, self.rates[1] if rate is None else rate)
+        least, most = self.batches
+        batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int)).tolist()
+        how = tokens, self.seq_len, self.rates[1] if rate is None else rate
+        curves = stack([plan_path(BatchSchedule.constant(b), *how) for b in batch], self.seq_len)
+        laws = [self.law, *(CurveLaw(*row) for row in self.draws)]
+        found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
+        ends = interval(found[0], found[1:] if self.draws else found, level=self.level)
+        best = BestBatch(ends.value, ends.low, ends.high, self.level, method="law")
+        return bounded(best, found[1:], (batch[0], batch[-1]))
 
     def peak_lr(self, lr: float | None) -> float:
         """Return the requested peak learning rate, or else the one that all runs had.
@@ -193,14 +212,12 @@ class CurveFit(Fit):
             raise InputError(f"--lr: missing; give the peak LR, {least:.4g} to {most:.4g} measured")
         return most if lr is None else lr
 
-    def residuals(self) -> "pd.DataFrame":
+    def residuals(self) -> pd.DataFrame:
         """Return a row per loss fitted: run, tokens, share, batch, lr, measured, fitted, residual.
 
         Losses are in nats and residuals in log loss. `share` is tokens divided by the tokens of the
         run's last loss.
         """
-        import pandas as pd
-
         columns = ("tokens", "batch", "lr", "measured", "fitted")
         parts = [pd.DataFrame({"run": one.run} | {n: getattr(one, n) for n in columns})
                  for one in self.curves]  # fmt: skip

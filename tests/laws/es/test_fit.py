@@ -182,8 +182,6 @@ BAD = {
     "model takes 2 values": lambda p: p.assign(model=np.where(p["batch"] > 8, "a", "b")),
     "seq_len takes 2 values": lambda p: p.assign(seq_len=np.where(p["batch"] > 8, 64, 128)),
     "row 3 has a target_loss": lambda p: p.assign(steps=p["steps"].where(p.index != 2)),
-    "repeats a run's target_loss": lambda p: pd.concat([p, p.iloc[:1]]),
-    "has no rows": lambda p: p.iloc[:0],
     "4 for the 4 parameters of the surface law": lambda p: (
         p[p["batch"].isin([8, 16, 32]) & p["target_loss"].isin([2.0, 1.7])]
         .drop_duplicates(["batch", "target_loss"])

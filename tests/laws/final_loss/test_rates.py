@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.laws import TableFit, check_losses, fit_table
 from bss.laws.final_loss.best import best_batch_at, best_lr
 from tests.laws.final_loss.planted import World, fitted, holds, octaves, width
@@ -113,13 +112,6 @@ def test_one_cell_of_a_few_rows():
     assert holds(told.optima[0].lr, PLAIN.tuned(4e8, 2e10, told.optima[0].batch))
     assert told.exponents["B"].value == pytest.approx(PLAIN.p, abs=0.1)
     assert told.exponents["N"].value is told.exponents["D"].value is None
-
-
-def test_rates_per_step_and_per_token_are_not_mixed():
-    table = PLAIN.table(**ONE)
-    table["lr"] = np.where(table.index % 2, table["lr"], table["lr"] / table["batch"] / 1024)
-    with pytest.raises(InputError, match=r"lr: .* some are per token"):
-        fit_table(check_losses(table))
 
 
 READ = """

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.crossings import mean, optima
+from tests.page.optima import optima
 
 TARGETS = (2.2, 2.0, 1.8)
 
@@ -73,7 +73,7 @@ def test_a_batch_that_consumed_more_than_the_best_without_reaching_is_worse():
     both = both.loc[both["batch"].isin([2, 4, 8])]
     closed = optima(both)[1]
     assert (closed.batch, closed.interior, closed.bound) == (4, True, "")
-    assert closed.ends == pytest.approx((4 / 2**0.5, 4 * 2**0.5))
+    assert (closed.log2_batch.value, closed.log2_batch.error) == pytest.approx((2, 0.5))
 
 
 def test_one_that_consumed_less_says_nothing_and_leaves_its_side_open():
@@ -84,30 +84,15 @@ def test_one_that_consumed_less_says_nothing_and_leaves_its_side_open():
     smallest = optima(missed(wider, 2, 2.0))[1]
     assert (smallest.batch, smallest.interior) == (4, True)
     # 2 needs yet more tokens than it consumed, which moves the minimum from 3 towards 4 and beyond
-    low, high = smallest.ends
-    assert low is not None and low <= 3
-    assert high is not None and high >= 4 * 2**0.5
-
-
-def test_errors_are_two_standard_errors_over_seeds():
-    found = mean([1.0, 2.0, 3.0])
-    assert (found.value, found.seeds) == (2.0, 3)
-    assert found.error == pytest.approx(2 / math.sqrt(3))
+    log, error = smallest.log2_batch.value, smallest.log2_batch.error
+    assert log - error <= math.log2(3) and log + error >= 2.5
 
 
 def test_a_best_batch_at_an_edge_is_a_bound():
     at_most, at_least = optima(planted(lambda _: 0.5))[0], optima(planted(lambda _: 40.0))[0]
-    assert (at_most.bound, at_most.ends) == ("at most", (None, 1))
-    assert (at_least.bound, at_least.ends) == ("at least", (16, None))
+    assert (at_most.bound, at_most.batch) == ("at most", 1)
+    assert (at_least.bound, at_least.batch) == ("at least", 16)
     assert at_most.log2_batch.error is None
     inside = optima(planted(rising, noise=0.002))[1]
-    low, high = inside.ends
-    assert inside.bound == ""
-    assert low is not None
-    assert high is not None
-    assert low < 2**inside.log2_batch.value < high
-
-
-def test_a_batch_that_is_the_only_one_bounds_nothing():
-    alone = optima(planted(rising, batches=(4,)))[0]
-    assert (alone.bound, alone.ends) == ("unknown", (None, None))
+    assert inside.bound == "" and inside.log2_batch.error > 0
+    assert optima(planted(rising, batches=(4,)))[0].bound == "unknown"

@@ -1,4 +1,6 @@
-"""The measured minimum over batch sizes, without a scaling law.
+"""The measured minimum over batch sizes as the page of the site computes it, in Python.
+
+The package itself has `bss.laws.minimum`, with an interval.
 
 Runs of one seed share initialization and data order, so tokens to a target are compared within a
 seed; errors are 2 standard errors over seeds. A run that did not reach a target is censored at the
@@ -9,14 +11,15 @@ worse; otherwise it has no information (derived here).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
 
-Bound = Literal["", "at most", "at least", "unknown"]  # "": a measured value, not a bound
+Bound = Literal["", "at least", "at most", "unknown"]  # "": a measured value, not a bound
+BOUNDS: tuple[Bound, ...] = get_args(Bound)
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,6 @@ class Logs:
         return whole.columns.tolist()[int(np.argmin(whole.sum()))]
 
 
-def bound(*, open_below: bool, open_above: bool) -> Bound:
-    """Return the kind of bound of a value that may be lower, higher or both."""
-    if open_below:
-        return "unknown" if open_above else "at most"
-    return "at least" if open_above else ""
-
-
 def by_target(points: pd.DataFrame) -> dict[float, Logs]:
     """Return the log tokens of a table of points, by target, highest first.
 
@@ -93,7 +89,7 @@ class Between:
     def bound(self) -> Bound:
         """The kind of bound that the mean of the values is."""
         below, above = (bool(np.isinf(ends).any()) for ends in (self.low, self.high))
-        return bound(open_below=below, open_above=above)
+        return BOUNDS[2 * below + above]
 
     @property
     def reach(self) -> float:
@@ -121,23 +117,11 @@ def _lowest(x: np.ndarray, y: np.ndarray, met: np.ndarray) -> tuple[float, float
     i, last = int(np.argmin(y)), len(y) - 1
     if not 0 < i < last:
         return x[i], -np.inf if i == 0 else x[i], np.inf if i == last else x[i]
-    minimum = parabola_minimum(x, y)
+    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
+    minimum = float(x[i] - slope / (2 * curvature)) if curvature > 1e-12 else float(x[i])
     low = minimum if met[i + 1] else (x[i - 1] + x[i]) / 2
     high = minimum if met[i - 1] else (x[i] + x[i + 1]) / 2
     return float(np.clip(x[i], low, high)), low, high
-
-
-def parabola_minimum(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the minimum of a parabola through the lowest of points [N] and its neighbours.
-
-    If the lowest point is the first or the last, or the three points are on a line, its x is
-    returned. x must be in ascending order.
-    """
-    i = int(np.argmin(y))
-    if not 0 < i < len(y) - 1:
-        return float(x[i])
-    curvature, slope, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
-    return float(x[i] - slope / (2 * curvature)) if curvature > 1e-12 else float(x[i])
 
 
 @dataclass(frozen=True)
@@ -172,16 +156,6 @@ class TargetOptimum:
     interior: bool
     log2_batch: Mean
     bound: Bound
-
-    @property
-    def ends(self) -> tuple[float | None, float | None]:
-        """B_opt ∓ 2 standard errors, in sequences. None on a side without a limit."""
-        log, bound, error = self.log2_batch.value, self.bound, self.log2_batch.error
-        if error is None and not bound:
-            return None, None
-        low, high = 2 ** (log - (error or 0)), 2 ** (log + (error or 0))
-        open_below, open_above = ("at most", "unknown"), ("at least", "unknown")
-        return None if bound in open_below else low, None if bound in open_above else high
 
 
 def mean(values: Sequence[float]) -> Mean:
