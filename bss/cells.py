@@ -66,6 +66,12 @@ class Table:
         return cls.of_records(title, frame.to_dict("records"), [*frame], strong)
 
 
+def fit_tables(fit: Any) -> list[Table]:
+    """Return the tables of a fit of any kind: the summary, then the details."""
+    title = f"{fit.law_name}, {fit.level:.0%} intervals"
+    return [Table.of_frame(*one) for one in ({title: fit.summary()} | fit.details()).items()]
+
+
 def _is_missing(value: Any) -> bool:
     if isinstance(value, str | list | tuple):
         return not value

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bss.advice.fit_advice import FitAdvice
-from bss.advice.of_table import published
+from bss.advice.of_fit import published
 from bss.advice.sources import AXES, POOLED, TABLE, Pooled, calibration, pool
 from bss.laws.base import Estimate
 from bss.rules import RULES, Answer, Setting, answers

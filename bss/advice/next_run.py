@@ -6,14 +6,14 @@ taken over the draws of a fit; the goal is a function of its predictions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.cells import Table
 from bss.errors import InputError
-from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
-from bss.laws.base import Fit
 from bss.laws.minimum import parabola_vertex
 from bss.units import parse_tokens
 
@@ -23,45 +23,40 @@ GOALS = {
     "table": "B_opt@N,D or loss@N,D,B",
     "curve": "loss@SCHEDULE",
 }
-"""By kind of fit."""
 RUNS = {
     "es": ["batch"],
     "critical": ["params", "tokens"],
     "table": ["params", "tokens", "batch_tokens"],
     "curve": ["batch", "tokens", "lr"],
 }
-"""By kind of fit, the columns of a candidate run."""
-NO_DRAWS = "fit: it has no draws of this goal; fit again by `bss fit`, with --json"
+"""The columns of a candidate run."""
 GRID = 65  # batch sizes among which a minimum is searched
 MOSTLY = 0.9  # share of the draws in which a candidate must reach the goal's loss
 Goal = tuple[pd.DataFrame, Callable[[np.ndarray], np.ndarray]]
 
 
-def next_runs(fit: Fit, goal: str = "", candidates: pd.DataFrame | None = None) -> pd.DataFrame:
+def next_runs(fit: Any, goal: str) -> pd.DataFrame:
     """Return candidate runs and what each adds to a goal, the best per unit of compute first.
 
     Args:
         fit: of any kind, with its draws.
-        goal: as in `GOALS`; by default `fit.goal`.
-        candidates: columns as in `RUNS`. By default the measured runs, and a factor of 2 around
-            each of their sizes.
+        goal: as in `GOALS`, e.g. `fit.goal`.
 
     Returns:
-        The candidates with FLOPs, or tokens if the fit has one model. `variance_reduction` is the
-        expected share of the goal's variance that the run removes, `relative_efficiency` that share
-        per unit of compute, relative to the first row.
+        The measured runs, and those a factor of 2 around each of their sizes, with FLOPs, or tokens
+        if the fit has one model. `variance_reduction` is the expected share of the goal's variance
+        that the run removes, `relative_efficiency` that share per unit of compute, relative to the
+        first row.
 
     Raises:
-        InputError: The fit has no draws, or no such goal; or a column is missing.
+        InputError: The fit has no draws, or no such goal.
     """
-    goal = goal or fit.goal
     table, goal_of = _goal(fit, goal)
-    runs = _candidates(fit, candidates)
+    runs = _candidates(fit)
     others = {name: table[name].iloc[0] for name in table if name not in runs}
-    rows = pd.concat([table, runs.assign(**others)[[*table]]], ignore_index=True)
-    draws = fit.draws_at(rows)
+    draws = fit.draws_at(pd.concat([table, runs.assign(**others)[[*table]]]))
     if len(draws) < 2:
-        raise InputError(NO_DRAWS)
+        raise InputError("fit: it has no draws of this goal; fit again by `bss fit`, with --json")
     drawn, measured = goal_of(draws[:, : len(table)]), draws[:, len(table) :]
     known = np.isfinite(measured).mean(axis=0) >= MOSTLY
     if not known.any() or not np.ptp(drawn) > 0:
@@ -95,57 +90,48 @@ def described_run(runs: pd.DataFrame, goal: str) -> str:
     return f"Next run: {named}; removes {share:.0%} of the variance of {goal}"
 
 
-def _goal(fit: Fit, goal: str) -> Goal:
+def _goal(fit: Any, goal: str) -> Goal:
     """Return the table of predictions that a goal depends on, and the goal as a function of them.
 
     B_opt is the minimum of predictions on a grid, an exponent is the difference of two.
     """
     name, _, at = goal.replace("exponent:", "exponent@").partition("@")
-    try:
-        match fit, name, at.split(","):
-            case EsFit(), "B_opt", [loss]:
+    with suppress(ValueError, KeyError):
+        match fit.KIND, name, at.split(","):
+            case "es", "B_opt", [loss]:
                 return _minimum(fit.batches, {"target_loss": float(loss)}, "batch")
-            case CriticalFit(), "exponent", [size]:
+            case "critical", "exponent", [size]:
                 variable = {"N": "params", "D": "tokens"}[size]
                 known = fit.law.variables if fit.law else ()
                 sizes = dict.fromkeys(known if variable in known else [variable], 1e9)
                 table = pd.DataFrame([sizes, sizes | {variable: 1e9 * np.e}])
                 return table, lambda draws: draws[:, 1] - draws[:, 0]
-            case TableFit(), "B_opt", [params, tokens]:
+            case "table", "B_opt", [params, tokens]:
                 sizes = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
                 return _minimum(fit.law.points.batch.tolist(), sizes, "batch_tokens")
-            case TableFit(), "loss", [params, tokens, batch]:
+            case "table", "loss", [params, tokens, batch]:
                 run = [parse_tokens(params), parse_tokens(tokens)]
                 run.append(parse_tokens(batch) * int(fit.seq_len or 1))
                 return pd.DataFrame([run], columns=RUNS["table"]), lambda draws: draws[:, 0]
-            case CurveFit(), "loss", [schedule]:
+            case "curve", "loss", [schedule]:
                 run = {"batch": [schedule], "tokens": fit.tokens, "lr": fit.rates[1]}
                 return pd.DataFrame(run), lambda draws: draws[:, 0]
-    except (ValueError, KeyError):
-        pass
     raise InputError(f"--goal {goal!r}: expected {GOALS[fit.KIND]}")
 
 
 def _minimum(batches: Sequence[float], sizes: Mapping[str, float], column: str) -> Goal:
     """Return a grid of batch sizes, and the log batch size at the minimum of its predictions."""
     grid = np.geomspace(min(batches) / 2, max(batches) * 2, GRID)
-    table = pd.DataFrame({**sizes, column: grid})
-    return table, lambda draws: parabola_vertex(np.log(grid), draws)
+    return pd.DataFrame({**sizes, column: grid}), lambda draws: parabola_vertex(np.log(grid), draws)
 
 
-def _candidates(fit: Fit, given: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the candidates given, or what was measured with each size halved and doubled too."""
-    columns = RUNS[fit.KIND]
-    if given is not None:
-        if missing := [name for name in columns if name not in given]:
-            raise InputError(f"--candidates: no column {missing[0]}; needed: {', '.join(columns)}")
-        return given[columns].reset_index(drop=True)
-    own = fit.residuals()
-    if isinstance(fit, CurveFit):  # a row per run, of a row per loss
+def _candidates(fit: Any) -> pd.DataFrame:
+    """Return what was measured, also with each of its sizes halved and doubled."""
+    columns, own = RUNS[fit.KIND], fit.residuals()
+    if fit.KIND == "curve":  # a row per run, of a row per loss
         own = own.groupby("run").agg({"batch": "first", "tokens": "max", "lr": "max"})
     own = own[columns].dropna()
-    around = [own, *(own.assign(**{n: own[n] * x}) for n in columns for x in (0.5, 2.0))]
-    runs = pd.concat(around)
+    runs = pd.concat([own, *(own.assign(**{n: own[n] * x}) for n in columns for x in (0.5, 2.0))])
     counts = runs.columns.intersection(["batch", "tokens"])
     runs[counts] = runs[counts].astype(np.int64)
     return runs[(runs[counts] >= 1).all(axis=1)].drop_duplicates(ignore_index=True)

@@ -1,44 +1,79 @@
-"""The answer of a user's own fit, of each kind that has a best batch."""
+"""The best batch size of a planned run by a fit, inside the range that the fit was tested in."""
 
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bss.advice import of_table
 from bss.advice.fit_advice import FitAdvice, of_losses
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit
+from bss.files import read_json
+from bss.laws import TableFit
 from bss.laws.base import Estimate
-from bss.laws.functional.curves import stack
-from bss.laws.functional.forecast import untested
-from bss.laws.functional.law import law_losses
-from bss.laws.functional.paths import plan_path
+from bss.laws.final_loss.points import SAME_BUDGET
 from bss.rules import Setting
-from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate, wsd
 
+if TYPE_CHECKING:
+    from bss.laws import CurveFit, EsFit
+
+PUBLISHED = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
+"""The fit of a published table: 170 final losses of arXiv 2503.04715, 17 (N, D). Made by `bss fit
+table results/published/steplaw_dense_best.csv --json`; a test makes it again."""
+FACTORS = 2.0 ** np.linspace(-4, 4, 65)
+"""Multiples of the optimum: as far as a tolerance of 0.003 nats reaches, 8 per doubling."""
+NEAR = 1.05  # budgets between which the loss's slope in log tokens is taken
 GRID = 33  # batch sizes between the smallest and largest fitted
-DECAY = 0.2  # share of the budget in which the learning rate decays under WSD
+DECAYS = {"wsd": 0.2, "cosine": 1.0, "constant": 0.0}  # share of the budget, by LR schedule
 ONE_MODEL = "the fit is of one model of unknown size: check that it is the model of --params"
 
 
-def fit_advice(fit: EsFit | CurveFit | TableFit, setting: Setting, ending: str) -> FitAdvice:
-    """Return the best batch size; without a value if the fit was not tested there.
+def published(setting: Setting) -> FitAdvice:
+    """Return the answer of the committed fit of published final losses."""
+    fit = TableFit.from_dict(read_json(PUBLISHED, "install bss again"))
+    return fit_advice(fit, setting)
+
+
+def fit_advice(fit: Any, setting: Setting, ending: str = "wsd") -> FitAdvice:
+    """Return the best batch size of a fit; without a value if the fit was not tested there.
+
+    Args:
+        fit: of a table, of E(S) or of loss curves.
+        setting: the planned run.
+        ending: the LR schedule, for a fit of loss curves.
 
     Raises:
         InputError: If a curve fit needs a peak learning rate and the setting has none.
     """
-    if isinstance(fit, TableFit):
-        return of_table.fit_advice(fit, setting, ending)
-    if isinstance(fit, CurveFit):
+    if fit.KIND == "curve":
         return _of_curve(fit, setting, ending)
+    answer, warnings = (_of_table, ()) if fit.KIND == "table" else (_of_es, (ONE_MODEL,))
     try:
-        return _of_es(fit, setting)
-    except InputError as error:  # the law has no loss or no B_opt for this budget
-        return FitAdvice(Estimate(None, level=fit.level, note=str(error)), warnings=(ONE_MODEL,))
+        return answer(fit, setting)
+    except InputError as error:  # not tested there, or a law without a loss or B_opt
+        return FitAdvice(Estimate(None, level=fit.level, note=str(error)), warnings=warnings)
 
 
-def _of_es(fit: EsFit, setting: Setting) -> FitAdvice:
+def _of_table(fit: TableFit, setting: Setting) -> FitAdvice:
+    """Return B_opt and the losses around it."""
+    N, D = setting.params, setting.tokens
+    sizes, least = {"params": N, "tokens": D}, 1 + SAME_BUDGET  # budgets are of whole steps
+    if beyond := fit.untested({n: x for n, x in sizes.items() if fit.tested[n].times(x) > least}):
+        raise InputError(f"not tested there: {beyond[0]}")
+    best = fit.best_batch(N, D)
+    if best.value is None:
+        return FitAdvice(best)
+    own = float(fit.law.curve(N, D)[2])  # of the law, about which its losses are
+    seen = fit.tested["batch_tokens"]
+    known = FACTORS[(own * FACTORS >= seen.low) & (own * FACTORS <= seen.high)]
+    excess = np.maximum(fit.law.excess_loss(N, D, own * known), 0.0)
+    lr = () if setting.lr is None else (f"losses are of LRs tuned per batch, not {setting.lr:g}",)
+    less, more = (float(fit.law.curve(N, D * x)[1].min()) for x in (1 / NEAR, NEAR))
+    return FitAdvice(best, known, excess, lr, slope=(less - more) / (2 * np.log(NEAR)))
+
+
+def _of_es(fit: "EsFit", setting: Setting) -> FitAdvice:
     """Return B_opt at the lowest loss of the budget, and the losses of other batch sizes.
 
     The targets do not reach the final losses. So a budget counts as tested if its loss lies within
@@ -62,25 +97,27 @@ def _of_es(fit: EsFit, setting: Setting) -> FitAdvice:
     return replace(advice, best=Estimate(*ends, level=own.level, note=own.note))
 
 
-def _of_curve(fit: CurveFit, setting: Setting, ending: str) -> FitAdvice:
+def _of_curve(fit: "CurveFit", setting: Setting, ending: str) -> FitAdvice:
     """Return the best batch size at one peak learning rate."""
+    from bss.laws.functional.curves import stack
+    from bss.laws.functional.forecast import untested
+    from bss.laws.functional.law import law_losses
+    from bss.laws.functional.paths import plan_path
+    from bss.schedules.batch import BatchSchedule
+    from bss.schedules.rates import wsd
+
+    peak, tokens = fit.peak_lr(setting.lr), int(setting.tokens)
+    shape = "cosine" if ending == "cosine" else "linear"
+    rate = wsd(peak, tokens, 0, DECAYS[ending] * tokens, shape)
     least, most = fit.batches
     batch = np.unique(np.geomspace(max(1, least), most, GRID).round().astype(int))
-    rate, tokens = _rate(fit, setting, ending), int(setting.tokens)
-    paths = [plan_path(BatchSchedule.parse(str(b)), tokens, fit.seq_len, rate) for b in batch]
+    paths = [plan_path(BatchSchedule.constant(int(b)), tokens, fit.seq_len, rate) for b in batch]
     curves = stack(paths, fit.seq_len)
     loss = law_losses(fit.law, curves)[:, 0]
     if beyond := untested(fit, curves)[int(np.argmin(loss))]:
-        none = Estimate(None, level=fit.level, note=f"not tested there: {'; '.join(beyond)}")
-        return FitAdvice(none, warnings=(ONE_MODEL,))
-    warnings = [f"all batches have LR {rate.peak:g}: the optimum at it, not B_opt", ONE_MODEL]
+        note = f"not tested there: {'; '.join(beyond)}"
+        return FitAdvice(Estimate(None, level=fit.level, note=note), warnings=(ONE_MODEL,))
+    warnings = [f"all batches have LR {peak:g}: the optimum at it, not B_opt", ONE_MODEL]
     if fit.unidentified:
         warnings.append(f"the runs do not identify {', '.join(fit.unidentified)}")
     return of_losses((batch * fit.seq_len).tolist(), loss.tolist(), fit.level, warnings)
-
-
-def _rate(fit: CurveFit, setting: Setting, ending: str) -> Rate:
-    """Return the LR schedule of the option --ending."""
-    decay = {"wsd": DECAY, "cosine": 1.0, "constant": 0.0}[ending] * setting.tokens
-    shape = "cosine" if ending == "cosine" else "linear"
-    return wsd(fit.peak_lr(setting.lr), setting.tokens, 0, decay, shape)

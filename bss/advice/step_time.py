@@ -5,22 +5,32 @@ tokens. A batch size with an excess loss ΔL needs D·exp(ΔL/s) tokens for the 
 to first order. Here s = −dL/dlog D at the optimum (derived here).
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from bss.advice.advice import Advice
 from bss.errors import InputError
-from bss.laws import EsFit
 from bss.laws.step_time import StepTime, best_batches, equal_loss_batches
 
 
-def of_targets(
-    fit: EsFit, advice: Advice, step_time: StepTime, price: float
-) -> tuple[float, pd.DataFrame]:
-    """Return the fitted target nearest to the loss of the planned run, and its table."""
+def equal_time(
+    advice: Advice, fit: Any, step_time: StepTime, price: float
+) -> tuple[str, pd.DataFrame]:
+    """Return the loss, and the batch sizes with the fewest tokens, least time and least cost.
+
+    Args:
+        advice: for the planned run.
+        fit: of the user, or None. One of E(S) has the loss: its target nearest to that of the run.
+        step_time: seconds per step.
+        price: of a device-hour.
+    """
+    if fit is None or fit.KIND != "es":
+        return "the loss of the best batch", of_losses(advice, step_time, price)
     loss = float(np.min(fit.losses(np.array(fit.batches), int(advice.setting.tokens))))
     nearest = min((at.target_loss for at in fit.fits), key=lambda target: abs(target - loss))
-    return nearest, best_batches(fit, nearest, step_time, price)
+    return f"loss {nearest:.4g}", best_batches(fit, nearest, step_time, price)
 
 
 def of_losses(advice: Advice, step_time: StepTime, price: float) -> pd.DataFrame:

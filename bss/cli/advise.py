@@ -2,113 +2,78 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from bss.advice import Advice
 from bss.advice import advise as recommend
-from bss.advice.fit_advice import TOLERANCE, FitAdvice
+from bss.advice.fit_advice import TOLERANCE
+from bss.advice.of_fit import fit_advice
 from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
-from bss.cli.options import Count, Repeated
+from bss.cli.options import Count, Repeated, RunOptions
 from bss.cli.output import Output, Show
-from bss.cli.rules import note_of, rule_entry, rules_table
+from bss.cli.rules import rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import check
-from bss.rules import RULES, Hyperparameters, Setting
+from bss.rules import RULES, Hyperparameters
 from bss.units import rounded_tokens
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FACTORS = (0.5, 1.0, 2.0)
 
 
 def advise(
     *,
-    params: Count,
+    run: RunOptions,
     active_params: Count | None = None,
-    tokens: Count,
-    seq_len: int,
-    d_model: int | None = None,
-    lr: float | None = None,
     ending: Literal["wsd", "cosine", "constant"] = "wsd",
-    loss: float | None = None,
-    noise_scale: Count | None = None,
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
-    all_rules: Annotated[bool, Parameter(name="--all")] = False,
     time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
     """Recommend a batch size, and show the published rules.
 
     Args:
-        params: non-embedding parameters, e.g. 85M
         active_params: mixture of experts: parameters that one token uses
-        tokens: token budget, e.g. 2.5B
-        seq_len: tokens per sequence, e.g. 2048
-        d_model: width, for rules that need it
-        lr: peak learning rate, for rules and curve fits that need it
         ending: the LR schedule, if the fit is of loss curves
-        loss: expected final loss in nats per token, for rules
-        noise_scale: gradient noise scale in tokens, for rules
         fit: your own fit, from `bss fit ... --json`
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
-        all_rules: also show rules without an answer, with the reason
 
     Examples:
         bss advise --params 350M --tokens 30B --seq-len 2048
-        bss advise --params 350M --tokens 30B --seq-len 2048 --all
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     if active_params is not None:
-        check(active_params <= params, "--active-params", active_params, f"1 to all of {params:,}")
-    setting = Setting(active_params or params, tokens, seq_len, d_model=d_model, loss=loss,
-                      noise_scale=noise_scale, lr=lr)  # fmt: skip
+        most = f"1 to all of {run.params:,}"
+        check(active_params <= run.params, "--active-params", active_params, most)
+    setting = run.setting(params=active_params or run.params)
     own = None if fit is None else read_fit(fit, "advise", POLICIES_OF)
 
     def advice_for(size: float) -> Advice:
         at = replace(setting, params=size)
-        return recommend(at, own and _of_fit(own, at, ending), rule or RULES)
+        return recommend(at, own and fit_advice(own, at, ending), rule or RULES)
 
     advice = advice_for(setting.params)
     warnings = [*advice.warnings]
     lines, payload = answer_lines(advice, fit), _payload(advice, fit)
     if active_params is not None:
-        whole = _first_line(advice_for(params))
+        whole = _first_line(advice_for(run.params))
         warnings.insert(0, "no source has a mixture of experts: this is for active parameters")
-        sizes = {"active_params": active_params, "total_params": params}
+        sizes = {"active_params": active_params, "total_params": run.params}
         payload["experts"] = {**sizes, "total": whole}
-        lines.append(f"For all {rounded_tokens(params)} parameters: {whole}")
+        lines.append(f"For all {rounded_tokens(run.params)} parameters: {whole}")
     payload["warnings"] = warnings
-    tables = [_rules_table(advice, show_all=all_rules)]
+    tables = [_rules_table(advice)]
     if (step_time := time.read()) is not None:
-        place, frame = _time_table(advice, own, step_time, time.price)
+        from bss.advice.step_time import equal_time
+
+        place, frame = equal_time(advice, own, step_time, time.price)
         lines.insert(1, f"To {place}: {sentence(frame)}")
         payload["equal_time"] = frame.to_dict("records")
         tables.insert(0, Table.of_frame(f"Time and cost to {place}", frame))
     return Output(payload, "\n".join(lines), tables, warnings)
-
-
-def _of_fit(own: Any, setting: Setting, ending: str) -> FitAdvice:
-    """Return the answer of the user's own fit."""
-    from bss.advice.of_fit import fit_advice  # needs JAX
-
-    return fit_advice(own, setting, ending)
-
-
-def _time_table(
-    advice: Advice, own: Any, step_time: Any, price: float
-) -> "tuple[str, pd.DataFrame]":
-    """Return the loss, and the batch sizes that reach it soonest and cheapest."""
-    from bss.advice.step_time import of_losses, of_targets
-
-    if own is not None and own.KIND == "es":
-        target, frame = of_targets(own, advice, step_time, price)
-        return f"loss {target:.4g}", frame
-    return "the loss of the best batch", of_losses(advice, step_time, price)
 
 
 def answer_lines(advice: Advice, fit: Path | None) -> list[str]:
@@ -186,14 +151,9 @@ def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
     }
 
 
-def _rules_table(advice: Advice, *, show_all: bool) -> Table:
-    """Return a row per rule that has an answer; with `show_all` also the others."""
-    rows = []
-    for answer in advice.rules:
-        share = advice.weights.get(answer.name)
-        row = rule_entry(answer) | {"weight": share and f"{share:.0%}"}
-        if show_all:
-            rows.append(row | {"reason": note_of(answer)})
-        elif answer.hyperparameters != Hyperparameters():
-            rows.append(row)
+def _rules_table(advice: Advice) -> Table:
+    """Return a row per rule that has an answer."""
+    known = [one for one in advice.rules if one.hyperparameters != Hyperparameters()]
+    shares = {name: f"{share:.0%}" for name, share in advice.weights.items()}
+    rows = [rule_entry(one) | {"weight": shares.get(one.name)} for one in known]
     return rules_table("", rows, advice.setting.seq_len)

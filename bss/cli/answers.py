@@ -1,7 +1,7 @@
 """Train a sweep, measure its runs, fit E(S) and write the tables and the report."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +9,9 @@ import pandas as pd
 
 from bss.errors import InputError, check_least
 from bss.files import locked
-from bss.laws import EsFit, fit_es
+from bss.laws import EsFit
 from bss.laws.base import DRAWS, Options
-from bss.points.measuring import by_condition, measure_points
+from bss.report.measured import fit_conditions
 from bss.report.page import write_report
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engines import ENGINES
@@ -110,37 +110,18 @@ def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Answers
         return None
     failed = sum(one.status in ("failed", "interrupted") for one in trainer.statuses.values())
     swept = tables(runs, trainer)
-    files, fits, remarks = _fitted(swept.runs, config)
+    options, warmup = Options(config.resamples, draws=DRAWS), config.setup.schedule.warmup
+    found = fit_conditions(swept.runs, options, count=config.targets, warmup=warmup)
+    remarks = [*found.missing, *found.warnings]
+    points = [x.assign(condition=name) if name else x for name, x in found.points.items()]
+    files: dict[str, Any] = {"points.csv": pd.concat(points)} if points else {}
+    entries = {name: {fit.law_name: fit} for name, fit in found.fits.items()}
+    files |= {"fits.json": entries.get("", entries)} if entries else {}
     report = results.directory / "report.html"
     results.write(
         {"runs.parquet": swept.runs, "finals.csv": swept.finals, **files},
         trainer,
-        conclusions=[] if fits else remarks,
+        conclusions=[] if entries else remarks,
     )
     write_report(results.directory, report)
-    return Answers(swept, fits, remarks, report, failed)
-
-
-def _fitted(
-    runs: pd.DataFrame, config: SweepConfig
-) -> tuple[dict[str, Any], dict[str, EsFit], list[str]]:
-    """Return the points and fits as files, a fit per condition, and the remarks.
-
-    A condition without enough runs for a fit has a remark.
-    """
-    tables, fits, remarks = [], {}, []
-    for name, some in by_condition(runs).items():
-        try:
-            warmup = config.setup.schedule.warmup
-            points, said = measure_points(some, count=config.targets, warmup=warmup)
-            tables.append(points.assign(condition=name) if name else points)
-            fit = fit_es(points, options=Options(config.resamples, draws=DRAWS))
-        except InputError as error:
-            remarks.append(f"{name and f'{name}: '}no fit of E(S): {error}")
-            continue
-        fits[name] = replace(fit, warnings=(*fit.warnings, *said))
-        remarks += [f"{name and f'{name}: '}{text}" for text in said]
-    files: dict[str, Any] = {"points.csv": pd.concat(tables)} if tables else {}
-    entries = {name: {fit.law_name: fit} for name, fit in fits.items()}
-    files |= {"fits.json": entries.get("", entries)} if fits else {}
-    return files, fits, remarks
+    return Answers(swept, found.fits, remarks, report, failed)

@@ -17,6 +17,7 @@ from cyclopts.exceptions import (
     CoercionError,
     MissingArgumentError,
     UnusedCliTokensError,
+    ValidationError,
 )
 
 from bss import version
@@ -129,7 +130,7 @@ def _problem(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"unrecognized arguments: {' '.join(error.unused_tokens or [])}"
     text = " ".join(str(error).partition("Available commands")[0].split()).rstrip(".")
-    if isinstance(error, CoercionError) and option:
+    if isinstance(error, CoercionError | ValidationError) and option:
         return f"{option}: {text.replace(f' for {option}', '')}"
     return text
 

@@ -1,11 +1,9 @@
 """Exit status of a command, and one line on stderr for an error."""
 
 import contextlib
-import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 from bss import install
 from bss.errors import InputError
@@ -26,13 +24,9 @@ def ended(name: str, run: Callable[[], int]) -> int:
 
     Returns:
         The status of the command; 0 if the reader closes a pipe early; 130 for Ctrl-C. It is 2 for
-        bad input, for a file or disk that cannot be read or written, and if stdout is closed.
-        Other exceptions are raised.
+        bad input, and for a file or disk that cannot be read or written. Other exceptions are
+        raised.
     """
-    if sys.stderr is None:  # closed
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stdout is None:
-        return _line(name, "standard output is closed; send it to a file, a pipe or /dev/null", 2)
     try:
         status = run()
         sys.stdout.flush()
@@ -40,49 +34,31 @@ def ended(name: str, run: Callable[[], int]) -> int:
     except BrokenPipeError:  # as in `bss models | head`
         _drop_output()
         return 0
-    except InputError as error:
-        return _line(name, str(error), 2)
     except KeyboardInterrupt:
-        return _line(name, "interrupted; no file is half-written: run it again", INTERRUPTED)
-    except ModuleNotFoundError as error:
-        module = (error.name or "").partition(".")[0]
-        if module not in TRAIN:
-            raise
-        return _line(name, f"{module} is not installed; {install('train')}", 2)
-    except MemoryError:
-        return _line(name, "this takes more memory than there is; ask for less", 2)
+        print(f"{name}: interrupted; no file is half-written: run it again", file=sys.stderr)
+        return INTERRUPTED
     except Exception as error:
-        line = _of_system(error)
+        line = _line(error)
         if not line:
             raise
-        _drop_output()
-        return _line(name, line, 2)
+        if isinstance(error, OSError):
+            _drop_output()
+        print(f"{name}: {line}", file=sys.stderr)
+        return 2
 
 
-def _line(name: str, text: str, status: int) -> int:
-    print(f"{name}: {text}", file=sys.stderr)
-    return status
-
-
-def _of_system(error: Any) -> str:
-    """Return an error of the operating system in one line; "" for another error.
-
-    Libraries wrap the error of a full disk in other exceptions, some with many lines.
-    """
-    full = os.strerror(errno.ENOSPC)
-    where = f"{error.filename}: " if getattr(error, "filename", None) else ""
-    if any(full in str(one) for one in _chain(error)):
-        return f"{where}{full}; free some space, and run it again"
-    if not isinstance(error, OSError):
-        return ""
-    return where + (" ".join((error.strerror or str(error)).split())[:300] or type(error).__name__)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and its causes."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def _line(error: Exception) -> str:
+    """Return an expected error in one line; "" for another error."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        module = (error.name or "").partition(".")[0]
+        return f"{module} is not installed; {install('train')}" if module in TRAIN else ""
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        text = " ".join((error.strerror or str(error)).split())[:300]
+        return where + (text or type(error).__name__)
+    return ""
 
 
 def _drop_output() -> None:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bss import laws
-from bss.cells import Table
+from bss.cells import Table, fit_tables
 from bss.cli.options import (
     FitOptions,
     Repeated,
@@ -18,9 +17,7 @@ from bss.cli.options import (
 )
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
-from bss.errors import InputError
-from bss.files import write_text
-from bss.laws.base import DRAWS, Fit, Options
+from bss.laws.base import DRAWS
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -62,12 +59,12 @@ def es(
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
     points, chosen = how.selected(points), LAWS[law] if law else None
-    fit, free = _fitted(laws.fit_es, points, how, how.options(500, DRAWS), law=chosen)
+    fit = _fitted(laws.fit_es, points, how, 500, law=chosen, draws=DRAWS)
     if compare and fit.comparison is None:
         own = [chosen] if chosen is not None and chosen.name not in LAWS else []
         fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
     draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
-    return _with_time(_output(fit, free, how, warnings, draw), fit, step_time, time.price)
+    return _with_time(_output(fit, warnings, draw), fit, step_time, time.price)
 
 
 def critical(
@@ -76,7 +73,6 @@ def critical(
     *,
     overhead: float = 0.2,
     reference_batch: str = "256",
-    unit: Literal["sequences", "tokens"] = "sequences",
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     time: TimeOptions = TimeOptions(),
@@ -88,7 +84,6 @@ def critical(
         points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps
         overhead: tokens above linear scaling, 0.2 for 20%
         reference_batch: a batch that scales linearly: 256, or smallest (of each curve)
-        unit: of batches
 
     Examples:
         bss fit critical STEPS.csv
@@ -96,9 +91,9 @@ def critical(
     """
     step_time = time.read(points, table.reading())
     measured = how.selected(_critical_points(points, table.reading()))
-    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
-    fit, free = _fitted(laws.fit_critical, measured, how, how.options(2000), **given)
-    output = _output(fit, free, how, (), figure("critical.critical_figure", fit))
+    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch}
+    fit = _fitted(laws.fit_critical, measured, how, 2000, **given)
+    output = _output(fit, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
 
 
@@ -133,9 +128,8 @@ def table(
     losses = only(losses, how.keep)
     given: dict[str, Any] = {"forms": [*form] or None, "drop": [*how.drop]}
     with progress() as report:
-        options = how.options(300)
-        fit, free = _fitted(laws.fit_table, losses, how, options, progress=report, **given)
-    return _output(fit, free, how, warnings, figure("final_loss.table_figure", fit))
+        fit = _fitted(laws.fit_table, losses, how, 300, progress=report, **given)
+    return _output(fit, warnings, figure("final_loss.table_figure", fit))
 
 
 def curve(
@@ -170,43 +164,31 @@ def curve(
     kept = how.selected(found)
     with progress() as report:
         given = {"clock": clock, "warmup": start, "since": first, "report": report}
-        fit, free = _fitted(laws.fit_curve, kept, how, how.options(100), **given)
+        fit = _fitted(laws.fit_curve, kept, how, 100, **given)
     draw = figure("curves.fitted_curves", fit, kept)
-    return _output(fit, free, how, warnings, draw)
+    return _output(fit, warnings, draw)
 
 
 def _fitted(
-    fit: Callable[..., Any], table: "pd.DataFrame", how: FitOptions, options: Options, **given: Any
-) -> tuple[Any, Any]:
-    """Return the fit, and the unconstrained one if parameters are fixed or bounded."""
-    make = partial(fit, table, options=options, hold_out=(*how.hold_out,), **given)
-    constraints = how.constraints()
-    return make(constraints=constraints), make() if constraints else None
+    fit: Callable[..., Any], table: "pd.DataFrame", how: FitOptions, resamples: int, **given: Any
+) -> Any:
+    """Return the fit with the options that every kind of fit has."""
+    shared = {"hold_out": (*how.hold_out,), "constraints": how.constraints()}
+    return fit(table, options=how.options(resamples, given.pop("draws", 0)), **shared, **given)
 
 
-def _output(
-    fit: Any,
-    free: Fit | None,
-    how: FitOptions,
-    warnings: Sequence[str],
-    draw: Callable[[], Any],
-) -> Output:
+def _output(fit: Any, warnings: Sequence[str], draw: Callable[[], Any]) -> Output:
     """Return the answer, the summary, cross-validation and warnings of any fit."""
-    _save_residuals(fit, how.residuals)
     fit = replace(fit, warnings=(*fit.warnings, *warnings))
-    shown = [Table.of_frame(f"{fit.law_name}, {fit.level:.0%} intervals", fit.summary())]
-    if free is not None:
-        shown.append(Table.of_frame("without the constraint", free.summary()))
-    shown += [Table.of_frame(title, frame) for title, frame in fit.details().items()]
+    shown = fit_tables(fit)
     for one in fit.held_out:
         rows = [{one.by: key, "rows": one.counts[key], "rms_error": error}
                 for key, error in one.errors.items()]  # fmt: skip
         title = f"cross-validated by {one.by}; rms error {one.rmse:.3g} {one.unit}"
         shown.append(Table.of_records(title, rows[:40]))
-    payload = fit.to_dict() | ({"free": free.to_dict()} if free else {})
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]
-    return Output(payload, fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
+    return Output(fit.to_dict(), fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
 
 
 def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output:
@@ -225,17 +207,6 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     )
 
 
-def _save_residuals(fit: Fit, path: Path | None) -> None:
-    if path is None:
-        return
-    if path.suffix == ".csv":
-        write_text(path, fit.residuals().to_csv(index=False))
-        return
-    from bss.plots.residuals import residuals_figure
-
-    residuals_figure(fit).savefig(path)
-
-
 def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":
     """Read a table of points.
 
@@ -244,13 +215,7 @@ def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":
     """
     from bss.tables import read_points
 
-    try:
-        measured = read_points(path, how)
-    except InputError as error:
-        if "no column target_loss" not in str(error):
-            raise
-        command = f"bss points {path} --out POINTS.csv"
-        raise InputError(f"{error}; for loss curves measure points first, `{command}`") from None
+    measured = read_points(path, how)
     if "run" not in measured:
         return measured
     cell = ["model", "params", "target_loss", "kind", "seq_len"]

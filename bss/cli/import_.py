@@ -85,8 +85,6 @@ def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path
     warnings = []
     if 0 < sum("eval_loss" in imported.missing for imported in reports) < len(reports):
         warnings.append("some runs have no eval_loss; fits of the table need one of all runs")
-    shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]
-    notes = _by_text({report.run: report.notes for report in reports})
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
     total = f"{runs}, {sum(imported.rows for imported in reports)} rows in {out}"
     read = {source for imported in reports for source in imported.sources}
@@ -101,16 +99,17 @@ def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path
     if damaged := [one for one in skipped if not one.unrecognized]:
         rows = map(asdict, damaged[:SHOWN])
         tables.append(Table.of_records("skipped", rows, ("file", "reason")))
+    shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]
+    notes = _by_text({report.run: report.notes for report in reports})
     if others := len(skipped) - len(damaged):
         notes.append(f"{others} of {json['files']} files are of no known format; --json names them")
     return Output(json, total, tables, shown, notes)
 
 
 def _by_text(texts: dict[str, tuple[str, ...]]) -> list[str]:
-    """Return the texts of runs, each once with its run or the number of its runs."""
+    """Return the texts of runs, each once with the number of its runs, or its run."""
     runs: dict[str, list[str]] = {}
     for run, notes in texts.items():
         for note in notes:
             runs.setdefault(note, []).append(run)
-    who = {note: r[0] if len(r) == 1 else f"{len(r)} runs" for note, r in runs.items()}
-    return [f"{name}: {note}" for note, name in who.items()]
+    return [f"{r[0] if len(r) == 1 else f'{len(r)} runs'}: {note}" for note, r in runs.items()]

@@ -7,8 +7,8 @@ from typing import Any
 from bss import laws
 from bss.errors import InputError
 from bss.files import read_json
+from bss.laws import FITS
 
-FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
 POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
 """The default policy of `bss schedule`, by kind of fit that has a best batch size."""
 

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter, Token, validators
 
-from bss.cli.output import Residuals
 from bss.errors import InputError
+from bss.rules import Setting
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -32,6 +33,19 @@ Count = Annotated[int, Parameter(converter=parse_count, accepts_keys=False)]
 """A positive count, written as 10M, 2^20 or 1500."""
 
 
+def parse_positive(_: Any, tokens: Sequence[Token]) -> float:
+    """Return the positive finite number of a text."""
+    text = tokens[0].value
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise InputError(f"{tokens[0].keyword} {text}: expected a positive number, e.g. 4e-3")
+
+
+Positive = Annotated[float, Parameter(converter=parse_positive, accepts_keys=False)]
+"""A positive number."""
+
+
 def parse_list(kind: Any, tokens: Sequence[Token]) -> tuple[Any, ...]:
     """Return the positive numbers of a text such as 1.8,1.7."""
     token = tokens[-1]
@@ -50,8 +64,39 @@ Losses = Annotated[tuple[float, ...], Parameter(converter=parse_list)]
 Sizes = Annotated[tuple[int, ...], Parameter(converter=parse_list)]
 """Batch sizes in sequences, written as 8,32."""
 
+Resamples = Annotated[int, Parameter(validator=validators.Number(gte=10))]
+"""A number of refits, enough for an interval."""
+
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
+
+
+@Parameter(name="*", group=Group("Planned run", sort_key=1))
+@dataclass(frozen=True)
+class RunOptions:
+    """The planned run.
+
+    Attributes:
+        params: non-embedding parameters, e.g. 85M
+        tokens: token budget, e.g. 2.5B
+        seq_len: tokens per sequence, e.g. 2048
+        d_model: width, for rules that need it
+        loss: expected final loss in nats per token, for rules that need it
+        noise_scale: gradient noise scale in tokens, for rules that need it
+        lr: peak learning rate, for rules and fits that need it
+    """
+
+    params: Count
+    tokens: Count
+    seq_len: int
+    d_model: int | None = None
+    loss: float | None = None
+    noise_scale: Count | None = None
+    lr: float | None = None
+
+    def setting(self, **others: Any) -> Setting:
+        """Return the run as rules take it."""
+        return Setting(**vars(self) | others)
 
 
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
@@ -105,7 +150,6 @@ def read_run_table(
     how: "Reading",
     *,
     need_loss: bool = True,
-    need_finished: bool = True,
     only_finished: bool = False,
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Read a run table; return it with warnings.
@@ -115,7 +159,6 @@ def read_run_table(
             are read as far as they got.
         how: names of the columns.
         need_loss: as in `bss.tables.check_runs`.
-        need_finished: refuse a directory in which no run finished.
         only_finished: exclude unfinished runs of a directory.
 
     Raises:
@@ -129,17 +172,16 @@ def read_run_table(
     from bss.sweeps.table import trained_table
     from bss.tables.columns import Origin
 
-    finished = {"need_finished": need_finished, "only_finished": only_finished}
-    frame, warnings = trained_table(path, **finished)
+    frame, warnings = trained_table(path, only_finished=only_finished)
     frame = how.read(frame, Origin(str(path)))
     return check_runs(frame, str(path), need_loss=need_loss), warnings
 
 
 def read_curves(
-    path: Path, table: TableOptions, targets: TargetOptions, *, need_finished: bool = True
+    path: Path, table: TableOptions, targets: TargetOptions
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Read a run table with the losses that the options ask for; return it with warnings."""
-    runs, warnings = read_run_table(path, table.reading(), need_finished=need_finished)
+    runs, warnings = read_run_table(path, table.reading())
     if targets.training_loss and "eval_loss" in runs:
         if runs["loss"].equals(runs["eval_loss"]):
             raise InputError("--training-loss: the runs have only held-out losses; leave it out")
@@ -179,12 +221,11 @@ class FitOptions:
         keep: leave out all rows but these, in the same form, e.g. model=8B
         hold_out: also leave out and predict each batch, run, cell, params, tokens, horizon or peak;
             for a table also a condition, e.g. "tokens>=80B"
-        fix: fix a parameter, e.g. L_0=1.69; the unconstrained fit is shown too
-        bound: bound a parameter, e.g. L_0=1.5:1.8; the unconstrained fit is shown too
-        residuals: save the residuals (.csv), or a figure of them (.png, .svg, .pdf)
+        fix: fix a parameter, e.g. L_0=1.69
+        bound: bound a parameter, e.g. L_0=1.5:1.8
     """
 
-    resamples: int | None = None
+    resamples: Resamples | None = None
     level: float = 0.90
     seed: int = 0
     drop: Repeated = ()
@@ -192,20 +233,12 @@ class FitOptions:
     hold_out: Repeated = ()
     fix: Repeated = ()
     bound: Repeated = ()
-    residuals: Residuals | None = None
 
     def options(self, resamples: int, draws: int = 0) -> "Options":
-        """Return how intervals are made; `resamples` is the default of the kind of fit.
-
-        Raises:
-            InputError: too few refits for an interval.
-        """
+        """Return how intervals are made; `resamples` is the default of the kind of fit."""
         from bss.laws.base import Options
 
-        count = resamples if self.resamples is None else self.resamples
-        if count < 10:
-            raise InputError(f"--resamples {count}: expected 10 or more")
-        return Options(count, self.level, self.seed, draws)
+        return Options(self.resamples or resamples, self.level, self.seed, draws)
 
     def selected(self, table: "pd.DataFrame") -> "pd.DataFrame":
         """Return the rows of --keep without those of --drop."""

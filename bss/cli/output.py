@@ -37,9 +37,6 @@ def _writable(*suffixes: str) -> Parameter:
 Picture = Annotated[Path, _writable(*PICTURES)]
 """A file for a figure."""
 
-Residuals = Annotated[Path, _writable(".csv", *PICTURES)]
-"""A file for residuals, or for a figure of them."""
-
 OutputFile = Annotated[Path, _writable()]
 """A file in a directory that exists."""
 

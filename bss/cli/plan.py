@@ -1,6 +1,5 @@
 """bss plan: the batch size and learning rate of every step, before anything is trained."""
 
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from bss.cells import Table
 from bss.cells import estimate as estimate_text
-from bss.cli.options import Count, Sizes
+from bss.cli.options import Count, Positive, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.exports import export
@@ -112,7 +111,7 @@ def plan(
     tokens: Count,
     seq_len: int,
     batch: str,
-    lr: float,
+    lr: Positive,
     rate: RateOptions = RateOptions(),
     buckets: Sizes = (),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -133,7 +132,6 @@ def plan(
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
     """
-    check_peak(lr)
     schedule = ScheduleConfig(
         tokens,
         BatchSchedule.parse(batch, total=tokens, seq_len=seq_len),
@@ -165,7 +163,8 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
     """
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
-        segment |= _coupled(plan, segment["batch"])
+        settings = plan.coupling.settings(1.0, segment["batch"], plan.seq_len)
+        segment |= {name: getattr(settings, name) for name in plan.coupling.given}
         bucket = buckets.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
@@ -202,18 +201,10 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
         print(f"warning: {message}", file=sys.stderr)
 
 
-def check_peak(lr: float) -> None:
-    """Raise InputError if a peak LR is zero, negative, infinite or NaN."""
-    if not 0 < lr < math.inf:
-        raise InputError(f"--lr {lr}: expected a positive number, e.g. 4e-3")
-
-
-def rate_of(lr: float, tokens: int, warmup: str, decay: str, shape: Shape = "linear") -> Rate:
-    """Return the LR schedule of the options --lr, --warmup, --decay and --shape."""
-    check_peak(lr)
+def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> Rate:
+    """Return the LR schedule of the options --lr, --warmup and --decay."""
     start = parse_tokens(warmup, field="--warmup", total=tokens)
-    end = parse_tokens(decay, field="--decay", total=tokens)
-    return wsd(lr, tokens, start, end, shape)
+    return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")
 
 
 def _fitted_coupling(rule: str) -> str:
@@ -230,9 +221,3 @@ def _fitted_coupling(rule: str) -> str:
     text = estimate_text(power)
     print(f"lr ∝ B^{text}, {power.level:.0%} interval: {rule}", file=sys.stderr)
     return f"{power.value:.4g}"
-
-
-def _coupled(plan: Plan, batch: int) -> dict[str, float]:
-    """Return betas and weight decay at a batch size, if they are set."""
-    settings = plan.coupling.settings(1.0, batch, plan.seq_len)
-    return {name: getattr(settings, name) for name in plan.coupling.given}

@@ -1,6 +1,6 @@
 """bss predict: a loss or a batch size by a fitted law, with its interval."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,16 +11,15 @@ from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
 from bss.cli.kinds import read_fit
-from bss.cli.options import Count, read_run_table
+from bss.cli.options import Count, Positive, read_run_table
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
-from bss.errors import InputError, check
+from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.power import predict as at_sizes
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Shape
 from bss.tables import Reading
 from bss.tables.storage import read_table
 from bss.units import parse_tokens
@@ -32,12 +31,11 @@ if TYPE_CHECKING:
 USED = {
     "es": ("loss", "batch"),
     "critical": ("params", "tokens"),
-    "table": ("params", "tokens", "batch", "seq_len", "lr", "runs", "columns"),
-    "curve": ("batch", "tokens", "lr", "warmup", "decay", "shape", "runs", "columns"),
+    "table": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
+    "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
 }
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
-TUNED = "losses are at tuned LRs"
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
                "measured", "error", "outside")  # fmt: skip
 
@@ -56,39 +54,33 @@ class Question:
         lr: table, curve: peak learning rate
         warmup: curve: tokens, or a percentage of the budget
         decay: curve: tokens, or a percentage of the budget
-        shape: curve: how the learning rate decays, e.g. linear or cosine
         runs: table, curve: a table of runs, to predict each; its loss is optional
         columns: names of its columns, OURS=THEIRS
     """
 
-    loss: float | None = None
+    loss: Positive | None = None
     params: Count | None = None
     tokens: Count | None = None
     batch: str | None = None
     seq_len: int | None = None
-    lr: float | None = None
+    lr: Positive | None = None
     warmup: str | None = None
     decay: str | None = None
-    shape: Shape | None = None
     runs: Path | None = None
     columns: str | None = None
 
-    def given(self) -> dict[str, Any]:
-        """Return the options that have a value."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    def check(self, kind: str) -> None:
-        """Raise InputError for an option that this kind of fit, or a table of runs, excludes."""
-        used, why = USED[kind], f"not used with a {kind} fit"
-        if self.runs is not None and "runs" in used:
-            used, why = OF_RUNS, "the runs of --runs have their own"
-        elif self.columns is not None and "runs" in used:
-            used, why = [name for name in used if name != "columns"], "needs --runs"
-        for name in self.given().keys() - used:
-            raise InputError(f"{_flag(name)}: {why}; use {', '.join(map(_flag, used))}")
+    def of(self, kind: str) -> dict[str, Any]:
+        """Return the given options; InputError for one that is not used with a kind of fit."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        used, where = USED[kind], f"with a {kind} fit"
+        if "runs" in given and "runs" in used:
+            used, where = OF_RUNS, "with --runs"
+        for name in given.keys() - used:
+            raise InputError(f"{_flag(name)}: not used {where}; use {', '.join(map(_flag, used))}")
+        return given
 
     def need(self, *names: str) -> list[Any]:
-        """Return the values of options; raise InputError for one that is missing."""
+        """Return the values of options; InputError for one that is missing."""
         for name in names:
             if getattr(self, name) is None:
                 raise InputError(f"{_flag(name)}: missing; give it")
@@ -113,7 +105,7 @@ def predict(
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
     fitted = read_fit(fit, "predict")
-    question.check(fitted.KIND)
+    question.of(fitted.KIND)
     if question.runs is not None:
         return _runs(fitted, question, extrapolate)
     answer = {"es": _es, "critical": _critical, "table": _table, "curve": _curve}[fitted.KIND]
@@ -122,7 +114,8 @@ def predict(
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
     name, first = next((n, x) for n, x in found.items() if isinstance(x, Estimate))
     line = f"Predicted {name.replace('_', ' ')}: {estimate(first)}, {first.level:.0%} interval"
-    table = Table.of_records(found.get("form", fitted.law_name), [*_rows(found)])
+    rows = [_row(n, x) for n, x in found.items() if isinstance(x, Estimate | int | float)]
+    table = Table.of_records(found.get("form", fitted.law_name), rows)
     return Output({**payload, "outside": outside}, line, [table], outside)
 
 
@@ -142,17 +135,17 @@ def _es(fit: "EsFit", question: Question) -> Answer:
     batch = parse_tokens(question.batch, field="--batch")
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
-    tokens, steps = (
-        _interval([row[name] for name in names], fit.level, row["note"])
-        for names in (("tokens", "low", "high"), ("steps", "steps_low", "steps_high"))
-    )
-    return {"tokens": tokens, "steps": steps, "loss": loss, "batch": batch}, outside
+    ends = {"tokens": ["tokens", "low", "high"], "steps": ["steps", "steps_low", "steps_high"]}
+    found: dict[str, Any] = {}
+    for name, columns in ends.items():
+        known = (x if np.isfinite(x) else None for x in row[columns])
+        found[name] = Estimate(*known, level=fit.level, note=row["note"])
+    return found | {"loss": loss, "batch": batch}, outside
 
 
 def _critical(fit: "CriticalFit", question: Question) -> Answer:
     """Return the critical batch at a model size, a budget or both."""
-    run = question.given()
-    if not run:
+    if not (run := question.of("critical")):
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
     batch = at_sizes(fit.law_of(sorted(run)), run)
     curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
@@ -188,10 +181,7 @@ def _curve(fit: "CurveFit", question: Question) -> Answer:
 
     batch, tokens = question.need("batch", "tokens")
     schedule = BatchSchedule.parse(batch, total=tokens, seq_len=fit.seq_len)
-    if question.shape and not question.decay:
-        raise InputError(f"--shape {question.shape}: is the shape of a decay; give --decay too")
-    warmup, decay = question.warmup or "0", question.decay or "0"
-    rate = rate_of(fit.peak_lr(question.lr), tokens, warmup, decay, question.shape or "linear")
+    rate = rate_of(fit.peak_lr(question.lr), tokens, question.warmup or "0", question.decay or "0")
     path = plan_path(schedule, tokens, fit.seq_len, rate)
     curves = stack([path], fit.seq_len)
     outside = check_tested(fit, curves, extrapolate=True)[0]
@@ -201,7 +191,15 @@ def _curve(fit: "CurveFit", question: Question) -> Answer:
 
 def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> Output:
     """Predict the last loss of each run of a table."""
-    table, warnings = _table_of_runs(fit, question)
+    from bss.laws import CurveFit
+
+    length = question.seq_len or (None if fit.seq_len is None else int(fit.seq_len))
+    how, path = Reading.parse(question.columns, length), question.runs or Path()
+    if isinstance(fit, CurveFit):
+        table, warnings = read_run_table(path, how, need_loss=False)
+    else:
+        table = _final_losses(path, how)
+        warnings = [] if fit.with_lr and "lr" in table else ["losses are at tuned LRs"]
     found = fit.predict(table).rename(columns={"loss": "predicted"})
     frame = table.assign(measured=table[loss_column(table)]).join(found)
     frame = frame.groupby("run", sort=False).tail(1)
@@ -218,20 +216,13 @@ def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> 
     return Output(payload, answer, [Table.of_frame(title, frame)], warnings)
 
 
-def _table_of_runs(
-    fit: "TableFit | CurveFit", question: Question
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the runs of --runs, as a fit of this kind takes them, with warnings."""
-    from bss.laws import CurveFit, check_losses
+def _final_losses(path: Path, how: Reading) -> pd.DataFrame:
+    """Read final losses; without a loss they are NaN, without names runs have numbers."""
+    from bss.laws import check_losses
 
-    length = question.seq_len or (None if fit.seq_len is None else int(fit.seq_len))
-    how, path = Reading.parse(question.columns, length), question.runs or Path()
-    if isinstance(fit, CurveFit):
-        return read_run_table(path, how, need_loss=False)
     read, origin = read_table(path, how)
     table = check_losses(read if "loss" in read else read.assign(loss=np.nan), origin)
-    table = table if "run" in table else table.assign(run=np.arange(1, len(table) + 1).astype(str))
-    return table, [] if fit.with_lr and "lr" in table else [TUNED]
+    return table if "run" in table else table.assign(run=np.arange(1, len(table) + 1).astype(str))
 
 
 def _check_inside(outside: Sequence[str], extrapolate: bool) -> None:
@@ -241,31 +232,18 @@ def _check_inside(outside: Sequence[str], extrapolate: bool) -> None:
 
 
 def _outside(name: str, value: float, measured: Sequence[float]) -> list[str]:
-    """Return a line if a value is outside the range measured.
-
-    Raises:
-        InputError: the value is not positive.
-    """
+    """Return a line if a value is outside the range measured."""
     low, high = min(measured), max(measured)
-    check(value > 0, f"--{name}", value, f"a positive number, measured {low:g} to {high:g}")
     if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
         return []
     return [f"--{name} {number(value)}: outside the measured {number(low)} to {number(high)}"]
 
 
-def _interval(numbers: Sequence[float], level: float, note: str) -> Estimate:
-    """Return an estimate of a value and its ends, of which NaN and infinite ones are unknown."""
-    return Estimate(*(x if np.isfinite(x) else None for x in numbers), level=level, note=note)
-
-
-def _rows(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row of each estimate and number."""
-    for name, x in found.items():
-        if isinstance(x, Estimate):
-            ends = {"value": x.value, "low": x.low, "high": x.high}
-            yield {"quantity": name, **ends, "note": x.why}
-        elif isinstance(x, int | float):
-            yield {"quantity": name, "value": x}
+def _row(name: str, x: Any) -> dict[str, Any]:
+    """Return an estimate or a number as a row of the table."""
+    if not isinstance(x, Estimate):
+        return {"quantity": name, "value": x}
+    return {"quantity": name, "value": x.value, "low": x.low, "high": x.high, "note": x.why}
 
 
 def _flag(name: str) -> str:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from bss import version
-from bss.cli.options import TableOptions, TargetOptions, read_curves
+from bss.cli.options import Resamples, TableOptions, TargetOptions, read_curves
 from bss.cli.output import Output, Show
 from bss.cli.step_time import TimeOptions
-from bss.errors import InputError
-from bss.units import parse_tokens
 
 if TYPE_CHECKING:
     from bss.report.results import Results
@@ -26,8 +24,7 @@ def report(
     file: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
-    since: str = "0",
-    resamples: int = 100,
+    resamples: Resamples = 100,
     time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
@@ -37,7 +34,6 @@ def report(
         source: a run table (CSV or Parquet), a directory of runs, or the results directory of an
             experiment
         file: the page; by default report.html in the directory, or next to the table
-        since: losses before it are not read by the law of loss curves: tokens, or a percentage
         resamples: bootstrap refits
 
     Examples:
@@ -52,24 +48,20 @@ def report(
     if (source / "experiment.json").is_file():
         results = read_results(source)
     else:
-        results = _measured(source, table, targets, since, resamples)
+        results = _measured(source, table, targets, resamples)
     results = replace(results, step_time=time.read(source, table.reading()))
     write_results(results, file, str(source))
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
 def _measured(
-    source: Path, table: TableOptions, targets: TargetOptions, since: str, resamples: int
+    source: Path, table: TableOptions, targets: TargetOptions, resamples: int
 ) -> "Results":
     """Measure and fit what the runs allow."""
     from bss.report.measured import measured_results
 
-    if resamples < 10:
-        raise InputError(f"--resamples {resamples}: expected 10 or more")
-    runs, warnings = read_curves(source, table, targets, need_finished=False)
-    longest = max(int(n) for n in runs["tokens"])
-    start = parse_tokens(since, field="--since", total=longest)
-    how = {"measuring": targets.measuring(), "since": start, "resamples": resamples}
+    runs, warnings = read_curves(source, table, targets)
+    how = {"measuring": targets.measuring(), "resamples": resamples}
     experiment = {
         "title": f"Runs of {source.name}",
         "command": f"bss report {shlex.quote(str(source))}",

@@ -7,16 +7,15 @@ from typing import Any
 from cyclopts import Group, Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Repeated
+from bss.cli.options import Count, Repeated, RunOptions
 from bss.cli.output import Output, Show
 from bss.errors import InputError
 from bss.rules import RULES, SCALINGS, Answer, Change, Hyperparameters, Setting, answers
 from bss.units import format_tokens
 
-OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Setting.__dataclass_fields__}
 _REFERENCE = ("beta1", "beta2", "weight_decay")
 SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "weight_decay",
-         "weight", "in_range", "source", "reason")  # fmt: skip
+         "weight", "in_range", "source")  # fmt: skip
 
 
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
@@ -41,14 +40,8 @@ class ScaleOptions:
 
 def rules(
     *,
-    params: Count,
-    tokens: Count,
-    seq_len: int,
-    d_model: int | None = None,
-    loss: float | None = None,
-    noise_scale: Count | None = None,
+    run: RunOptions,
     batch_tokens: Count | None = None,
-    lr: float | None = None,
     rule: Repeated = (),
     ramp: str | None = None,
     scale: ScaleOptions = ScaleOptions(),
@@ -57,14 +50,7 @@ def rules(
     """Evaluate every published rule.
 
     Args:
-        params: non-embedding parameters, e.g. 85M
-        tokens: token budget, e.g. 2.5B
-        seq_len: tokens per sequence
-        d_model: width, for rules that need it
-        loss: expected final loss, in nats per token
-        noise_scale: gradient noise scale, in tokens
         batch_tokens: tokens per step, for rules that go with a batch; the reference of --to
-        lr: peak learning rate, for rules that go with it; the reference of --to
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
         ramp: print the batch ramp of a published run at this budget, e.g. llama-3-405b
 
@@ -72,15 +58,14 @@ def rules(
         bss rules --params 85M --tokens 2.5B --seq-len 1024
         bss rules --params 85M --tokens 2.5B --seq-len 1024 --rule step-law --json
     """
-    setting = Setting(params, tokens, seq_len, d_model=d_model, loss=loss,
-                      noise_scale=noise_scale, batch_tokens=batch_tokens, lr=lr)  # fmt: skip
+    setting = run.setting(batch_tokens=batch_tokens)
     found = answers(setting, rule or RULES)
     entries = [rule_entry(answer) for answer in found]
     title = (
-        f"rules at {params:,} parameters, {format_tokens(tokens)} tokens, "
+        f"rules at {run.params:,} parameters, {format_tokens(run.tokens)} tokens, "
         f"{setting.compute:.3g} FLOPs"
     )
-    tables, notes = [rules_table(title, entries, seq_len)], [note_of(answer) for answer in found]
+    tables, notes = [rules_table(title, entries, run.seq_len)], [_note(one) for one in found]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},
@@ -88,22 +73,26 @@ def rules(
     }
     warnings: list[str] = []
     if scale.to or scale.to_tokens:
-        scaled, refused = _scaled(scale, setting)
-        payload["scalings"] = scaled
-        tables.append(Table.of_records("at the new batch", scaled))
+        payload["scalings"], refused = _scaled(scale, setting)
+        tables.append(Table.of_records("at the new batch", payload["scalings"]))
         notes += refused
     if ramp:
-        from bss.rules.ramps import RAMPS  # needs NumPy
-        from bss.schedules.plan import resolve
-
-        schedule = RAMPS[ramp].schedule(seq_len, tokens)
-        try:
-            warnings = list(resolve(schedule, tokens, seq_len).unseen())
-        except InputError as error:
-            warnings = [str(error)]
-        payload["ramp"] = {"name": ramp, "batch": str(schedule), "unseen": warnings}
+        schedule, warnings = _ramp(ramp, run)
+        payload["ramp"] = {"name": ramp, "batch": schedule, "unseen": warnings}
         notes.append(f'{ramp} at this budget: --batch "{schedule}"')
     return Output(payload, "", tables, warnings, [note for note in notes if note])
+
+
+def _ramp(name: str, run: RunOptions) -> tuple[str, list[str]]:
+    """Return the ramp of a published run at a budget, and its stages that hold no step."""
+    from bss.rules.ramps import RAMPS  # needs NumPy
+    from bss.schedules.plan import resolve
+
+    schedule = RAMPS[name].schedule(run.seq_len, run.tokens)
+    try:
+        return str(schedule), list(resolve(schedule, run.tokens, run.seq_len).unseen())
+    except InputError as error:
+        return str(schedule), [str(error)]
 
 
 def rule_entry(answer: Answer) -> dict[str, Any]:
@@ -120,10 +109,11 @@ def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> 
     return Table.of_records(title, rows, columns)
 
 
-def note_of(answer: Answer) -> str:
+def _note(answer: Answer) -> str:
     """Return what a rule needs or in what it is out of range; "" for neither."""
     if answer.missing:
-        return f"{answer.name}: needs {', '.join(OPTIONS[name] for name in answer.missing)}"
+        options = (f"--{name.replace('_', '-')}" for name in answer.missing)
+        return f"{answer.name}: needs {', '.join(options)}"
     return f"{answer.name}: {'; '.join(answer.outside)}" if answer.outside else ""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import Group, Parameter
 
 from bss.cells import number
+from bss.cli.options import Positive
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,13 +32,11 @@ class TimeOptions:
     """
 
     step_time: str | None = None
-    devices: float = 1.0
-    price: float = 1.0
+    devices: Positive = 1.0
+    price: Positive = 1.0
 
     def __post_init__(self) -> None:
         for name, value in (("devices", self.devices), ("price", self.price)):
-            if not 0 < value < float("inf"):
-                raise InputError(f"--{name} {value}: expected a positive number")
             if value != 1 and self.step_time is None:
                 raise InputError(f"--{name} {value}: needs --step-time, e.g. '0.05 + 0.002*B'")
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # runs that a dry run lists
 DEFAULT_RUNS = "runs"
-TITLE = "E(S) by target loss"
 
 
 def sweep(
@@ -85,21 +84,7 @@ def _config(
         engine = setup.setdefault("engine", {})
         if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
             engine["runs"] = str(Path(entry["results"]) / "runs")
-    requested = from_dict(SweepConfig, {**entry, "setup": setup})
-    _refuse_without_effect(changes, requested)
-    return requested
-
-
-def _refuse_without_effect(changes: Sequence[str], config: "SweepConfig") -> None:
-    from bss.sweeps.axes import parse_set
-
-    axes = [axis for axis in config.every_axis() if not callable(axis)]
-    varied = {name for axis in axes for overlay in axis for name in overlay}
-    for text in changes:
-        if (name := ".".join(parse_set(text)[0])) in varied:
-            raise InputError(
-                f"--set {text} has no effect: an axis varies {name}; change the config's axes"
-            )
+    return from_dict(SweepConfig, {**entry, "setup": setup})
 
 
 def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
@@ -141,13 +126,12 @@ def _output(answers: "Answers") -> Output:
     }
     lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
     answer = f"{len(finals)} runs finished; lowest held-out loss {lowest}"
+    tables = [Table.of_frame(f"{name} {fit.answer}".strip(), fit.summary())
+              for name, fit in fits.items()]  # fmt: skip
     if answers.failed:
         message = f"{answers.failed} runs failed and are in no table; the same command tries again"
         print(f"bss sweep: {message}", file=sys.stderr)
-    tables = [
-        Table.of_frame(f"{name}: {TITLE}" if name else TITLE, fit.summary())
-        for name, fit in fits.items()
-    ]
     notes = [f"report: {answers.report}"]
-    status = 1 if answers.failed else 0
-    return Output(payload, answer, tables, answers.remarks, notes, status=status)
+    return Output(
+        payload, answer, tables, answers.remarks, notes, status=1 if answers.failed else 0
+    )

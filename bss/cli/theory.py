@@ -1,6 +1,6 @@
 """bss theory: kernel regression and least squares under one-pass SGD, exactly."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -14,43 +14,28 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.theory.critical import critical_batches
 from bss.theory.exponents import exponents, regime
-from bss.theory.least_squares import LeastSquares, Procedure
+from bss.theory.least_squares import LeastSquares
 from bss.theory.optimal import batch_schedule, schedule_risk
 from bss.theory.regression import Task, final_risk, stable_rate, stages
 from bss.theory.switch import best_switch, switch_exponent, two_stage
 from bss.units import LARGEST, parse_tokens
 
 MOST_DATA = 2**20  # of the exact critical batches
+TASK = Parameter(name="*", group=Group("Task", sort_key=2))
 
 
-@Parameter(name="*", group=Group("Task", sort_key=2))
-@dataclass(frozen=True)
-class TaskOptions:
-    """Power-law kernel regression.
-
-    Attributes:
-        source: source exponent s > 0
-        capacity: capacity exponent β > 1
-        lr: constant learning rate
-        noise: variance of the label noise
-        modes: modes that are learnt
-    """
-
-    source: float
-    capacity: float
-    lr: float = 0.1
-    noise: float = 1.0
-    modes: int = 128
-
-    def task(self) -> Task:
-        """Return the task."""
-        return Task(self.source, self.capacity, self.modes, self.noise)
-
-
-def risk(*, setting: TaskOptions, data: str, batch: str, show: Show = Show()) -> Output:
+def risk(
+    *,
+    task: Annotated[Task, TASK],
+    lr: float = 0.1,
+    data: str,
+    batch: str,
+    show: Show = Show(),
+) -> Output:
     """Compute the exact excess risk of one batch schedule.
 
     Args:
+        lr: constant learning rate
         data: budget in samples, e.g. 2^20
         batch: "0:1 50%:8": from samples on, in samples
 
@@ -58,27 +43,26 @@ def risk(*, setting: TaskOptions, data: str, batch: str, show: Show = Show()) ->
         bss theory risk --source .3 --capacity 4 --data 2^16 --batch "0:1 50%:8"
         bss theory risk --source .3 --capacity 4 --data 2^16 --batch 4 --noise 2
     """
-    task, samples = setting.task(), parse_tokens(data, field="--data")
+    samples = parse_tokens(data, field="--data")
     plan = resolve(BatchSchedule.parse(batch, total=samples), samples, seq_len=1)
     check(plan.schedule.starts[-1] < samples, "--batch", batch, "stages that start before --data")
-    excess = final_risk(task, stages(plan.schedule, samples, setting.lr))
-    payload = {
-        "risk": excess,
+    excess = final_risk(task, stages(plan.schedule, samples, lr))
+    shown = {
         "steps": plan.steps,
         "data": plan.tokens,
         "remainder": plan.remainder_tokens,
         "stable_lr_bound": min(stable_rate(task, batch) for batch in plan.schedule.batches),
         "approximation": task.approximation,
-        "batch": str(plan.schedule),
     }
-    shown = ("steps", "data", "remainder", "stable_lr_bound", "approximation")
     answer = f"excess risk {number(excess, 6)} with batch {plan.schedule}"
-    return Output(payload, answer, [Table.of_records("", [payload], shown)])
+    payload = {"risk": excess, **shown, "batch": str(plan.schedule)}
+    return Output(payload, answer, [Table.of_records("", [shown])])
 
 
 def optimal(
     *,
-    setting: TaskOptions,
+    task: Annotated[Task, TASK],
+    lr: float = 0.1,
     data: str,
     min_batch: int = 1,
     max_batch: int,
@@ -90,6 +74,7 @@ def optimal(
     The risk of the law has no constant factors; the exact risk at a finite width is shown too.
 
     Args:
+        lr: constant learning rate
         data: budget in samples, e.g. 2^20
         min_batch: in samples
         max_batch: in samples
@@ -99,18 +84,18 @@ def optimal(
         bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8
         bss theory optimal --source .3 --capacity 4 --data 2^14 --max-batch 8 --stages 2
     """
-    task, samples = setting.task(), parse_tokens(data, field="--data")
-    policy = Theory(setting.source, setting.capacity, setting.lr, setting.noise)
+    samples = parse_tokens(data, field="--data")
+    policy = Theory(task.source, task.capacity, lr, task.noise)
     best = policy.best(samples, min_batch, max_batch)
     check(stages_at_most >= 1, "--stages", stages_at_most, "a positive number")
     plan = resolve(batch_schedule(best, stages_at_most), samples, seq_len=1)
     spent = [(s.end_tokens - s.start_tokens, s.batch) for s in plan.segments]
     shown = {
-        "regime": regime(setting.source, setting.capacity),
+        "regime": regime(task.source, task.capacity),
         "switch_share": best.growth_data / samples,
         "risk": schedule_risk(best.budget, spent),
         "continuous_risk": best.risk,
-        "exact_risk": final_risk(task, stages(plan.schedule, samples, setting.lr)),
+        "exact_risk": final_risk(task, stages(plan.schedule, samples, lr)),
     }
     payload = {**shown, "steps": plan.steps, "data": plan.tokens, "batch": str(plan.schedule)}
     table = Table.of_records("optimal batch schedule", [shown])
@@ -119,7 +104,8 @@ def optimal(
 
 def switch(
     *,
-    setting: TaskOptions,
+    task: Annotated[Task, TASK],
+    lr: float = 0.1,
     data: str,
     min_batch: int = 1,
     max_batch: int,
@@ -128,6 +114,7 @@ def switch(
     """Compute the best switch for each budget, and the exponent of D − P*.
 
     Args:
+        lr: constant learning rate
         data: budgets in samples: 2^20, or doublings, e.g. 2^12:2^24
         min_batch: in samples
         max_batch: in samples
@@ -136,10 +123,10 @@ def switch(
         bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14
         bss theory switch --source .3 --capacity 4 --max-batch 8 --data 2^14
     """
-    run = two_stage(setting.task(), setting.lr, min_batch, max_batch)
+    run = two_stage(task, lr, min_batch, max_batch)
     switches = [best_switch(run, data) for data in _budgets(data)]
     measured = switch_exponent(switches)
-    theory = exponents(setting.source, setting.capacity).switch
+    theory = exponents(task.source, task.capacity).switch
     rows = [asdict(switch) | {"fraction": switch.fraction} for switch in switches]
     payload = {"budgets": rows, "exponent": measured and asdict(measured), "theory": theory}
     title = f"best switch from batch {run.first} to {run.last}"
@@ -147,34 +134,17 @@ def switch(
     return Output(payload, answer, [Table.of_records(title, rows)])
 
 
-def critical(
-    *,
-    capacity: float,
-    source: float,
-    data: str,
-    modes: int = 400,
-    noise: float = 1.0,
-    overhead: float = 0.2,
-    rate_cap: float = 0.5,
-    show: Show = Show(),
-) -> Output:
+def critical(*, task: Annotated[LeastSquares, TASK], data: str, show: Show = Show()) -> Output:
     """Compute the critical batch of SGD on power-law least squares, exactly.
 
     Args:
-        capacity: a > 1: eigenvalues i^-a
-        source: b > 1: eigenvalue times error i^-b
         data: budgets in samples: doublings, e.g. 2^8:2^14
-        modes: of the spectrum
-        noise: variance of the label noise
-        overhead: samples above a budget, 0.2 for 20%
-        rate_cap: largest step size over its stable limit
 
     Examples:
         bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12
         bss theory critical --capacity 1.5 --source 2.5 --data 2^8:2^12 --noise .5
     """
-    task = LeastSquares(capacity, source, modes, noise)
-    found = critical_batches(task, _budgets(data, MOST_DATA), Procedure(overhead, rate_cap))
+    found = critical_batches(task, _budgets(data, MOST_DATA))
     exponent = Estimate(found.exponent, found.low, found.high, 0.95)
     rows = [point._asdict() for point in found.points]
     payload = {"points": rows, "exponent": asdict(exponent), "theory": found.theory}

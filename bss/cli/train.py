@@ -1,10 +1,9 @@
 """bss train: one run from CONFIG.json, {"run": {...}, "execution": {...}}."""
 
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
@@ -13,36 +12,31 @@ from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
 from bss.files import read_json
+from bss.training.distributed import (
+    DistributedConfig,
+    initialized,
+    is_multihost,
+    is_primary,
+    log_primary,
+)
+from bss.training.execution import Execution
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus
 from bss.values import from_dict, to_dict
-
-if TYPE_CHECKING:
-    from bss.training.execution import Execution
-    from bss.training.run_config import RunConfig
-    from bss.training.run_directory import RunStatus
 
 THROUGHPUT = ("batch", "tokens", "tokens_per_second", "mfu")
 
 
-@Parameter(name="*", group=Group("Several processes", sort_key=2))
-@dataclass(frozen=True)
-class ProcessOptions:
-    """Options for training one run in several processes.
-
-    Attributes:
-        processes: processes that train the run
-        coordinator: HOST:PORT of process 0, or auto
-        process: index of this process, from 0
-        init_timeout: seconds in which all processes must connect
-    """
-
-    processes: int = 1
-    coordinator: str = ""
-    process: int | None = None
-    init_timeout: float = 60.0
+PROCESSES = Parameter(name="*", group=Group("Several processes", sort_key=2))
+ALONE = DistributedConfig()
 
 
 def train(
-    config: Path, /, *, processes: ProcessOptions = ProcessOptions(), show: Show = Show()
+    config: Path,
+    /,
+    *,
+    processes: Annotated[DistributedConfig, PROCESSES] = ALONE,
+    show: Show = Show(),
 ) -> Output | int:
     """Train one run; Ctrl-C and SIGTERM save it and exit with status 130 and 143.
 
@@ -53,9 +47,7 @@ def train(
         bss train CONFIG.json
         bss train CONFIG.json --json
     """
-    from bss.training.distributed import DistributedConfig, initialized
-
-    with initialized(DistributedConfig(**vars(processes))):
+    with initialized(processes):
         return _train(config, show)
 
 
@@ -63,7 +55,6 @@ def _train(path: Path, show: Show) -> Output | int:
     config, execution = read_job(path)
     from bss.sweeps.engines import train_each
     from bss.sweeps.progress import Progress
-    from bss.training.distributed import is_multihost, is_primary, log_primary
     from bss.training.loop import Interrupted
 
     warn_about(config.plan(), second_moment=config.optimizer.second_moment)
@@ -85,7 +76,7 @@ def _train(path: Path, show: Show) -> Output | int:
     return _output(config.id, status) if is_primary() else 0
 
 
-def _output(run: str, status: "RunStatus") -> Output:
+def _output(run: str, status: RunStatus) -> Output:
     payload = {"run": run, **to_dict(status)}
     if not status.finished:
         last = status.last_checkpoint
@@ -103,13 +94,10 @@ def _output(run: str, status: "RunStatus") -> Output:
     return Output(payload, answer, [table])
 
 
-def read_job(path: Path) -> "tuple[RunConfig, Execution]":
+def read_job(path: Path) -> tuple[RunConfig, Execution]:
     """Read a run and how it is executed, as a user or a sweep writes them."""
     job = read_json(path, 'write {"run": {...}, "execution": {...}}', "config")
     if set(job) - {"run", "execution"}:
         raise InputError(f'config {path}: expected {{"run": {{...}}, "execution": {{...}}}}')
-    from bss.training.execution import Execution
-    from bss.training.run_config import RunConfig
-
     config = from_dict(RunConfig, job.get("run", {}), "run.")
     return config, from_dict(Execution, job.get("execution", {}), "execution.")

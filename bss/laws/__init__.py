@@ -39,6 +39,8 @@ _ROOMS = {
     "fit_table": "final_loss.fit",
     "predict_schedule": "functional.forecast",
 }
+FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
+"""The class of each kind of fit, as its JSON names the kind."""
 __all__ = [*_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 

@@ -205,6 +205,8 @@ def critical_batches(at: CriticalBatch, step_time: StepTime, price: float = 1.0)
     bend, seq_len = at.B_crit, at.curve.seq_len
     if bend.value is None or at.S_min.value is None:
         raise InputError(f"step_time: B_crit of {at.curve.model} is unidentified: {bend.why}")
+    if not np.isfinite(seq_len):
+        raise InputError("step_time: the table has no sequence length; give --seq-len")
     batch = _common(at.curve.batch.tolist(), step_time)
     ends = np.array([bend.value, bend.low or 0.0, bend.high or 1e9 * bend.value])
     steps = at.S_min.value * (1 + ends / batch[:, None])

@@ -1,26 +1,52 @@
-"""The results of a run table: points and laws, or the reason why one is missing.
-
-Each is made as the commands make it (points, fit es, fit curve, fit table).
-"""
+"""The results of a run table: points and laws, or the reason why one is missing."""
 
 import warnings as python_warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
-from bss.points.batches import alike
-from bss.points.curve import peak_rate
-from bss.points.measuring import NEAR, measure_points, near_as_one
+from bss.points.measuring import by_condition, measure_points
 from bss.report.results import Results
+from bss.report.sections import TITLES, varied
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
+
+
+class MeasuredFits(NamedTuple):
+    """Points and fits of E(S) by condition, "" if there is one; warnings; why a fit is missing."""
+
+    points: dict[str, pd.DataFrame]
+    fits: dict[str, EsFit]
+    warnings: list[str]
+    missing: list[str]
+
+
+def fit_conditions(runs: pd.DataFrame, options: Options, **measuring: Any) -> MeasuredFits:
+    """Measure the runs of each condition and fit E(S), where there are enough runs for a fit.
+
+    Args:
+        runs: as `bss.tables.check_runs` returns it.
+        options: of the intervals.
+        **measuring: as `bss.points.measuring.measure_points` takes them.
+    """
+    found = MeasuredFits({}, {}, [], [])
+    for name, some in by_condition(runs).items():
+        start = f"{name}: " if name else ""
+        try:
+            found.points[name], said = measure_points(some, **measuring)
+            found.warnings.extend(f"{start}{text}" for text in said)
+            fit = fit_es(found.points[name], options=options)
+            found.fits[name] = replace(fit, warnings=(*fit.warnings, *said))
+        except InputError as error:
+            found.missing.append(f"{start}no fit of E(S): {error}")
+    return found
 
 
 def measured_results(
@@ -28,7 +54,6 @@ def measured_results(
     experiment: dict[str, Any],
     *,
     measuring: Mapping[str, Any],
-    since: int = 0,
     resamples: int = 100,
     warnings: Sequence[str] = (),
 ) -> Results:
@@ -38,84 +63,38 @@ def measured_results(
         runs: as `bss.tables.check_runs` returns it.
         experiment: the title of the page, the command that makes it and versions.
         measuring: targets, warmup and smooth, as `bss.points.measuring.measure_points` takes them.
-        since: tokens before which losses are left out of the law of loss curves.
         resamples: refits of a bootstrap.
         warnings: about the runs.
     """
-    runs, notes = _with_rates(runs), [*warnings]
-    varied, options = _varied(runs), Options(resamples)
-    missing: dict[str, str] = {}
-
-    def attempt(section: str, make: Callable[..., Any], *given: Any, **how: Any) -> Any:
-        """Return what `make` returns, or None and note the reason."""
-        with python_warnings.catch_warnings(record=True) as raised:
-            python_warnings.simplefilter("always")
+    options, missing = Options(resamples), dict[str, str]()
+    makers = {
+        "curve": partial(_curve_fit, warmup=measuring.get("warmup", 0)),
+        "table": _table_fit,
+    }
+    with python_warnings.catch_warnings(record=True) as raised:
+        python_warnings.simplefilter("always")
+        found = fit_conditions(runs, replace(options, draws=resamples), **measuring)
+        if found.missing:
+            missing[TITLES["es"]] = "; ".join(found.missing)
+        fits: list[tuple[str, Any]] = [*found.fits.items()]
+        for kind, make in makers.items():
             try:
-                return make(*given, **how)
+                fits.append(("", make(runs, options=options)))
             except InputError as error:
-                missing[section] = str(error)
-                return None
-            finally:
-                notes.extend(str(one.message) for one in raised)
-
-    points, more = attempt("E(S)", _points, runs, measuring) or (None, ())
-    notes.extend(more)
-    fits: dict[str, dict[str, EsFit]] = {}
-    if points is not None:
-        drawn = replace(options, draws=resamples)
-        if chosen := attempt("E(S) law", fit_es, points, options=drawn):
-            fits = {"": {chosen.law_name: chosen}}
-    how = {"options": options, "warmup": measuring.get("warmup", 0), "since": since}
-    curve = attempt("The law of loss curves", _curve_fit, runs, varied, **how)
-    table = attempt("The law of final losses", _table_fit, runs, options)
+                missing[TITLES[kind]] = str(error)
+    notes = [*warnings, *found.warnings, *(str(one.message) for one in raised)]
     return Results(
         experiment=experiment,
         runs=runs,
-        points=points,
-        fits=fits,
-        curve_fit=curve,
-        table_fit=table,
-        varied=varied,
+        points=found.points.get(""),
+        fits=tuple(fits),
         warnings=tuple(dict.fromkeys(notes)),
         missing=missing,
     )
 
 
-def _with_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs with a column of their peak LR, if it is known."""
-    peaks = {str(name): peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    one = near_as_one(peaks.values())
-    if not one:
-        return runs
-    return runs.assign(peak_lr=[one.get(peaks[name], np.nan) for name in runs["run"]])
-
-
-def _points(runs: pd.DataFrame, measuring: Mapping[str, Any]) -> tuple[pd.DataFrame, Sequence[str]]:
-    """Return the points of the largest group of comparable runs, with warnings."""
-    same = alike(runs)
-    if same.empty:
-        raise InputError("no run keeps one batch size")
-    points, notes = measure_points(same, **measuring)
-    used, constant = same["run"].nunique(), sum(runs.groupby("run")["batch"].nunique() == 1)
-    if used < constant:
-        notes = [*notes, f"E(S) uses {used} of {constant} runs of one batch size: those that share "
-                 "model, sequence length and peak LR, and have the most batch sizes"]  # fmt: skip
-    return points, notes
-
-
-def _varied(runs: pd.DataFrame) -> pd.DataFrame | None:
-    """Return the runs whose batch size changes or whose LR falls after its peak; else None."""
-    batches = runs.groupby("run", sort=False)["batch"]
-    changes = batches.transform("nunique") > 1
-    if "lr" in runs:
-        rate = pd.Series(pd.to_numeric(runs["lr"], errors="coerce"), dtype=float)
-        rates_of = rate.groupby(runs["run"], sort=False)
-        changes |= rates_of.transform("last") < (1 - NEAR) * rates_of.transform("max")
-    return runs.loc[changes] if changes.any() else None
-
-
-def _curve_fit(runs: pd.DataFrame, varied: pd.DataFrame | None, **how: Any) -> CurveFit:
-    if varied is None:
+def _curve_fit(runs: pd.DataFrame, **how: Any) -> CurveFit:
+    if varied(runs).empty:
         raise InputError("no run changes its batch, nor its rate after the peak")
     return fit_curve(runs, **how)
 

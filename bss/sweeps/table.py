@@ -94,15 +94,13 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def trained_table(
-    runs: Path, *, need_finished: bool = True, only_finished: bool = False
-) -> tuple[pd.DataFrame, list[str]]:
+def trained_table(runs: Path, *, only_finished: bool = False) -> tuple[pd.DataFrame, list[str]]:
     """Return the run table of the trained runs of a directory, and the number of unfinished runs.
 
     Unfinished runs are included up to their last row, unless `only_finished` is True.
 
     Raises:
-        InputError: If no run was trained, or `only_finished` is True and no run finished.
+        InputError: If no run finished.
     """
     paths = [file.parent for file in sorted(runs.glob("*/config.json"))]
     chosen = distinct(read_config(path) for path in paths if read_curve(path))
@@ -113,7 +111,7 @@ def trained_table(
         )
     states = Counter(str(record["status"]) for record in list_runs(runs))
     others = [f"{count} {state}" for state, count in sorted(states.items()) if state != "finished"]
-    if need_finished and not states["finished"]:
+    if not states["finished"]:
         raise InputError(f"{runs}: no run finished ({', '.join(others)}); train one to its end")
     if only_finished:
         chosen = [run for run in chosen if read_status(run_path(runs, run)).status == "finished"]

@@ -40,7 +40,7 @@ class Task:
 
     source: float
     capacity: float
-    modes: int
+    modes: int = 128
     noise: float = 1.0
 
     def __post_init__(self):

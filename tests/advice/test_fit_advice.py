@@ -9,8 +9,7 @@ import pytest
 
 from bss.advice import FitAdvice, advise
 from bss.advice.fit_advice import TOLERANCE, of_losses
-from bss.advice.of_table import fit_advice as of_table
-from bss.advice.of_table import published
+from bss.advice.of_fit import fit_advice, published
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, check_losses, fit_table
 from bss.laws.base import Estimate, Options
@@ -54,7 +53,7 @@ def saved(path, *keys):
 
 
 def test_a_table_of_a_user_answers_where_it_was_tested(fitted):
-    own = of_table(fitted["tuned"], HERE, "wsd")
+    own = fit_advice(fitted["tuned"], HERE)
     found = advise(HERE, own)
     assert found.in_range and found.pooled is None and found.losses is own
     assert found.batch.value == pytest.approx(BATCHES[3], rel=0.01)
@@ -62,20 +61,20 @@ def test_a_table_of_a_user_answers_where_it_was_tested(fitted):
     assert [own.loss_at(x) for x in (0.5, 1, 2)] == pytest.approx([0.01, 0, 0.01], abs=1e-3)
     low, high = own.tolerance()
     assert low and high and np.log2(high / low) == pytest.approx(2 * np.sqrt(0.3), rel=0.1)
-    far = of_table(fitted["tuned"], Setting(1e8, 1e10, 512), "wsd")
+    far = fit_advice(fitted["tuned"], Setting(1e8, 1e10, 512))
     assert far.best.value is None and "not tested there: tokens" in far.best.note
     elsewhere = advise(Setting(1e8, 1e10, 512), far)
     assert elsewhere.pooled and far.best.note in elsewhere.warnings
 
 
 def test_a_table_with_one_rate_has_no_best_batch(fitted):
-    found = advise(HERE, of_table(fitted["shared"], HERE, "wsd"))
+    found = advise(HERE, fit_advice(fitted["shared"], HERE))
     assert found.pooled and found.batch.value
     assert any("rate" in text for text in found.warnings)
 
 
 def test_a_table_whose_smallest_batch_is_best_gives_a_bound(fitted):
-    found = advise(HERE, of_table(fitted["smallest"], HERE, "wsd"))
+    found = advise(HERE, fit_advice(fitted["smallest"], HERE))
     assert found.pooled is None and found.sequences is None
     assert found.batch.value is None and found.batch.high and found.batch.high >= BATCHES[0]
 
@@ -116,12 +115,10 @@ def test_the_published_losses_are_known_inside_their_table_only():
 
 
 def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
-    from bss.advice.of_fit import fit_advice
-
     fit = EsFit.from_dict(saved("demo/fits.json", "surface"))
-    near, far = (fit_advice(fit, Setting(99e3, tokens, 64), "wsd") for tokens in (1e6, 1e9))
+    near, far = (fit_advice(fit, Setting(99e3, tokens, 64)) for tokens in (1e6, 1e9))
     hyperbola = EsFit.from_dict(saved("es_wsd/fits.json", "stable, shared", "fits", "hyperbola"))
-    below = fit_advice(hyperbola, Setting(99e3, 1e6, 64), "wsd")
+    below = fit_advice(hyperbola, Setting(99e3, 1e6, 64))
     assert (below.best.value, below.best.high) == (None, 64)
     assert near.best.value and near.loss_at(1.0) == pytest.approx(0, abs=1e-6)
     assert near.loss_at(4.0)
@@ -130,17 +127,15 @@ def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
 
 
 def test_a_law_of_loss_curves_answers_at_one_rate():
-    from bss.advice.of_fit import fit_advice
-
     fit = CurveFit.from_dict(saved("late_switch/fit.json"))
     with pytest.raises(InputError, match="--lr: missing"):
-        fit_advice(fit, Setting(99e3, 1e6, 64), "wsd")
+        fit_advice(fit, Setting(99e3, 1e6, 64))
     setting = Setting(99e3, 1e6, 64, lr=2e-3)
     found = fit_advice(fit, setting, "constant")
     assert found.best.value and 64 <= found.best.value <= 32 * 64
     assert any("T_0, A_0" in text for text in found.warnings)
     for other in (
-        fit_advice(fit, setting, "wsd"),
+        fit_advice(fit, setting),
         fit_advice(fit, Setting(99e3, 30e9, 64, lr=2e-3), "constant"),
     ):
         assert other.best.value is None and "not tested there" in other.best.note

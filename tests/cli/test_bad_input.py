@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_in_one_line(job, tiny_execution, capsys, monkeypatc
 
     monkeypatch.setattr("bss.training.run_directory.RunDirectory.add_row", full)
     told = refusal(["train", job(), "--json"], capsys)
-    assert told.startswith("bss train: curve.jsonl: No space left on device; ")
+    assert told.startswith("bss train: curve.jsonl: No space left on device")
     assert told.count("\n") == 1
     monkeypatch.undo()
     assert main(["runs", str(tiny_execution.runs)]) == 0

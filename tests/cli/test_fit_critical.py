@@ -8,7 +8,7 @@ import pytest
 from bss.cli import main
 from bss.laws import CriticalFit
 from bss.laws.power import predict
-from tests.cli.called import printed, refused
+from tests.cli.called import printed
 
 PUBLISHED = str(files("bss.laws") / "published" / "cbs_steps.csv")
 HEAD = "model,params_m,tokens,target_loss,batch,steps\n"
@@ -92,7 +92,6 @@ def test_theory_critical_gives_points_exponent_and_theory(capsys):
         (("--data", "256"), "data"),
         (("--data", "2^8:2^30"), "--data"),
         (("--data", "2^4:2^6", "--capacity", "0.5"), "capacity"),
-        (("--data", "2^4:2^6", "--rate-cap", "2"), "rate cap"),
     ],
 )
 def test_bad_theory_is_one_line(capsys, arguments, told):
@@ -100,8 +99,3 @@ def test_bad_theory_is_one_line(capsys, arguments, told):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert told in error
-
-
-def test_a_table_of_loss_curves_is_sent_to_points(capsys):
-    error = refused(capsys, "fit", "critical", "results/demo/runs.parquet")
-    assert "bss points results/demo/runs.parquet" in error

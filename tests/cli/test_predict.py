@@ -114,7 +114,7 @@ def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
     ("options", "told"),
     [
         ((), "--loss: missing"),
-        (("--loss", "-1"), "--loss: -1.0 given"),
+        (("--loss", "-1"), "--loss -1"),
         (("--loss", "1.6"), "--loss 1.6: outside the measured 1.7 to 1.9"),
         (
             ("--loss", "1.8", "--batch", "128"),

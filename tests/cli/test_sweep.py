@@ -175,7 +175,6 @@ def test_a_config_in_python(tmp_path, monkeypatch, capsys):
         ({}, ["--set", "optimizer.lr"], "write PATH=VALUE"),
         ({}, ["--set", "schedule.tokens.x=1"], "schedule.tokens.x=1: tokens is 4096"),
         ({}, ["--axis", "schedule.batch=3"], "schedule.batch occurs twice"),
-        ({}, ["--set", "schedule.batch=3"], "no effect: an axis varies schedule.batch"),
         ({"axes": {"schedule.batch": [3]}}, [], "multiple of no bucket"),
         ({"results": ""}, [], "--out is missing"),
     ],

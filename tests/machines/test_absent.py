@@ -44,9 +44,9 @@ def test_a_run_compiles_for_an_absent_machine(compiler, on, devices, pool, tmp_p
     found = json.loads(done.stdout)
     assert (found["devices"], found["fits"]) == (devices, True)
     assert found["pool_bytes"] == pytest.approx(pool, rel=1e-3)
-    train, evaluation = found["programs"]
+    (train,) = found["programs"]
     assert train["state_bytes"] == 4 * (3 * MODEL.counts().total + 2)  # weights and two moments
-    assert train["state_bytes"] < train["peak_bytes"] < 1e9 > evaluation["peak_bytes"]
+    assert train["state_bytes"] < train["peak_bytes"] < 1e9
     flops = 16 * 256 * MODEL.training_flops_per_token(256)
     assert train["model_flops"] == pytest.approx(flops)
     peak = {"h100:1": 989.5e12, "v5e:2x4": 8 * 197e12}[on]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bss.advice import advise
-from bss.advice.of_table import PUBLISHED, fit_advice
+from bss.advice.of_fit import PUBLISHED, fit_advice
 from bss.advice.sources import POOLED, TABLE, calibration, pool
 from bss.exports import export
 from bss.exports.base import functions
@@ -53,7 +53,7 @@ def same(found, expected):
 
 def test_best_batches_intervals_and_costs(settings, found, fit, monkeypatch):
     read_once = "bss.advice.advice.published"
-    monkeypatch.setattr(read_once, lambda setting: fit_advice(fit, setting, "cosine"))
+    monkeypatch.setattr(read_once, lambda setting: fit_advice(fit, setting))
     known = 0
     for setting, at in zip(settings, found, strict=True):
         expected, advice = advise(Setting(*setting)), at["advice"]

@@ -10,7 +10,6 @@ from bss.laws.base import Estimate
 from bss.laws.functional.forecast import schedule_losses
 from bss.policies.free_batches import GRID, free_batches
 from bss.policies.functional_best import FunctionalBest
-from bss.policies.outlook import outlook
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -39,32 +38,18 @@ def test_the_batch_grows_late_and_beats_constants_and_switches(fit):
     assert rate == RATE
     assert list(schedule.batches) == sorted(schedule.batches)
     assert 2 <= len(schedule.batches) <= 3
-    expected = outlook(fit, schedule, 2_000_000, RATE, (1, 4, 16))
-    assert expected.predicted_loss == pytest.approx(loss_of(fit, str(schedule)))
     others = ["1", "4", "16", "0:1 30%:16", "0:1 70%:16", "0:2 90%:16", "0:1 50%:4 75%:16"]
-    assert expected.predicted_loss < min(loss_of(fit, text) for text in others)
-    losses = {batch: loss_of(fit, str(batch)) for batch in (1, 4, 16)}
-    best = min(losses, key=lambda batch: losses[batch])
-    assert (expected.constant_batch, expected.constant_loss) == (best, pytest.approx(losses[best]))
-    assert best != 16
-    plan = resolve(schedule, 2_000_000, fit.seq_len)
-    per_step = best * fit.seq_len
-    assert expected.saved_at_equal_steps == pytest.approx(1 - plan.tokens / plan.steps / per_step)
-    assert expected.saved_at_equal_loss is not None
-    needed = plan.tokens / (1 - expected.saved_at_equal_loss)
-    constant = BatchSchedule.constant(best)
-    (reached,) = schedule_losses(fit, constant, round(needed), Rate(4e-3, round(needed)))
-    assert reached == pytest.approx(expected.predicted_loss, rel=1e-3)
+    assert loss_of(fit, str(schedule)) < min(loss_of(fit, text) for text in others)
 
 
-def test_a_rate_without_a_stable_phase_can_be_stretched(fit):
+def test_a_rate_without_a_stable_phase_is_kept(fit):
     tokens = 1_999_999
     rate = cosine(4e-3, tokens, warmup=50_001)
     schedule, chosen = best_schedule(fit, tokens, rate=rate, limits=Limits(stages=2))
     assert chosen == rate
-    expected = outlook(fit, schedule, tokens, rate, (16,))
-    assert expected.predicted_loss < expected.constant_loss
-    assert expected.saved_at_equal_loss is not None
+    constant = BatchSchedule.constant(16)
+    found, other = (schedule_losses(fit, x, tokens, rate)[0] for x in (schedule, constant))
+    assert found < other
 
 
 def test_the_free_optimum_is_water_filling(fit):

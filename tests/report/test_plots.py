@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bss import plots
-from bss.advice.of_table import PUBLISHED
+from bss.advice.of_fit import PUBLISHED
 from bss.files import read_json
 from bss.laws import TableFit
 from bss.plots.curves import varied_curves

@@ -20,7 +20,7 @@ import numpy as np
 
 from bss.advice import Advice, advise
 from bss.advice.fit_advice import TOLERANCE
-from bss.advice.of_table import FACTORS, PUBLISHED
+from bss.advice.of_fit import FACTORS, PUBLISHED
 from bss.advice.sources import AXES, LEVEL, POOLED, TABLE, calibration
 from bss.files import read_json
 from bss.laws import TableFit
