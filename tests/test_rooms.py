@@ -9,31 +9,31 @@ ROOT = Path(bss.__file__).parent
 
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
-    "bss": 718,
-    "bss/advice": 376,
-    "bss/cli": 2_059,
+    "bss": 721,
+    "bss/advice": 361,
+    "bss/cli": 1_896,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_055,
-    "bss/laws": 5_031,
+    "bss/laws": 5_034,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_060,
     "bss/points": 525,
     "bss/policies": 589,
-    "bss/report": 432,
+    "bss/report": 384,
     "bss/rules": 358,
     "bss/schedules": 942,
-    "bss/sweeps": 1_448,
+    "bss/sweeps": 1_446,
     "bss/tables": 470,
     "bss/theory": 857,
     "bss/training": 2_897,
 }
-FOLDERS = {"experiments": 4_320, "benchmarks": 2_700, "tests": 21_950}
+FOLDERS = {"experiments": 4_320, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 26_910
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 26_690
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -35,24 +35,25 @@ MOSTLY = 0.9  # share of the draws in which a candidate must reach the goal's lo
 Goal = tuple[pd.DataFrame, Callable[[np.ndarray], np.ndarray]]
 
 
-def next_runs(fit: Any, goal: str) -> pd.DataFrame:
+def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return candidate runs and what each adds to a goal, the best per unit of compute first.
 
     Args:
         fit: of any kind, with its draws.
         goal: as in `GOALS`, e.g. `fit.goal`.
+        candidates: columns as in `RUNS`. By default the measured runs, and those a factor of 2
+            around each of their sizes.
 
     Returns:
-        The measured runs, and those a factor of 2 around each of their sizes, with FLOPs, or tokens
-        if the fit has one model. `variance_reduction` is the expected share of the goal's variance
-        that the run removes, `relative_efficiency` that share per unit of compute, relative to the
-        first row.
+        The candidates with FLOPs, or tokens if the fit has one model. `variance_reduction` is the
+        expected share of the goal's variance that the run removes, `relative_efficiency` that share
+        per unit of compute, relative to the first row.
 
     Raises:
-        InputError: The fit has no draws, or no such goal.
+        InputError: The fit has no draws, or no such goal; or a column is missing.
     """
     table, goal_of = _goal(fit, goal)
-    runs = _candidates(fit)
+    runs = _candidates(fit) if candidates is None else _given(candidates, RUNS[fit.KIND])
     others = {name: table[name].iloc[0] for name in table if name not in runs}
     draws = fit.draws_at(pd.concat([table, runs.assign(**others)[[*table]]]))
     if len(draws) < 2:
@@ -123,6 +124,12 @@ def _minimum(batches: Sequence[float], sizes: Mapping[str, float], column: str) 
     """Return a grid of batch sizes, and the log batch size at the minimum of its predictions."""
     grid = np.geomspace(min(batches) / 2, max(batches) * 2, GRID)
     return pd.DataFrame({**sizes, column: grid}), lambda draws: parabola_vertex(np.log(grid), draws)
+
+
+def _given(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    if missing := [name for name in columns if name not in table]:
+        raise InputError(f"--candidates: no column {missing[0]}; needed: {', '.join(columns)}")
+    return table[columns].reset_index(drop=True)
 
 
 def _candidates(fit: Any) -> pd.DataFrame:

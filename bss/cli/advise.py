@@ -14,7 +14,7 @@ from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Repeated, RunOptions
 from bss.cli.output import Output, Show
-from bss.cli.rules import rule_entry, rules_table
+from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
 from bss.errors import check
 from bss.rules import RULES, Hyperparameters
@@ -30,6 +30,7 @@ def advise(
     ending: Literal["wsd", "cosine", "constant"] = "wsd",
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
+    all_rules: Annotated[bool, Parameter(name="--all")] = False,
     time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
@@ -40,6 +41,7 @@ def advise(
         ending: the LR schedule, if the fit is of loss curves
         fit: your own fit, from `bss fit ... --json`
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
+        all_rules: also show rules without an answer, with the reason
 
     Examples:
         bss advise --params 350M --tokens 30B --seq-len 2048
@@ -65,7 +67,7 @@ def advise(
         payload["experts"] = {**sizes, "total": whole}
         lines.append(f"For all {rounded_tokens(run.params)} parameters: {whole}")
     payload["warnings"] = warnings
-    tables = [_rules_table(advice)]
+    tables = [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:
         from bss.advice.step_time import equal_time
 
@@ -151,9 +153,11 @@ def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
     }
 
 
-def _rules_table(advice: Advice) -> Table:
-    """Return a row per rule that has an answer."""
-    known = [one for one in advice.rules if one.hyperparameters != Hyperparameters()]
+def _rules_table(advice: Advice, *, show_all: bool) -> Table:
+    """Return a row per rule that has an answer; with `show_all` also the others."""
     shares = {name: f"{share:.0%}" for name, share in advice.weights.items()}
+    known = [one for one in advice.rules if show_all or one.hyperparameters != Hyperparameters()]
     rows = [rule_entry(one) | {"weight": shares.get(one.name)} for one in known]
+    if show_all:
+        rows = [row | {"reason": note_of(one)} for row, one in zip(rows, known, strict=True)]
     return rules_table("", rows, advice.setting.seq_len)

@@ -1,6 +1,7 @@
 """Exit status of a command, and one line on stderr for an error."""
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -27,6 +28,12 @@ def ended(name: str, run: Callable[[], int]) -> int:
         bad input, and for a file or disk that cannot be read or written. Other exceptions are
         raised.
     """
+    if sys.stderr is None:  # closed
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        line = "standard output is closed; send it to a file, a pipe or /dev/null"
+        print(f"{name}: {line}", file=sys.stderr)
+        return 2
     try:
         status = run()
         sys.stdout.flush()
@@ -41,7 +48,7 @@ def ended(name: str, run: Callable[[], int]) -> int:
         line = _line(error)
         if not line:
             raise
-        if isinstance(error, OSError):
+        if not isinstance(error, InputError | ModuleNotFoundError):
             _drop_output()
         print(f"{name}: {line}", file=sys.stderr)
         return 2
@@ -54,6 +61,9 @@ def _line(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
         return f"{module} is not installed; {install('train')}" if module in TRAIN else ""
+    full = os.strerror(errno.ENOSPC)  # libraries wrap it in other exceptions
+    if full in f"{error} {error.__cause__ or error.__context__}":
+        return f"{full}; free some space, and run it again"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         text = " ".join((error.strerror or str(error)).split())[:300]

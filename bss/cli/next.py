@@ -6,15 +6,25 @@ from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.cli.kinds import read_fit
 from bss.cli.output import Output, Show
+from bss.tables.storage import read_table
 
 
-def next(fit: Path, /, *, goal: str | None = None, show: Show = Show()) -> Output:
+def next(
+    fit: Path,
+    /,
+    *,
+    goal: str | None = None,
+    candidates: Path | None = None,
+    show: Show = Show(),
+) -> Output:
     """List the runs that narrow a goal the most per FLOP.
 
     Args:
         fit: JSON of `bss fit --json`
         goal: es: B_opt@LOSS; critical: exponent:D or exponent:N; table: B_opt@N,D or loss@N,D,B;
             curve: loss@SCHEDULE; by default the answer of the fit
+        candidates: a table of runs to choose from (es: batch; critical: params, tokens; table:
+            also batch_tokens; curve: batch, tokens, lr); by default around those measured
 
     Examples:
         bss next FIT.json
@@ -22,7 +32,7 @@ def next(fit: Path, /, *, goal: str | None = None, show: Show = Show()) -> Outpu
     """
     fitted = read_fit(fit, "next", option="")
     wanted = goal or fitted.goal
-    runs = next_runs(fitted, wanted)
+    runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
     title = f"{len(runs)} candidates, by variance removed per FLOP (or token, of one model)"
     table = Table.of_frame(title, runs.head(10))

@@ -15,7 +15,7 @@ from bss.units import format_tokens
 
 _REFERENCE = ("beta1", "beta2", "weight_decay")
 SHOWN = ("name", "batch", "batch_tokens", "sequences", "lr", "beta1", "beta2", "weight_decay",
-         "weight", "in_range", "source")  # fmt: skip
+         "weight", "in_range", "source", "reason")  # fmt: skip
 
 
 @Parameter(name="*", group=Group("Scaling to another batch size", sort_key=2))
@@ -65,7 +65,7 @@ def rules(
         f"rules at {run.params:,} parameters, {format_tokens(run.tokens)} tokens, "
         f"{setting.compute:.3g} FLOPs"
     )
-    tables, notes = [rules_table(title, entries, run.seq_len)], [_note(one) for one in found]
+    tables, notes = [rules_table(title, entries, run.seq_len)], [note_of(one) for one in found]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},
@@ -109,7 +109,7 @@ def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> 
     return Table.of_records(title, rows, columns)
 
 
-def _note(answer: Answer) -> str:
+def note_of(answer: Answer) -> str:
     """Return what a rule needs or in what it is out of range; "" for neither."""
     if answer.missing:
         options = (f"--{name.replace('_', '-')}" for name in answer.missing)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from bss.cells import Table
 from bss.cli.kinds import POLICIES_OF, read_fit
 from bss.cli.options import Count, Positive, Repeated
 from bss.cli.output import Output, ShowPlot
@@ -25,12 +26,14 @@ from bss.laws.functional.forecast import untested
 from bss.laws.functional.paths import plan_path
 from bss.policies import policy_named
 from bss.policies.functional_best import assumed_rate
+from bss.policies.outlook import outlook
 from bss.policies.policy import Basis, Limits, schedule_and_rate
 from bss.registry import attempt
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import Rate
+from bss.tables import Reading, read_points
 
 
 def schedule(
@@ -39,6 +42,7 @@ def schedule(
     tokens: Count,
     policy: str | None = None,
     settings: Annotated[Repeated, Parameter(name="--set")] = (),
+    points: Path | None = None,
     stages: int = 4,
     multiple_of: int = 1,
     min_batch: float | None = None,
@@ -61,6 +65,7 @@ def schedule(
         tokens: token budget, e.g. 10M
         policy: name of a policy, or package.module:ATTRIBUTE; the default depends on the fit
         settings: NAME=VALUE, a setting of the policy; may be repeated
+        points: a table of `bss points`, for a policy that reads one
         stages: constant stages at most
         multiple_of: batches are multiples of it
         min_batch: in sequences; by default the smallest batch measured
@@ -90,8 +95,10 @@ def schedule(
     seq_len = int(fitted.seq_len)
     if isinstance(fitted, CurveFit):
         rate = rate or assumed_rate(fitted, tokens)
+    measured = points and read_points(points, Reading(seq_len=seq_len))
+    basis = Basis(seq_len, fitted, measured, rate)
     limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
-    derive = partial(schedule_and_rate, chosen, Basis(seq_len, fitted, rate=rate), tokens, limits)
+    derive = partial(schedule_and_rate, chosen, basis, tokens, limits)
     batch, rate = attempt("policy", name, derive) if ":" in name else derive()
     if not isinstance(batch, BatchSchedule):
         raise InputError(f"policy: {name} gave {batch!r}; expected a BatchSchedule")
@@ -101,12 +108,17 @@ def schedule(
     text = {"export": shown.text} if shown.text else {}
     payload = {"kind": "schedule", "policy": name, "batch": str(batch), "law": fitted.law_name}
     payload |= {"plan": {key: x for key, x in shown.json.items() if key not in text}, **text}
-    warnings: list[str] = []
+    tables, warnings = [*shown.tables], []
     if isinstance(fitted, CurveFit) and rate is not None:
-        payload |= {"lr": asdict(rate)}
+        ladder = limits.within(basis.measured).ladder()
+        expected = {"lr": rate.peak, **asdict(outlook(fitted, batch, tokens, rate, ladder))}
+        payload |= {**expected, "lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
+        tables.append(Table.of_records("expected by the law", [expected]))
         warnings = _untested(fitted, plan, rate)
     notes, answer = [shown.answer, *shown.notes], f'--batch "{batch}"'
-    return replace(shown, json=payload, answer=answer, warnings=warnings, notes=notes)
+    return replace(
+        shown, json=payload, answer=answer, tables=tables, warnings=warnings, notes=notes
+    )
 
 
 def _untested(fit: CurveFit, plan: Plan, rate: Rate) -> list[str]:

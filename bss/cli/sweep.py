@@ -69,6 +69,7 @@ def _config(
 ) -> "SweepConfig":
     """The config of the file, changed by the options."""
     from bss.cli.answers import SweepConfig
+    from bss.sweeps.axes import parse_set
     from bss.sweeps.reading import read_config
     from bss.values import from_dict
 
@@ -84,7 +85,15 @@ def _config(
         engine = setup.setdefault("engine", {})
         if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
             engine["runs"] = str(Path(entry["results"]) / "runs")
-    return from_dict(SweepConfig, {**entry, "setup": setup})
+    requested = from_dict(SweepConfig, {**entry, "setup": setup})
+    known = [axis for axis in requested.every_axis() if not callable(axis)]
+    varied = {name for one in known for overlay in one for name in overlay}
+    for text in changes:
+        if (name := ".".join(parse_set(text)[0])) in varied:
+            raise InputError(
+                f"--set {text} has no effect: an axis varies {name}; change the config's axes"
+            )
+    return requested
 
 
 def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
