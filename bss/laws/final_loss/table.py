@@ -117,7 +117,8 @@ def _refuse_mixed_models(frame: pd.DataFrame, params: np.ndarray, origin: Origin
 
 def _refuse_curves(frame: pd.DataFrame, origin: Origin) -> None:
     """Several budgets of one run are a curve of losses."""
-    if "run" in frame and float(frame.groupby("run")["tokens"].nunique().median()) >= LONG:
+    budgets: Any = frame.groupby("run")["tokens"].nunique() if "run" in frame else pd.Series()
+    if budgets.median() >= LONG:
         raise InputError(
             f"{origin.source}: runs have losses at several tokens each, so these are loss curves, "
             "which `bss fit es` and `bss fit curve` fit; give the last loss of each run"
