@@ -164,7 +164,7 @@ def curve(
     kept = how.selected(found)
     with progress() as report:
         given = {"clock": clock, "warmup": start, "since": first, "report": report}
-        fit = _fitted(laws.fit_curve, kept, how, 100, **given)
+        fit = _fitted(laws.fit_curve, kept, how, 60, **given)
     draw = figure("curves.fitted_curves", fit, kept)
     return _output(fit, warnings, draw)
 

@@ -71,7 +71,7 @@ def fit_curve(
             losses, which are many and steep, would decide the fit.
         constraints: of parameters, e.g. "L_0=1.69, s=.2:1".
         hold_out: "run" for the error at the end of each run left out.
-        options: how intervals are made; by default 100 refits.
+        options: how intervals are made; by default 60 refits.
         report: called with a line of progress.
 
     Raises:
@@ -116,7 +116,7 @@ def _fitted(
     report: Callable[[str], None] = lambda _: None,
 ) -> CurveFit:
     """Return the fit with one time variable, with its intervals."""
-    options, one = options or Options(resamples=100), every[clock]
+    options, one = options or Options(resamples=60), every[clock]
     report(f"{options.resamples} refits with `--clock {clock}`")
     errors, slopes = linearize(curve_errors, one.theta, one.problem.data)
     refits, level, law = _bootstrap(one, errors, slopes, options), options.level, one.problem.law
