@@ -1,13 +1,13 @@
-"""Share of 90% intervals that contain B_opt and B_min of a law that points are drawn from.
+"""Share of 90% intervals that contain B_opt and B_min of the law that points are drawn from.
 
     python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/repeat/coverage.csv
 
-The law is fitted to a1r: the three-stage law, or the law that cross-validation selects. It is also
-fitted to the drawn points. In a third case points of the three-stage law are fitted with the law
-that cross-validation selects for them. Each set has the batch sizes, seeds and targets of a1r. A
-run's log tokens to a target are the value of the law plus noise. The noise is one standard normal
-number per run times the RMS residual of a1r at that target, in log tokens. If the tokens exceed
-the run's budget, the target is missed. A bound counts as an interval that is open on one side.
+The law is the three-stage law fitted to a1r. The drawn points are fitted with the same law, and
+with the law that cross-validation selects for them. Each set has the batch sizes, seeds and
+targets of a1r. A run's log tokens to a target are the value of the law plus noise. The noise is
+one standard normal number per run times the RMS residual of a1r at that target, in log tokens. If
+the tokens exceed the run's budget, the target is missed. A bound counts as an interval that is
+open on one side.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from experiments.es_wsd.analysis import TABLES, TARGETS, measured_points
 
 GRID = 4000
 BEST = "cross-validated"
-CASES = (("piecewise", "piecewise"), (BEST, BEST), ("piecewise", BEST))  # drawn from, fitted
+FITTED = ("piecewise", BEST)
 
 
 def fit(points: pd.DataFrame, name: str, resamples: int = 200) -> bss.EsFit:
@@ -34,14 +34,14 @@ def fit(points: pd.DataFrame, name: str, resamples: int = 200) -> bss.EsFit:
     return bss.fit_es(points, None if name == BEST else name, options=bss.Options(resamples))
 
 
-def planted(points: pd.DataFrame, name: str) -> tuple[bss.EsFit, pd.DataFrame]:
+def planted(points: pd.DataFrame) -> tuple[bss.EsFit, pd.DataFrame]:
     """Return the law that sets are drawn from, and its B_opt and B_min by target (sequences)."""
-    law = fit(points, name, resamples=20)
+    law = fit(points, "piecewise", resamples=20)
     batch = np.geomspace(points["batch"].min() / 4, points["batch"].max(), GRID)
     rows = []
     for at in law.fits:
         tokens = law.tokens(batch, at.target_loss)
-        smallest = law.law.quantities(law.parameters(at.target_loss)).get("B_min", math.nan)
+        smallest = law.law.quantities(law.parameters(at.target_loss))["B_min"]
         best = float(batch[np.argmin(tokens)])
         rows.append({"target_loss": at.target_loss, "B_opt": best, "B_min": float(smallest)})
     return law, pd.DataFrame(rows)
@@ -76,9 +76,9 @@ def covered(
         target = known["target_loss"]
         at = next((a for a in estimate.fits if math.isclose(a.target_loss, target)), None)
         found = {"B_opt": at and at.best, "B_min": at and at.batches.get("B_min")}
-        for quantity in (one for one in found if not math.isnan(known[one])):
+        for quantity, value in found.items():
             row = {"set": seed, "target_loss": target, "quantity": quantity}
-            rows.append(row | {"true": known[quantity], **_held(found[quantity], known[quantity])})
+            rows.append(row | {"true": known[quantity], **_held(value, known[quantity])})
     return pd.DataFrame(rows).assign(fitted=name)
 
 
@@ -96,15 +96,16 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=200, help="number of drawn sets")
     sets = parser.parse_args().sets
     points = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
-    tables = []
+    law, truth = planted(points)
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # JAX has threads
-        for source, name in CASES:
-            law, truth = planted(points, source)
-            for one in pool.map(partial(covered, law, points, truth, name), range(sets)):
-                tables.append(one.assign(drawn_from=source))
+        tables = [
+            one
+            for name in FITTED
+            for one in pool.map(partial(covered, law, points, truth, name), range(sets))
+        ]
     table = pd.concat(tables, ignore_index=True)
     TABLES.write("repeat/coverage.csv", table)
-    known = table.dropna(subset=["inside"]).groupby(["drawn_from", "fitted", "quantity"])
+    known = table.dropna(subset=["inside"]).groupby(["fitted", "quantity"])
     print(known["inside"].agg(["mean", "size"]).to_string())
 
 

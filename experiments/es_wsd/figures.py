@@ -157,6 +157,7 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
         ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
         x, half = style.columns(rows, "difference", "half_interval_95")
         ax.errorbar(x, range(len(names)), xerr=half, **MARK, capsize=2.5, lw=1)
+        ax.locator_params(axis="x", nbins=4)
         style.panel_title(ax, PHASES[phase])
     axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
     axes[0, 0].invert_yaxis()
