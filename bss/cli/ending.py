@@ -5,6 +5,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from bss import install
 from bss.errors import InputError
@@ -54,18 +55,18 @@ def ended(name: str, run: Callable[[], int]) -> int:
         return 2
 
 
-def _line(error: Exception) -> str:
+def _line(error: Any) -> str:
     """Return an expected error in one line; "" for another error."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
         return f"{module} is not installed; {install('train')}" if module in TRAIN else ""
+    where = f"{error.filename}: " if getattr(error, "filename", None) else ""
     full = os.strerror(errno.ENOSPC)  # libraries wrap it in other exceptions
     if full in f"{error} {error.__cause__ or error.__context__}":
-        return f"{full}; free some space, and run it again"
+        return f"{where}{full}; free some space, and run it again"
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
         text = " ".join((error.strerror or str(error)).split())[:300]
         return where + (text or type(error).__name__)
     return ""

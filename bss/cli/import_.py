@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 from cyclopts import Parameter
 
 from bss.cells import Table
@@ -15,6 +16,7 @@ from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_r
 from bss.importers.batches import Batches
 from bss.importers.files import SkippedFile, read_logs
 from bss.importers.own import own_lines
+from bss.importers.runs import scaling_with_batch
 from bss.tables import Reading
 from bss.tables.storage import appending
 
@@ -59,6 +61,7 @@ def import_(
     """
     given = LogOptions(Batches.parse([*batch]), seq_len, run_regex, Reading.parse(columns).columns)
     reports: list[Report] = []
+    first: list[pd.DataFrame] = []
     with progress() as report:
         logs, skipped = read_logs(paths, _importer(kind, train_line, eval_line), given)
         if out.resolve() in {Path(log.source).resolve() for log in logs}:
@@ -68,7 +71,8 @@ def import_(
                 report(read.run)
                 append(frame)
                 reports.append(read)
-    return _output(reports, skipped, out)
+                first.append(frame.loc[frame["loss"] > 0, ["batch", "loss"]].head(1))
+    return _output(reports, skipped, out, scaling_with_batch(pd.concat(first)))
 
 
 def _importer(kind: str, train_line: str | None, eval_line: str | None) -> Importer:
@@ -81,8 +85,10 @@ def _importer(kind: str, train_line: str | None, eval_line: str | None) -> Impor
     return ANY if kind == "auto" else IMPORTERS[kind]
 
 
-def _output(reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path) -> Output:
-    warnings = []
+def _output(
+    reports: Sequence[Report], skipped: Sequence[SkippedFile], out: Path, scaling: str
+) -> Output:
+    warnings = [scaling] if scaling else []
     if 0 < sum("eval_loss" in imported.missing for imported in reports) < len(reports):
         warnings.append("some runs have no eval_loss; fits of the table need one of all runs")
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"

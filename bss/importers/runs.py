@@ -25,6 +25,9 @@ VOCABULARY = 2**18
 FEW = 0.05
 """Share of rows up to which missing ones are noted."""
 
+SCALING = 0.7
+"""Exponent of first losses in the batch from which on losses scale with accumulation."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -96,6 +99,25 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
             yield table, report
     if refused:
         raise at_once(refused)
+
+
+def scaling_with_batch(first: pd.DataFrame) -> str:
+    """Return a warning if the first losses of runs grow with their batches; else nothing.
+
+    Losses that are summed over micro-batches do, if a larger batch accumulates more of them.
+
+    Args:
+        first: batch and loss of the first row of each run.
+    """
+    if len(first) < 2 or first["batch"].max() < 2 * first["batch"].min():
+        return ""
+    exponent = float(np.polyfit(np.log(first["batch"]), np.log(first["loss"]), 1)[0])
+    if exponent < SCALING:
+        return ""
+    return (
+        f"losses grow as batch^{exponent:.2f} between runs, as sums over accumulated micro-batches "
+        "do; divide them by the accumulation steps"
+    )
 
 
 def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:

@@ -40,7 +40,8 @@ def test_the_variance_of_an_exponent_is_that_of_least_squares_with_the_run_added
         added = np.linalg.inv(np.linalg.inv(law.inverse) + row.T @ row)
         removed = 1 - added[1, 1] / law.inverse[1, 1]
         assert found.loc[tokens, "variance_reduction"] == pytest.approx(removed, abs=0.04)
-    assert found["variance_reduction"].idxmax() == max(found.index)  # far from the mean
+    most = found["variance_reduction"].max()  # at either end, equally far from the mean
+    assert most == pytest.approx(found.loc[max(found.index), "variance_reduction"])
     assert found.index[0] == min(found.index)  # by far the cheapest, and far from the mean too
     assert found["FLOPs"].tolist() == pytest.approx((6 * found["params"] * found.index).tolist())
 

@@ -78,7 +78,7 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--resamples", "3"), "--resamples 3"),
+        (("--resamples", "3"), "--resamples: Invalid value"),
         (("--warmup", "soon"), "--warmup"),
         (("--warmup", "3M"), "no losses after the warm-up"),
         (("--since", "2M"), "no losses after the warm-up and 2M tokens"),

@@ -48,9 +48,13 @@ def test_every_part_has_runs_and_judged_parts_a_registration(monkeypatch, tmp_pa
     with pytest.raises(ValueError, match="train a1"):
         get_config("a3")
     late = {"ramp": "0:1 150K:2 800K:4", "late": "0:4 2100K:32", "constants": [2, 4, 8]}
-    found = {"a3": late, "a4": {"ramp": "0:4 400K:8 800K:16", "constants": [12]}}
+    found = {
+        "a3": late,
+        "a3r": {"ramp": "0:4 400K:8", "constants": [4, 8, 12]},
+        "a4": {"ramp": "0:4 400K:8 800K:16", "constants": [12]},
+    }
     (tmp_path / "schedules.json").write_text(json.dumps(found))
-    for part in (*SIZES, "a3", "a4", "a5s"):
+    for part in (*SIZES, "a3", "a3r", "a4", "a5s"):
         one = study(part)
         runs = arms(one, planned_run(one.setup))
         assert len({arm.run.id for arm in runs}) == len(runs) >= 8
@@ -97,7 +101,7 @@ def test_a_missed_target_counts_with_the_tokens_consumed(planted):
     logs = analysis.at_target(points, 2.10)
     assert not analysis.at_target(points, 2.10, "reached").loc[1].any()
     assert logs.loc[1].to_numpy() == pytest.approx(np.log(1_500_000))
-    values, answer = analysis._missed(points)
+    values, answer = analysis._missed(points, (2.02, 2.05))
     # Batch 2 ends at 2.03 nats, batch 4 passes 2.02.
     assert answer == "supported" and values.tolist() == [1.0] * 5
 

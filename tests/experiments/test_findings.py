@@ -47,7 +47,7 @@ def test_a_question_without_runs_is_not_tested():
 
 
 def test_questions_are_those_that_were_registered(tmp_path):
-    registered = preregister.read_json(preregister.FOLDER / "es_wsd_seeds.json", "")["statements"]
+    registered = preregister.read_json(preregister.FOLDER / "es_wsd_99k.json", "")["statements"]
     asked = {one.key: one for one in read_questions(QUESTIONS)}
     assert {one["key"]: one["number"] for one in registered} == {
         key: one.number for key, one in asked.items()

@@ -82,6 +82,17 @@ def test_losses_above_the_logs_own_vocabulary_are_warned_of(tmp_path, capsys):
         assert len(run["warnings"]) == warned
 
 
+@pytest.mark.parametrize(("summed", "warned"), [(False, 0), (True, 1)])
+def test_losses_that_grow_with_the_batch_are_warned_of(tmp_path, capsys, summed, warned):
+    paths = []
+    for batch in (1, 2, 4):
+        factor = batch if summed else 1
+        rows = [{"step": i, "batch": batch, "loss": factor * (3 - i / 10)} for i in (1, 2, 3)]
+        paths.append(json_lines(tmp_path, f"b{batch}.jsonl", rows))
+    out = ["-o", str(tmp_path / "o.csv"), "--seq-len", "64"]
+    assert len(printed(capsys, "import", "auto", *paths, *out)["warnings"]) == warned
+
+
 def test_a_micro_batch_gives_way_to_the_tokens_of_the_log(tmp_path, capsys):
     rows = [{"step": i, "tokens": i * 64 * 64, "loss": 3 - i / 10} for i in range(1, 9)]
     command = ["import", "auto", json_lines(tmp_path, "a.jsonl", rows), "-o"]

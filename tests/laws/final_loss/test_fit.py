@@ -194,9 +194,8 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     printed = capsys.readouterr().out
     fit = json.loads(printed)
     assert not drawn.collisions(saved["valleys.png"])
-    # Three valleys with nine runs each, and the errors of all runs, seen and left out.
-    valleys, errors = (axis for axis in drawn.points(saved["valleys.png"]) if axis)
-    assert valleys > 3 * (50 + 9) and errors > 2 * 27
+    (valleys,) = (axis for axis in drawn.points(saved["valleys.png"]) if axis)
+    assert valleys > 3 * (50 + 9)  # three valleys with nine runs each
     reads_back(TableFit, fit)
     assert set(fit["left_out"]) == {"cell", "params", "tokens"}
     assert {"law", "rmse", "B_opt_exponents", "warnings"} < set(fit)
