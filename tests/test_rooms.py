@@ -11,11 +11,11 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 721,
     "bss/advice": 361,
-    "bss/cli": 1_903,
+    "bss/cli": 1_904,
     "bss/data": 1_153,
     "bss/exports": 520,
     "bss/importers": 2_066,
-    "bss/laws": 5_035,
+    "bss/laws": 5_055,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 1_060,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_320, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 26_710
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 26_730
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bss import laws
 from bss.cells import Table, fit_tables
@@ -73,6 +73,7 @@ def critical(
     *,
     overhead: float = 0.2,
     reference_batch: str = "256",
+    unit: Literal["sequences", "tokens"] = "sequences",
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     time: TimeOptions = TimeOptions(),
@@ -83,7 +84,9 @@ def critical(
     Args:
         points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps
         overhead: tokens above linear scaling, 0.2 for 20%
-        reference_batch: a batch that scales linearly: 256, or smallest (of each curve)
+        reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
+            each b/a)
+        unit: of batches
 
     Examples:
         bss fit critical STEPS.csv
@@ -91,7 +94,7 @@ def critical(
     """
     step_time = time.read(points, table.reading())
     measured = how.selected(_critical_points(points, table.reading()))
-    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch}
+    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     fit = _fitted(laws.fit_critical, measured, how, 2000, **given)
     output = _output(fit, (), figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)

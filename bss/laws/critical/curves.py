@@ -73,12 +73,12 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[St
     """Return the curves of a table of points, in its order, and warnings about them.
 
     Args:
-        points: as `bss.tables.read_points` returns it.
+        points: as `bss.tables.read_points` returns it; a column batch_tokens is checked.
         unit: of the batch: "sequences", or "tokens" to compare context lengths.
 
     Raises:
-        InputError: if sequence lengths are mixed or missing, or a target was reached at fewer than
-            3 batches.
+        InputError: if sequence lengths are mixed, batches in tokens contradict those in
+            sequences, or a target was reached at fewer than 3 batches.
     """
     if unit not in UNITS:
         raise InputError(f"unit: {unit!r} is unknown; choose one of {', '.join(UNITS)}")
@@ -98,6 +98,13 @@ def _check_units(points: pd.DataFrame, unit: str) -> None:
             f"seq_len: {', '.join(f'{n:g}' for n in lengths)} are mixed; fit each length on its "
             "own, or count batches in tokens (--unit tokens)"
         )
+    for row in points.to_dict("records") if "batch_tokens" in points else ():
+        size = row["batch"] * row["seq_len"]
+        if np.isfinite(size) and row["batch_tokens"] != size:
+            raise InputError(
+                f"batch_tokens: {row['batch_tokens']:g} at model {row['model']}, batch "
+                f"{row['batch']:g}, but batch times seq_len is {size:g}; correct one of them"
+            )
 
 
 def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:

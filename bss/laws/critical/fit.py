@@ -52,8 +52,8 @@ def fit_critical(
     Args:
         points: as `bss.tables.read_points` returns it.
         overhead: r, the fraction of steps above linear scaling that is allowed.
-        reference: B_ref, a batch in the range of linear scaling: a number in `unit`, or "smallest"
-            of each curve.
+        reference: B_ref, a batch in the range of linear scaling: a number in `unit`, "smallest" of
+            each curve, or a share of each b/a, e.g. "10%".
         unit: of batches: "sequences", or "tokens" to compare context lengths.
         constraints: none can be set: S = a + b/B has no other parameter.
         hold_out: "batch" for the errors at each batch left out.
@@ -144,7 +144,7 @@ def _critical_batch(
     smallest, overhead, log_steps = curve.batch[0], definition.overhead, np.log(curve.steps)
     ends = _bend_interval(curve, kappa, one.refits.kappa, level)
     bend = _bracketed(kappa, *ends, level)
-    reference = definition.at(smallest)
+    reference = float(definition.at(kappa, smallest))
     value, low, high = definition.by_law(np.array([kappa, *ends]), smallest).tolist()
     by_law = _replaced(bend, Estimate(value, low, high, level))
     B_crit = _within_reach(bend, curve.batch)

@@ -93,7 +93,7 @@ class CbsDefinition:
 
     Attributes:
         overhead: r, the fraction of steps above linear scaling.
-        reference: B_ref: a batch, or "smallest" of each curve.
+        reference: B_ref: a batch, "smallest" (of each curve) or a share of its b/a, e.g. "10%".
 
     Raises:
         InputError: on construction, if one of them is out of range.
@@ -105,10 +105,10 @@ class CbsDefinition:
     def __post_init__(self) -> None:
         expected = "a positive fraction, 0.2 for 20%"
         check(0 < self.overhead < np.inf, "overhead", self.overhead, expected)
-        known = self.reference == SMALLEST or (
-            isinstance(self.reference, int | float) and 0 < self.reference < np.inf
-        )
-        check(known, "reference batch", self.reference, "a batch as 256, or smallest")
+        known = self.reference if isinstance(self.reference, int | float) else self._share
+        known = 1.0 if self.reference == SMALLEST else known
+        expected = "a batch as 256, smallest, or a share of b/a as 10%"
+        check(known is not None and 0 < known < np.inf, "reference batch", self.reference, expected)
 
     @classmethod
     def parse(cls, overhead: float, reference: float | str) -> "CbsDefinition":
@@ -117,13 +117,25 @@ class CbsDefinition:
             reference = float(reference)
         return cls(overhead, reference)
 
+    @property
+    def _share(self) -> float | None:
+        text = str(self.reference)
+        with contextlib.suppress(ValueError):
+            share = float(text[:-1]) / 100 if text.endswith("%") else None
+            return share if share is None or share <= 1 else None
+        return None
+
     def __str__(self) -> str:
         name = self.reference if isinstance(self.reference, str) else f"{self.reference:g}"
-        return f"{self.overhead:.0%} over {name}"
+        return f"{self.overhead:.0%} over {name}" + (" of b/a" if self._share else "")
 
-    def at(self, smallest: float) -> float:
-        """Return B_ref of a curve with this smallest batch."""
-        return float(smallest if self.reference == SMALLEST else self.reference)
+    def at(self, kappa: np.ndarray | float, smallest: float) -> np.ndarray:
+        """Return B_ref of a curve with these values of b/a, in their shape."""
+        kappa = np.asarray(kappa, float)
+        if self._share:
+            return self._share * kappa
+        fixed = smallest if self.reference == SMALLEST else self.reference
+        return np.full(kappa.shape, float(fixed))
 
     def by_law(self, kappa: np.ndarray | float, smallest: float) -> np.ndarray:
         """Return the critical batch by S = a + b/B for these values of b/a.
@@ -132,7 +144,7 @@ class CbsDefinition:
             >>> float(CbsDefinition(0.2, 100).by_law(1000.0, 16))
             320.0
         """
-        return (1 + self.overhead) * self.at(smallest) + self.overhead * np.asarray(kappa)
+        return (1 + self.overhead) * self.at(kappa, smallest) + self.overhead * np.asarray(kappa)
 
 
 def measured_critical_batch(

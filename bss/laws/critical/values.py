@@ -84,7 +84,7 @@ class CriticalFit(Fit):
 
     Attributes:
         overhead: r.
-        reference: B_ref, as it was requested: a batch in `unit`, or "smallest".
+        reference: B_ref, as it was requested: a batch in `unit`, "smallest" or a share of b/a.
         unit: of every batch: "sequences" or "tokens".
         fits: one per curve, in the order of the table.
         quantity: of the laws: "cbs", or "B_crit" where most curves are not linear up to B_ref.
@@ -200,6 +200,17 @@ class CriticalFit(Fit):
         rows = [predict(law, row) for row in table[list(law.variables)].to_dict("records")]
         columns = [(one.value, one.low, one.high, one.note) for one in rows]
         return pd.DataFrame(columns, table.index, columns=["critical_batch", "low", "high", "note"])
+
+    def best_batch(self, **sizes: float) -> Estimate:
+        """Return the critical batch at a size by the fit's law, with a prediction interval.
+
+        Args:
+            sizes: params, tokens or both: the variables of a law of this fit.
+
+        Raises:
+            InputError: no law of these variables.
+        """
+        return predict(self.law_of(sorted(sizes)), sizes)
 
     def law_of(self, variables: list[str]) -> PowerFit:
         """The law in these variables.

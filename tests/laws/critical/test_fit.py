@@ -212,6 +212,7 @@ def test_unreached_batches_are_reported():
         (planted(), {"unit": "words"}, "unit"),
         (pd.concat([planted(), planted(2.0, seq_len=1024.0)]), {}, "512, 1024 are mixed"),
         (planted(seq_len=np.nan), {"unit": "tokens"}, "seq_len"),
+        (planted().assign(batch_tokens=7.0), {}, "batch_tokens"),
     ],
 )
 def test_bad_designs_are_refused_in_one_line(points, settings, told):
@@ -258,7 +259,9 @@ def test_every_curve_may_have_its_own_reference(two_scales):
     slope = np.log(expected[1] / expected[0]) / np.log(100)
     assert fit.quantity == "cbs"
     assert fit.laws["params"].exponents[0].value == pytest.approx(slope, rel=1e-3)
-    assert type(fit).from_dict(fit.to_dict()).reference == "smallest"
+    share = fit_critical(two_scales, reference="30%", options=QUICK)
+    assert share.summary()["cbs"].tolist() == pytest.approx([0.56 * 82, 0.56 * 5124], rel=1e-3)
+    assert type(share).from_dict(share.to_dict()).reference == "30%"
 
 
 def test_b_over_a_needs_no_reference(two_scales):
