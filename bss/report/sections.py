@@ -30,7 +30,7 @@ from bss.points.measuring import NEAR
 from bss.report.results import Results
 from bss.rules import Setting
 from bss.stats import LR_PHASES, Comparison
-from bss.units import format_tokens
+from bss.units import format_tokens, rounded_tokens
 
 TITLES = {
     "es": "E(S): tokens and steps to a target loss",
@@ -124,7 +124,7 @@ def _cost(fit: Any) -> str:
     half, twice = advice.loss_at(0.5), advice.loss_at(2.0)
     if half is None or twice is None:
         return ""
-    at = f"At {format_tokens(round(setting.tokens))} tokens"
+    at = f"At {rounded_tokens(setting.tokens)} tokens"
     return f"{at}, half of the best batch costs {half:.4f} nats, twice {twice:.4f}"
 
 
