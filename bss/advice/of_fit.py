@@ -99,20 +99,14 @@ def _of_es(fit: "EsFit", setting: Setting) -> FitAdvice:
 
 def _of_curve(fit: "CurveFit", setting: Setting, ending: str) -> FitAdvice:
     """Return the best batch size at one peak learning rate."""
-    from bss.laws.functional.curves import stack
     from bss.laws.functional.forecast import untested
     from bss.laws.functional.law import law_losses
-    from bss.laws.functional.paths import plan_path
-    from bss.schedules.batch import BatchSchedule
     from bss.schedules.rates import wsd
 
     peak, tokens = fit.peak_lr(setting.lr), int(setting.tokens)
     shape = "cosine" if ending == "cosine" else "linear"
     rate = wsd(peak, tokens, 0, DECAYS[ending] * tokens, shape)
-    least, most = fit.batches
-    batch = np.unique(np.geomspace(max(1, least), most, GRID).round().astype(int))
-    paths = [plan_path(BatchSchedule.constant(int(b)), tokens, fit.seq_len, rate) for b in batch]
-    curves = stack(paths, fit.seq_len)
+    batch, curves = fit.fixed_batches(tokens, rate)
     loss = law_losses(fit.law, curves)[:, 0]
     if beyond := untested(fit, curves)[int(np.argmin(loss))]:
         note = f"not tested there: {'; '.join(beyond)}"
@@ -120,4 +114,4 @@ def _of_curve(fit: "CurveFit", setting: Setting, ending: str) -> FitAdvice:
     warnings = [f"all batches have LR {peak:g}: the optimum at it, not B_opt", ONE_MODEL]
     if fit.unidentified:
         warnings.append(f"the runs do not identify {', '.join(fit.unidentified)}")
-    return of_losses((batch * fit.seq_len).tolist(), loss.tolist(), fit.level, warnings)
+    return of_losses([b * fit.seq_len for b in batch], loss.tolist(), fit.level, warnings)

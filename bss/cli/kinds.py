@@ -4,10 +4,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from bss import laws
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import FITS
+from bss.laws import FITS, fit_from_dict
 
 POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
 """The default policy of `bss schedule`, by kind of fit that has a best batch size."""
@@ -24,7 +23,7 @@ def read_fit(
     entry = read_json(path, "save a fit with `bss fit … --json`", option)
     kind = str(entry.get("kind"))
     if kind in kinds:
-        return getattr(laws, FITS[kind]).from_dict(entry)
+        return fit_from_dict(entry)
     problem = f"is of kind {entry.get('kind')!r}, no fit"
     if kind in FITS:
         problem = f"is a fit of kind {kind!r}, which `bss predict` reads"

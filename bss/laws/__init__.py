@@ -44,6 +44,15 @@ FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": 
 __all__ = [*_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
+def fit_from_dict(entry: dict[str, Any]) -> Any:
+    """Return a fit of any kind from its JSON.
+
+    Raises:
+        InputError: The JSON is damaged or has another schema.
+    """
+    return __getattr__(FITS[entry["kind"]]).from_dict(entry)
+
+
 def __getattr__(name: str) -> Any:
     """Return a public name, imported from its subpackage at first use."""
     if name not in _ROOMS:

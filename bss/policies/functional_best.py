@@ -153,7 +153,7 @@ def _rates(rate: Rate, least: float) -> list[Rate]:
 
 
 def _improved(search: _Search, chosen: _Candidate) -> tuple[tuple[float, ...], _Candidate]:
-    """Return the best of this candidate and those of the module, at the same LR schedule."""
+    """Return the best of this candidate and the fixed and switched ones, at one LR schedule."""
     rate, tokens = chosen.rate, search.tokens
     ideal = free_batches(search.fit, tokens, rate, search.choices, search.target)
     places = (GRID[1:] + GRID[:-1]) / 2 * tokens

@@ -29,7 +29,7 @@ class MeasuredFits(NamedTuple):
 
 
 def fit_conditions(runs: pd.DataFrame, options: Options, **measuring: Any) -> MeasuredFits:
-    """Measure the runs of each condition and fit E(S), where there are enough runs for a fit.
+    """Measure the runs of each condition and fit E(S) if there are enough runs.
 
     Args:
         runs: as `bss.tables.check_runs` returns it.

@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from bss import laws
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import FITS
+from bss.laws import fit_from_dict
 from bss.laws.base import Fit
 from bss.laws.es.values import CROSS_VALIDATED
 from bss.laws.step_time import StepTime
@@ -90,8 +89,7 @@ def _fits(path: Path) -> list[tuple[str, Fit]]:
             group = ", ".join(names[:-1])
             if group not in entries or entry.get("choice") == CROSS_VALIDATED:
                 entries[group] = entry
-        return [(group, getattr(laws, FITS[entry["kind"]]).from_dict(entry))
-                for group, entry in entries.items()]  # fmt: skip
+        return [(group, fit_from_dict(entry)) for group, entry in entries.items()]
     except (InputError, TypeError, AttributeError, KeyError) as error:
         raise InputError(f"{path}: {error}; write the fits again") from None
 

@@ -65,9 +65,9 @@ def at_target(points: pd.DataFrame, target: float, column: str = "log_tokens") -
     return rows.pivot(index="batch", columns="seed", values=column)
 
 
-def fitted(points: pd.DataFrame, resamples: int = 200) -> bss.EsFit:
-    """Return the fit of E(S) to points."""
-    return bss.fit_es(points, options=bss.Options(resamples))
+def fitted(points: pd.DataFrame, resamples: int = 200, law: str | None = None) -> bss.EsFit:
+    """Return the fit of E(S) to points, by default of the law that cross-validation selects."""
+    return bss.fit_es(points, law, options=bss.Options(resamples))
 
 
 def optima(points: pd.DataFrame) -> pd.DataFrame:
@@ -176,31 +176,33 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 
 def repeat() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
-    told = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
+    conditions = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
     TABLES.write("stages/horizons.csv", horizons(TABLES.read("stages/finals.csv")))
-    found, points = _answers("repeat", TARGETS, told, (2.10, 1, 8, 64), (2.05, 2.40), (2.02, 2.05))
+    found, points = _answers(
+        "repeat", TARGETS, conditions, (2.10, 1, 8, 64), (2.05, 2.40), (2.02, 2.05)
+    )
     slopes = TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(points))
     high, low = (at_target(points, t) for t in (2.40, 2.05))
     slopes = per_seed(slopes, "B_min", 2.10, 2.30)
     crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
     return found | {
-        "crossing": Measured(crossing.to_numpy(), told, "repeat/points.csv"),
-        "minimum_rises": Measured(slopes.to_numpy(), told, "repeat/smallest_slopes.csv"),
+        "crossing": Measured(crossing.to_numpy(), conditions, "repeat/points.csv"),
+        "minimum_rises": Measured(slopes.to_numpy(), conditions, "repeat/smallest_slopes.csv"),
     }
 
 
 def large() -> dict[str, Measured]:
     """Return the numbers of the questions on E(S) at 99k parameters, and write its tables."""
-    told = "99k parameters, muP, LR 8e-3, constant; 16-token sequences; 1M tokens"
+    conditions = "99k parameters, muP, LR 8e-3, constant; 16-token sequences; 1M tokens"
     inside, rise, lowest = (1.88, 2, 16, 128), (1.84, 2.06), (1.84, 1.88)
-    found, _ = _answers("large", LARGE_TARGETS, told, inside, rise, lowest)
+    found, _ = _answers("large", LARGE_TARGETS, conditions, inside, rise, lowest)
     return {f"{key}_99k": number for key, number in found.items()}
 
 
 def _answers(
     part: str,
     targets: Sequence[float],
-    told: str,
+    conditions: str,
     inside: tuple[float, int, int, int],
     rise: tuple[float, float],
     lowest: Sequence[float],
@@ -210,7 +212,7 @@ def _answers(
     Args:
         part: the folder of runs.parquet, where the tables are written.
         targets: losses.
-        told: the conditions.
+        conditions: of the runs, as text.
         inside: a loss, and a batch size on either side of a third one, for `optimum_inside`.
         rise: the last and the first loss of `optimum_rises`.
         lowest: losses of `minimum_inside`, of which the first one that is reached counts.
@@ -238,7 +240,7 @@ def _answers(
         "stages": (laws["piecewise"] - laws["hyperbola"], "laws.csv"),
     }
     found = {
-        key: Measured(np.asarray(values, float), told, f"{part}/{table}")
+        key: Measured(np.asarray(values, float), conditions, f"{part}/{table}")
         for key, (values, table) in numbers.items()
     }
     return found | {"minimum_inside": replace(found["minimum_inside"], answer=answer)}, points
@@ -302,38 +304,41 @@ def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
     shown = "supported" if (rise.mean() > halves).all() else "inconclusive"
     shown = "contradicted" if (rise.mean() < -halves).any() else shown
     alike = all(within(values.to_numpy(), np.log2(1.5)) for _, values in apart.items())
-    told = f"{', '.join(map(str, rise))}; muP, LR 8e-3, constant; 1M tokens", "sizes/optima.csv"
+    conditions = (
+        f"{', '.join(map(str, rise))}; muP, LR 8e-3, constant; 1M tokens",
+        "sizes/optima.csv",
+    )
     near = "supported" if alike else "inconclusive"
     return {
-        "sizes_signs": Measured(rise.min(axis=1).to_numpy(), *told, shown),
-        "sizes_alike": Measured(apart.mean(axis=1).to_numpy(), *told, near),
+        "sizes_signs": Measured(rise.min(axis=1).to_numpy(), *conditions, shown),
+        "sizes_alike": Measured(apart.mean(axis=1).to_numpy(), *conditions, near),
     }
 
 
 def scheduler() -> dict[str, Measured]:
     """Return the numbers of the questions on efficiency and a late switch, and write the tables."""
     runs, compared = TABLES.read("scheduler/runs.parquet"), _compared("scheduler")
-    told = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
+    conditions = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
     losses = compared.losses("constant")
     late = (_named(losses, LATE) - _named(losses, RAMP)).to_numpy()
-    found = {"late_constant": Measured(late, told, "scheduler/finals.csv")}
+    found = {"late_constant": Measured(late, conditions, "scheduler/finals.csv")}
     savings = efficiency(runs, _best(compared, "constant"), seconds_per_step())
     TABLES.write("scheduler/efficiency.csv", savings)
     own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
     for key in ("tokens", "seconds"):
         values = own[f"log_{key}"].to_numpy(float)
-        found[f"scheduler_{key}"] = Measured(values, told, "scheduler/efficiency.csv")
+        found[f"scheduler_{key}"] = Measured(values, conditions, "scheduler/efficiency.csv")
     return found
 
 
 def schedule() -> dict[str, Measured]:
     """Return the numbers of the questions on the ramp's final losses, and write its table."""
     compared, found = _compared("schedule"), {}
-    told = "12k parameters, LR 8e-3; 16-token sequences; 1.5M tokens"
+    conditions = "12k parameters, LR 8e-3; 16-token sequences; 1.5M tokens"
     for phase, key in DECIDED.items():
         losses = compared.losses(phase)
         apart = (_named(losses, RAMP) - losses.loc[_best(compared, phase)]).to_numpy()
-        found[f"scheduler_{key}"] = Measured(apart, f"{told}; {key}", "schedule/finals.csv")
+        found[f"scheduler_{key}"] = Measured(apart, f"{conditions}; {key}", "schedule/finals.csv")
     return found
 
 
@@ -431,10 +436,10 @@ def ablations() -> dict[str, Measured]:
         "cosine": gain("cosine") - base,
         "length": gain("sequences x 4") - base,
     }
-    told = "12k parameters, LR 8e-3; 1M tokens"
+    conditions = "12k parameters, LR 8e-3; 1M tokens"
     gains = {"base": base, **{key: values + base for key, values in numbers.items()}}
     TABLES.write("ablations/gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
-    return {key: Measured(v, told, "ablations/gains.csv") for key, v in numbers.items()}
+    return {key: Measured(v, conditions, "ablations/gains.csv") for key, v in numbers.items()}
 
 
 def experts() -> dict[str, Measured]:
@@ -447,8 +452,10 @@ def experts() -> dict[str, Measured]:
     TABLES.write("experts/points.csv", points)
     TABLES.write("experts/optima.csv", best)
     rise = per_seed(best, "B_opt", min(enough), max(enough))
-    told = "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
-    return {"experts": Measured(rise.to_numpy(), told, "experts/optima.csv")}
+    conditions = (
+        "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
+    )
+    return {"experts": Measured(rise.to_numpy(), conditions, "experts/optima.csv")}
 
 
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {

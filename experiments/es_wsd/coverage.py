@@ -22,21 +22,15 @@ import pandas as pd
 import bss
 from bss.laws.base import Estimate
 from bss.laws.resampling import rms
-from experiments.es_wsd.analysis import TABLES, TARGETS, measured_points
+from experiments.es_wsd.analysis import TABLES, TARGETS, fitted, measured_points
 
 GRID = 4000
-BEST = "cross-validated"
-FITTED = ("piecewise", BEST)
-
-
-def fit(points: pd.DataFrame, name: str, resamples: int = 200) -> bss.EsFit:
-    """Return a fit of the law of a name, or of the law that cross-validation selects."""
-    return bss.fit_es(points, None if name == BEST else name, options=bss.Options(resamples))
+FITTED = {"piecewise": "piecewise", "cross-validated": None}
 
 
 def planted(points: pd.DataFrame) -> tuple[bss.EsFit, pd.DataFrame]:
     """Return the law that sets are drawn from, and its B_opt and B_min by target (sequences)."""
-    law = fit(points, "piecewise", resamples=20)
+    law = fitted(points, 20, "piecewise")
     batch = np.geomspace(points["batch"].min() / 4, points["batch"].max(), GRID)
     rows = []
     for at in law.fits:
@@ -70,7 +64,7 @@ def covered(
     law: bss.EsFit, points: pd.DataFrame, truth: pd.DataFrame, name: str, seed: int
 ) -> pd.DataFrame:
     """Return, for a drawn set, one row per target and quantity of the law."""
-    estimate = fit(drawn(law, points, seed), name)
+    estimate = fitted(drawn(law, points, seed), law=FITTED[name])
     rows = []
     for known in truth.to_dict("records"):
         target = known["target_loss"]

@@ -32,7 +32,7 @@ SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones are no par
 EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
 # The grid of starts: L_0 over the least loss, k, and both of a and g, across their usual ranges.
 FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)
-FLOOR = 0.2  # of the lowest loss, the lower bound of L_0: 0 nats is no loss of a language
+FLOOR = 0.2  # of the lowest loss, the lower bound of L_0: text has an entropy above 0
 PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
 UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
 

@@ -5,6 +5,7 @@ The law is a form with the residuals that the rows near by predict
 and of the form's parameters, scaled to match the errors at left-out rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,14 @@ from bss.laws.final_loss.residual_gp import covariance, noise_sd, residuals_on_g
 from bss.laws.minimum import parabola_vertex
 
 STEP = 1e-5  # of a parameter, for central differences in float64
+CHUNK = 500  # points that are predicted at once, which bounds the memory
 GRID = (61, 41)  # batches and learning rates: a tenth of an octave apart over seven octaves
+
+
+def _in_chunks(function: Callable[[np.ndarray], np.ndarray], logs: np.ndarray) -> np.ndarray:
+    """Return the values [..., m] of a function at logarithms [m, 3 or 4], some points at a time."""
+    parts = np.array_split(logs, 1 + len(logs) // CHUNK)
+    return np.concatenate([function(part) for part in parts], axis=-1)
 
 
 def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -73,10 +81,13 @@ class LossLaw:
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: ArrayLike | None = None
     ) -> np.ndarray:
         """Return expected losses; without lr at the best one. The arguments broadcast."""
-        logs = self.logs(params, tokens, batch, lr)
-        residuals = covariance(logs, self.points.logs) @ self._expected_residuals
+
+        def expected(logs: np.ndarray) -> np.ndarray:
+            residuals = covariance(logs, self.points.logs) @ self._expected_residuals
+            return self._of_form(logs) + residuals
+
         shape = np.broadcast(params, tokens, batch, 1.0 if lr is None else lr).shape
-        return (self._of_form(logs) + residuals).reshape(shape)
+        return _in_chunks(expected, self.logs(params, tokens, batch, lr)).reshape(shape)
 
     def _of_form(self, logs: np.ndarray) -> np.ndarray:
         """[...] nats, without residuals, at logarithms [..., 3 or 4]."""
@@ -126,10 +137,14 @@ class LossLaw:
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return [m], expected losses of single runs, and standard deviations with their noise."""
-        logs = self.logs(params, tokens, batch, lr)
-        mean, spread = self.posterior(logs)
-        noise = noise_sd(mean - self._least(logs)) * self._widened(logs)
-        return mean, np.sqrt(np.diag(spread) + noise**2)
+
+        def single(logs: np.ndarray) -> np.ndarray:
+            mean, spread = self.posterior(logs)
+            noise = noise_sd(mean - self._least(logs)) * self._widened(logs)
+            return np.stack([mean, np.sqrt(np.diag(spread) + noise**2)])
+
+        mean, deviation = _in_chunks(single, self.logs(params, tokens, batch, lr))
+        return mean, deviation
 
     def _least(self, logs: np.ndarray) -> np.ndarray:
         """[m] nats, the lowest loss over batches and LRs at the N and D of each point."""

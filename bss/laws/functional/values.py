@@ -9,7 +9,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.base import BestBatch, Estimate, Fit, Outlier, bounded, described, interval
-from bss.laws.functional.curves import curves_of, stack
+from bss.laws.functional.curves import Curves, curves_of, stack
 from bss.laws.functional.forecast import forecast, untested
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.paths import plan_path
@@ -179,22 +179,28 @@ class CurveFit(Fit):
         predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
         return predictions.assign(outside=outside)
 
+    def fixed_batches(
+        self, tokens: int, rate: Callable[[Any], Any] | float
+    ) -> tuple[list[int], Curves]:
+        """Return 33 fixed batch sizes in the range measured, and the path of a run of each."""
+        least, most = self.batches
+        batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int)).tolist()
+        paths = [plan_path(BatchSchedule.constant(b), tokens, self.seq_len, rate) for b in batch]
+        return batch, stack(paths, self.seq_len)
+
     def best_batch(
         self, tokens: int, rate: Callable[[Any], Any] | float | None = None
     ) -> BestBatch:
         """Return the fixed batch size, in sequences, with the lowest predicted loss.
 
-        It is sought among 33 sizes in the range measured.
+        It is one of `fixed_batches`.
 
         Args:
             tokens: budget.
             rate: the learning rate of all batches, or a function of tokens, e.g.
                 `bss.schedules.rates.wsd`; by default constant at the largest one measured.
         """
-        least, most = self.batches
-        batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int)).tolist()
-        how = tokens, self.seq_len, self.rates[1] if rate is None else rate
-        curves = stack([plan_path(BatchSchedule.constant(b), *how) for b in batch], self.seq_len)
+        batch, curves = self.fixed_batches(tokens, self.rates[1] if rate is None else rate)
         laws = [self.law, *(CurveLaw(*row) for row in self.draws)]
         found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
         ends = interval(found[0], found[1:] if self.draws else found, level=self.level)
