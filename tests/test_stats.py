@@ -49,6 +49,7 @@ def test_holm_is_the_textbooks():
     assert not len(holm([]))
 
 
+@pytest.mark.slow
 def test_false_findings_stay_below_five_percent_of_tables_and_an_effect_is_found():
     draw, false, found = np.random.default_rng(0), 0, 0
     names = ["reference", *"abcd"]
@@ -77,6 +78,7 @@ def test_no_effect_is_detectable_without_noise_or_pairs(sd, n):
         minimum_detectable_effect(sd, n)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_slope_covers_a_planted_exponent():
     x, draw = 2.0 ** np.arange(6), np.random.default_rng(2)
     found = [slope(x, x**-0.4 * np.exp(draw.normal(0, 0.1, 6))) for _ in range(2000)]

@@ -15,6 +15,7 @@ def small(name, **settings):
     return Variant(name, "benchmarks.race:product", {"side": 64, **settings}, unit=2, warm=4)
 
 
+@pytest.mark.slow
 def test_each_variant_has_as_many_turns_and_those_that_cannot_say_why():
     cores = sorted(os.sched_getaffinity(0))[-1:]
     wrong = Variant("wrong", "benchmarks.race:product", {"sides": 1})

@@ -15,6 +15,7 @@ from benchmarks.step.shapes import SHAPES, TINY, batches
 from bss.models.sizes import named
 
 
+@pytest.mark.slow
 def test_plain_flax_is_our_model():
     config = dataclasses.replace(named("pico"), num_layers=2)
     params, model = config.init(0), plain.Transformer(config, nnx.Rngs(0))

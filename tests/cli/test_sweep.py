@@ -81,6 +81,7 @@ def test_runs_that_are_too_few_for_points_are_written_all_the_same(config, tmp_p
     assert len(pd.read_csv(tmp_path / "out/finals.csv")) == 1
 
 
+@pytest.mark.slow
 def test_every_condition_has_a_fit_and_runs_that_grow_are_no_points(config, tmp_path, capsys):
     axes = {"schedule.batch": ["2", "4", "8", "0:2 2K:8"], "optimizer.weight_decay": [0, 0.1]}
     told = printed(capsys, "sweep", config(axes=axes), "--out", "out")

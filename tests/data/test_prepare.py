@@ -106,6 +106,7 @@ def _prepare_at(root, sources):
     prepare(PythonFiles(sources), root=root)
 
 
+@pytest.mark.slow
 def test_processes_that_prepare_at_once_agree(sources, tmp_path):
     context = multiprocessing.get_context("spawn")
     workers = [

@@ -129,6 +129,7 @@ def test_bad_input(changes, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_training_on_shards_imports_no_corpus_library():
     code = (
         "import sys, bss.data.shards, bss.data.stream\n"

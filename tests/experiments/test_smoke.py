@@ -78,6 +78,7 @@ SHORT = (
 )
 
 
+@pytest.mark.slow
 @loading
 def test_es_curve_trains_measures_fits_schedules_and_reports(es_curve, tmp_path):
     status, printed, told = es_curve(*SHORT)
@@ -172,6 +173,7 @@ def test_a_config_of_another_version_is_one_line(es_curve, tmp_path):
     assert "policies is not a field of Study" in said and one_line(said)
 
 
+@pytest.mark.slow
 @loading
 def test_targets_that_no_run_reaches_are_one_line(es_curve):
     status, _, said = es_curve(*SHORT, "--config.setup.schedule.warmup=30000")

@@ -27,6 +27,7 @@ def free(points):
     return fit_es(points, "surface", hold_out=("batch",), options=QUICK)
 
 
+@pytest.mark.slow
 def test_a_batch_left_out_by_hand_has_the_error_that_is_told(points, free):
     (told,) = free.held_out
     rest = fit_es(points.loc[points["batch"] != 6], "surface", options=QUICK)

@@ -75,6 +75,7 @@ def fit_to_surface(law):
     return fit_es(points, law, options=Options(20, draws=20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["hyperbola", "surface"])
 def test_a_draw_is_the_law_at_the_parameters_of_one_refit(law):
     fit = fit_to_surface(law)

@@ -92,6 +92,7 @@ def test_how_layers_are_computed_changes_neither_loss_nor_gradient(fused):
     assert error(graded(four, fused, Layers(2, "attention")), graded(four, fused)) < 5e-6
 
 
+@pytest.mark.slow
 def test_a_curve_is_the_same_up_to_rounding(fused):
     run = RunConfig(dataclasses.replace(PUBLISHED, dtype="bfloat16"), DataConfig(seq_len=12))
     sequences = np.random.default_rng(2).integers(0, 29, (20, 1, 4, 13), np.int32) // 3
@@ -115,6 +116,7 @@ def products(layers, config=PUBLISHED):
     return str(jax.make_jaxpr(graded)(parameters(config))).count("dot_general[")
 
 
+@pytest.mark.slow
 def test_kept_results_are_not_computed_again():
     everything, nothing = Layers(remat_policy="all"), Layers()
     assert products(nothing) - products(everything) >= 6
@@ -130,6 +132,7 @@ def test_kept_results_are_not_computed_again():
     assert products(less[-1]) == products(nothing)
 
 
+@pytest.mark.slow
 def test_products_of_experts_are_kept_too():
     mixture = MixtureConfig(**dataclasses.asdict(PUBLISHED), num_experts=4, top_k=3)
 

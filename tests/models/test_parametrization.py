@@ -59,6 +59,7 @@ def spread(widths, parametrization, tied=False):
     return told.max(0) / told.min(0)
 
 
+@pytest.mark.slow
 def test_activations_do_not_grow_with_the_width():
     assert (spread((64, 256), "mup", tied=True) < 1.5).all()
 

@@ -114,6 +114,7 @@ def test_tables_are_refused_in_one_line(evaluate, text, told):
         assert told in found["refused"] and "\n" not in found["refused"]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows(evaluate):
     steps = np.arange(1, 20_001)
     tables = [

@@ -52,6 +52,7 @@ def test_a_rate_without_a_stable_phase_is_kept(fit):
     assert found < other
 
 
+@pytest.mark.slow
 def test_the_free_optimum_is_water_filling(fit):
     """Where no bound binds, B² is proportional to K(T − u)[A_0 + A_1 e(u)] (derived here)."""
     law = fit.law._replace(c_1=0.05)
@@ -67,6 +68,7 @@ def test_the_free_optimum_is_water_filling(fit):
     assert np.ptp(np.log(ratio[inner])) < 0.15
 
 
+@pytest.mark.slow
 def test_both_is_at_least_as_good_as_either(fit):
     results = {
         what: best_schedule(fit, limits=Limits(stages=2), optimise=what)
@@ -82,6 +84,7 @@ def test_both_is_at_least_as_good_as_either(fit):
     assert held == BatchSchedule.constant(8)
 
 
+@pytest.mark.slow
 def test_a_target_is_met_with_fewer_steps(fit):
     target = loss_of(fit, "4")
     schedule, _ = best_schedule(fit, target_loss=target)

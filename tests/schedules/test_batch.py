@@ -150,6 +150,7 @@ def test_following_a_fall_and_a_constant():
     assert str(BatchSchedule.follow(lambda count: 8.2, 1000, 4)) == "8"
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 5), st.floats(0.05, 1.5), st.integers(10, 10**13))
 def test_following_never_exceeds_the_stages_nor_loses_to_equal_stages(stages, power, total):

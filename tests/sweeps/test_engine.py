@@ -114,6 +114,7 @@ def test_errors_of_the_engine_itself_do_not_hang_it(tiny_run, tiny_execution, mo
     assert statuses[branch.id].status == "skipped"
 
 
+@pytest.mark.slow
 def test_an_interrupt_saves_every_run(engine, tiny_run, tiny_execution):
     """The last of this file, as the engine's workers leave."""
     runs = [overlay(tiny_run, ENDLESS | {"seed": seed}) for seed in range(2)]
@@ -166,6 +167,7 @@ sys.exit(worker.main())
 """
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_ends_its_worker_and_is_tried_again(
     tiny_run, tiny_execution, monkeypatch
 ):
@@ -179,6 +181,7 @@ def test_a_step_that_hangs_ends_its_worker_and_is_tried_again(
     assert "Timeout" in (Path(tiny_execution.runs) / "logs/worker-0.log").read_text()
 
 
+@pytest.mark.slow
 def test_two_sweeps_in_one_directory_train_each_run_once(tiny_run, tiny_execution):
     execution = dataclasses.replace(tiny_execution, forks=(1024,))
     trunk = overlay(tiny_run, {"schedule.tokens": 1024})

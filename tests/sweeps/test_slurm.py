@@ -145,6 +145,7 @@ def test_a_branch_is_submitted_when_its_parent_has_finished(tiny_run, tiny_execu
     assert [job["array"] is None for job in started] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_a_job_that_has_advanced_is_queued_again_at_its_limit(tiny_run, tiny_execution, cluster):
     (status,) = trained(seeded(tiny_run, 1), tiny_execution, retries=0)
     assert status.status == "finished"

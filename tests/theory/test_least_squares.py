@@ -97,6 +97,7 @@ def test_moments_stay_bounded_below_the_largest_rate():
         assert np.isfinite(risks).all() and risks[-1, 0] < risks[0, 0]
 
 
+@pytest.mark.slow
 def test_critical_batches_follow_the_data_in_a_small_setting():
     procedure = Procedure(rates=16)
     growing = critical_batches(LeastSquares(1.5, 2.5, modes=100), BUDGETS[:4], procedure)

@@ -49,6 +49,7 @@ def test_data_seeds_move_the_positions_and_keep_the_language():
         one.check(2**50)
 
 
+@pytest.mark.slow
 def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
     tiny_run, tiny_execution
 ):

@@ -113,6 +113,7 @@ def scalars_of(folder):
     }
 
 
+@pytest.mark.slow
 def test_wandb_offline_keeps_the_curve(tiny_run, tiny_execution, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -132,6 +132,7 @@ def test_muons_groups_go_by_their_own_rates(still, rates):
         assert bool(jnp.all(value == 1)) == (name == still)
 
 
+@pytest.mark.slow
 def test_a_run_learns_with_muon_and_compiles_once(tiny_run, tiny_execution):
     changes = {"optimizer.name": "muon", "schedule.tokens": 1024}
     status = train(overlay(tiny_run, changes), tiny_execution)

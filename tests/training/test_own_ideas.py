@@ -46,6 +46,7 @@ def test_they_are_read_written_and_named_in_the_id(tiny_transformer, own_run):
         overlay(own_run, {"model.family": LION})
 
 
+@pytest.mark.slow
 def test_the_engine_trains_and_continues_them(own_run, tiny_execution):
     short = overlay(own_run, {"schedule.tokens": 1024})
     with LocalEngine(EngineConfig(workers=1, retries=0)) as engine:

@@ -187,6 +187,7 @@ def test_what_cannot_connect_is_reported_in_one_line(asked, mistake):
         raise AssertionError("connected")
 
 
+@pytest.mark.slow
 def test_sigterm_in_one_process_saves_all_at_one_step(run, execution_in, tmp_path):
     longer = overlay(run, {"schedule.tokens": 10_000_000, "data.repeat": True})
     execution = dataclasses.replace(execution_in(tmp_path / "runs"), buckets=(2,))

@@ -106,6 +106,7 @@ def test_jobs_have_results_until_stdin_closes(tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["signal", "stdin"])
 def test_a_worker_that_is_stopped_saves_and_exits(tmp_path, how):
     process = start(tmp_path, PROGRAM)

@@ -130,7 +130,8 @@ class LossLaw:
         mean, spread = self.posterior(self.logs(params, tokens, batch, lr))
         roots, axes = np.linalg.eigh(spread)
         normal = np.random.default_rng(self.seed).standard_normal((self.resamples, len(roots)))
-        drawn = mean + normal @ (axes * np.sqrt(np.maximum(roots, 0.0))).T
+        # The symmetric root is unique; axes have any sign, which differs between machines.
+        drawn = mean + normal @ (axes * np.sqrt(np.maximum(roots, 0.0))) @ axes.T
         return np.concatenate([mean[None], drawn])
 
     def predictions(

@@ -19,6 +19,7 @@ def chosen(planted):
     return fit_es(points, options=QUICK)
 
 
+@pytest.mark.slow
 def test_the_law_is_chosen_by_left_out_batches(chosen):
     assert chosen.choice == CROSS_VALIDATED
     assert chosen.comparison is not None and chosen.cv_error is not None
@@ -85,6 +86,7 @@ def test_a_run_that_does_not_fit_is_named(planted):
     assert not clean.outliers
 
 
+@pytest.mark.slow
 def test_hundreds_of_runs_with_seeds_of_their_own_are_one_table_without_seeds(planted):
     points = planted.points(planted.laws["surface"], targets=(2.2,), seeds=60)
     off = points["run"] == "b32s1"

@@ -8,6 +8,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import TableFit, fit_table
+from bss.laws.base import Options
 from bss.laws.final_loss.table import read_losses
 from bss.policies import policy_named
 from bss.policies.policy import Basis, Limits
@@ -22,7 +23,9 @@ RATED = COMMITTED.with_name("steplaw_rates.json")
 @pytest.fixture(scope="module")
 def fit():
     """Of all rows."""
-    return fit_table(read_losses(PUBLISHED), hold_out=("tokens>=80B",))
+    return fit_table(
+        read_losses(PUBLISHED), hold_out=("tokens>=80B",), options=Options(resamples=300)
+    )
 
 
 def width(estimate):

@@ -96,6 +96,7 @@ def test_early_losses_that_are_no_law_are_left_out(planted_curves):
     assert fit.predict(runs)["loss"].isna().tolist() == (runs["tokens"] <= 500_000).tolist()
 
 
+@pytest.mark.slow
 def test_an_adam_clock_is_told_from_sgd(planted_curves):
     law = planted_curves.law._replace(A_0=40.0, A_1=0.0, m=0.5, B_phi=6.0)
     runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, law)
@@ -178,6 +179,7 @@ def constants_fit(planted_curves):
     return fit_curve(planted_curves.table(planted_curves.constants), since=0, options=OPTIONS)
 
 
+@pytest.mark.slow
 def test_constants_alone_are_reported_as_unidentified(planted_curves, constants_fit):
     fit = constants_fit
     assert not fit.identified
