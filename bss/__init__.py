@@ -5,10 +5,13 @@ everything else may change. A sweep, its law and the schedule that it calls for:
 
     import bss
 
-    setup = bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=200_000)) swept =
-    bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs") points, warnings =
-    bss.measure_points(swept.runs) fit = bss.fit_es(points) schedule, law, why =
-    bss.derive_schedule(fit, points, tokens=1_000_000, limits=bss.Limits(4))
+    setup = bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=200_000))
+    swept = bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs")
+    points, warnings = bss.measure_points(swept.runs)
+    fit = bss.fit_es(points)
+    schedule, law, why = bss.derive_schedule(
+        fit, points, tokens=1_000_000, limits=bss.Limits(4)
+    )
 
 A name is imported from its package on first use, so that `import bss` loads nothing.
 """

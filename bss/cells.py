@@ -33,8 +33,9 @@ class Table:
         cls,
         title: str,
         records: Iterable[Mapping[Any, Any]],
-        columns: Sequence[str] | Mapping[str, str] = (),
+        columns: Sequence[str] = (),
         strong: Sequence[bool] = (),
+        headers: Mapping[str, str] | None = None,
     ) -> "Table":
         """Return a table of records as they are in JSON.
 
@@ -42,9 +43,9 @@ class Table:
             title: Title of the table.
             records: a row each. Columns whose name begins with "tokens" or "params" are counts,
                 printed as 1.25B; missing values are dashes.
-            columns: keys that are shown, or the header of each; by default all keys. A header has
-                spaces for the underscores of its key. A column of missing values is left out.
+            columns: keys that are shown; by default all. A column of missing values is left out.
             strong: rows to set in bold.
+            headers: of some keys; others have spaces for the underscores of the key.
 
         Examples:
             >>> rows = [{"target_loss": 1.7, "tokens": 125_000, "low": None}]
@@ -55,8 +56,7 @@ class Table:
         rows = [*records]
         names = columns or dict.fromkeys(key for row in rows for key in row)
         known = [key for key in names if any(not _is_missing(row.get(key)) for row in rows)]
-        headers = dict(columns) if isinstance(columns, Mapping) else {}
-        heads = [headers.get(key, _header(str(key))) for key in known]
+        heads = [(headers or {}).get(key, _header(str(key))) for key in known]
         cells = [[_cell(str(key), row.get(key)) for key in known] for row in rows]
         return cls(title, heads, cells, strong)
 

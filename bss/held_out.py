@@ -10,13 +10,12 @@ EVAL, TEST = "eval", "test"
 
 @dataclass(frozen=True)
 class HeldOutColumn:
-    """A column of a held-out number; as text SET_METRIC, SET_METRIC_avg_HALFLIFE, ..._PART.
+    """A column of a held-out number; as text SET_METRIC, or SET_METRIC_avg_HALFLIFE.
 
     Attributes:
         metric: Name of the metric.
         of: the held-out set.
         half_life: Half-life of the weight average that is evaluated; empty for the weights.
-        part: part of a sequence, counted from 1, if a metric distinguishes parts; 0 for the whole.
 
     Examples:
         >>> str(HeldOutColumn(half_life="4%")), HeldOutColumn("accuracy", "wiki").error
@@ -26,11 +25,10 @@ class HeldOutColumn:
     metric: str = "loss"
     of: str = EVAL
     half_life: str = ""
-    part: int = 0
 
     def __str__(self) -> str:
         average = f"_avg_{self.half_life}" if self.half_life else ""
-        return f"{self.of}_{self.metric}{average}" + (f"_{self.part}" if self.part else "")
+        return f"{self.of}_{self.metric}{average}"
 
     @property
     def error(self) -> str:

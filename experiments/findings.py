@@ -6,17 +6,22 @@ one-sided 5% tests against the margin, i.e. the 90% interval lies inside it.
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from bss.errors import InputError
 from bss.stats import LEVEL, holm, minimum_detectable_effect, paired
+from bss.tables import write_table
+from experiments.tables import Tables
 
+M = TypeVar("M")
 COLUMNS = [
     *("question", "answer", "effect", "low", "high", "level", "unit", "n", "conditions", "table"),
     *("command", "paper", "figure", "key", "p", "detectable", "seeds_needed"),
@@ -65,6 +70,13 @@ class Measured:
     answer: str = ""
 
 
+def measurements(
+    numbers: Mapping[str, ArrayLike], conditions: str, table: str
+) -> dict[str, Measured]:
+    """Return numbers by key, measured under the same conditions, in one table."""
+    return {key: Measured(np.asarray(x, float), conditions, table) for key, x in numbers.items()}
+
+
 def read_questions(file: Path) -> list[Question]:
     """Return the questions of a TOML file.
 
@@ -102,22 +114,63 @@ def findings(
     p = {key: paired(measured[key].numbers).p for key in tested}
     known = [key for key in tested if p[key] is not None]
     adjusted = dict(zip(known, holm([float(p[key] or 0) for key in known]), strict=True))
+
+    def answered(question: Question, one: Measured) -> dict[str, Any]:
+        decide = _equivalence if question.key in equivalence else _difference
+        return _row(question, one, adjusted.get(question.key), decide)
+
+    return answers_table(questions, measured, answered, paper=paper, command=command)
+
+
+def answers_table(
+    questions: Sequence[Question],
+    measured: Mapping[str, M],
+    answered: Callable[[Question, M], dict[str, Any]],
+    **paper: str,
+) -> pd.DataFrame:
+    """Return one row per question, with the columns COLUMNS.
+
+    Args:
+        questions: All questions of a paper.
+        measured: By key; a question without an entry is "not tested".
+        answered: The columns of an entry.
+        paper: The columns `paper` and `command`.
+    """
     rows = []
     for question in questions:
-        row = {"question": question.statement, "unit": question.unit, "level": LEVEL}
-        row |= {"key": question.key, "figure": question.figure, "paper": paper, "command": command}
+        row = {"question": question.statement, "unit": question.unit, "level": LEVEL, **paper}
+        row |= {"key": question.key, "figure": question.figure}
         one = measured.get(question.key)
-        if one is None:
-            rows.append(row | {"answer": "not tested", "n": 0})
-            continue
-        decide = _equivalence if question.key in equivalence else _difference
-        rows.append(row | _row(question, one, adjusted.get(question.key), decide))
+        known = {"answer": "not tested", "n": 0} if one is None else answered(question, one)
+        rows.append(row | known)
     return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+
+
+def write_findings(
+    tables: Tables,
+    questions: Path,
+    parts: Mapping[str, Callable[[], Mapping[str, Measured]]],
+    **paper: Any,
+) -> None:
+    """Write findings.csv of a results directory.
+
+    Args:
+        tables: The results directory.
+        questions: TOML file of all questions of a paper.
+        parts: By folder, the numbers of a part; one without finals.csv was not trained.
+        paper: Further arguments of `findings`.
+    """
+    found: dict[str, Measured] = {}
+    for part, numbers in parts.items():
+        if f"{part}/finals.csv" in tables:
+            found |= numbers()
+    table = findings(read_questions(questions), found, **paper)
+    write_table(table, tables.folder / "findings.csv")
 
 
 def _row(
     question: Question, one: Measured, p: float | None, decide: Callable[..., str]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     effect = paired(one.numbers)
     values = one.numbers[~np.isnan(one.numbers)]
     spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan

@@ -227,22 +227,22 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     file = FOLDER / f"{options.name}.json"
     try:
+        if options.command == "score":
+            registration = read_json(file, "write one with `register`")
+            table, origin = read_table(options.table)
+            need(table, origin, "run", "status", "tokens", "commit", "registration")
+            entry = {"commit": check_first(file, table), **score(registration, table)}
+            print(json.dumps(entry, indent=1))
+            return 0
         if options.command == "state":
             state(file, options.table)
-            print(f"{file}: commit it, then train with execution.registration {digest(file)}")
-            return 0
-        table, origin = read_table(options.table)
-        if options.command == "register":
+        else:
+            table, origin = read_table(options.table)
             need(table, origin, *COLUMNS)
             if options.fit is None:
                 raise InputError("--fit: missing; name the fit that predicts")
             register(file, table, options.fit, options.metric)
-            print(f"{file}: commit it, then train with execution.registration {digest(file)}")
-        else:
-            registration = read_json(file, "write one with `register`")
-            need(table, origin, "run", "status", "tokens", "commit", "registration")
-            entry = {"commit": check_first(file, table), **score(registration, table)}
-            print(json.dumps(entry, indent=1))
+        print(f"{file}: commit it, then train with execution.registration {digest(file)}")
     except (InputError, OSError) as error:
         print(f"preregister: {error}", file=sys.stderr)
         return 2

@@ -8,17 +8,18 @@ from pathlib import Path
 import pandas as pd
 
 from bss.errors import InputError
-from bss.sweeps.branching import shared
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.price import Price, hours
+from bss.sweeps.price import hours, price
 from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import prepared_run
-from bss.sweeps.table import outcomes, run_table
+from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.distributed import log_primary as say
 from bss.training.run_config import RunConfig
 from experiments.preregister import check_first, digest
+
+NO_OUTCOMES = pd.DataFrame(columns=["run", "status", "commit", "registration"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class PricedStudy:
         results: Directory of the tables.
         engine: What trains the runs, see `bss.sweeps.engines`.
         seeds: Seeds of initialization and data order; runs of one seed share both.
+        registration: File of a preregistration, which the runs record and which must be older than
+            all of them; "" for none.
         resamples: Bootstrap refits per interval.
         setup: Model, data, optimizer, token budget and the engine's settings.
         dry_run: Print the price and stop.
@@ -44,6 +47,7 @@ class PricedStudy:
     results: str
     engine: str = "local"
     seeds: tuple[int, ...] = (0, 1, 2)
+    registration: str = ""
     resamples: int = 500
     setup: Setup = field(default_factory=Setup)
     dry_run: bool = False
@@ -60,26 +64,23 @@ class PricedStudy:
         return self.setup.schedule.tokens
 
     @contextmanager
-    def training(
-        self, forks: Sequence[int] = (), registration: str = ""
-    ) -> Iterator[tuple[RunConfig, Trainer]]:
+    def training(self, forks: Sequence[int] = ()) -> Iterator[tuple[RunConfig, Trainer]]:
         """Open the engine; give the run that the study changes, and what trains the runs.
 
         Args:
             forks: Token counts at which runs keep a checkpoint for forked runs.
-            registration: File of a preregistration, which the runs record. It must be older than
-                all runs that have started.
         """
-        if registration:
-            check_first(Path(registration), outcomes(Path(self.setup.engine.runs), ()))
         base, execution = prepared_run(self.setup)
-        if registration:
-            execution = replace(execution, registration=digest(Path(registration)))
+        if self.registration:
+            file = Path(self.registration)
+            check_first(file, NO_OUTCOMES)
+            execution = replace(execution, registration=digest(file))
         with Trainer(ENGINES[self.engine](self.setup.engine), execution, forks) as trainer:
             yield base, trainer
 
-    def print_hours(self, costs: Mapping[str, Price]) -> None:
-        """Print the price of each part of the study and of all of it."""
+    def print_hours(self, parts: Mapping[str, Sequence[RunConfig]]) -> None:
+        """Print the price of each part of the study and of all of it, from its runs."""
+        costs = {name: price(runs) for name, runs in parts.items()}
         taken = {name: hours(cost, self.peak_flops, self.mfu) for name, cost in costs.items()}
         rows = [(name, cost.flops, taken[name]) for name, cost in costs.items()]
         rows.append(("all", sum(cost.flops for cost in costs.values()), sum(taken.values())))
@@ -99,22 +100,3 @@ def named_tables(
     names = {one.run.id: one.name for one in constant}
     finals = contender_table([*constant, *decays], trainer.statuses)
     return {"runs.parquet": curves.assign(name=curves["run"].map(names)), "finals.csv": finals}
-
-
-def batch_unit(setup: Setup) -> int:
-    """Return the smallest shape bucket; derived batch sizes are multiples of it."""
-    return min(setup.engine.buckets, default=1)
-
-
-def sharing(
-    contenders: Sequence[Contender], known: Sequence[Contender], forks: Sequence[int]
-) -> list[Contender]:
-    """Return runs in order, each forked from a known run or from one before it.
-
-    Args:
-        contenders: Compared runs, which start from step 0.
-        known: Runs that are trained before them.
-        forks: Token counts at which runs keep checkpoints.
-    """
-    runs = shared([c.run for c in contenders], [c.run for c in known], forks)
-    return [replace(c, run=run) for c, run in zip(contenders, runs, strict=True)]

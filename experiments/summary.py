@@ -38,18 +38,7 @@ def read_findings(results: Path = RESULTS) -> pd.DataFrame:
 def findings_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, str]) -> str:
     """Return one table of the questions tested under a paper's own conditions."""
     own = {(claim["paper"], key) for claim in claims for key in claim.get("questions", ())}
-    lines = [
-        "# What was measured of the three papers",
-        "",
-        "Written by `python -m experiments.summary` from findings.csv of experiments. An answer is",
-        "a paired t test at 95%, adjusted by Holm within a paper; `no relevant effect`: two",
-        "one-sided tests place the effect within the question's margin; `± x`: the minimum",
-        "detectable effect. PAPERS.md has these by figure, with answers under other conditions and",
-        "archived answers to questions that no present experiment has tested again.",
-        "",
-        "| paper | question | answer | effect, 95% CI | n | measured at |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = [_header("findings")]
     for (paper, key), rows in found.groupby(["paper", "key"], sort=False):  # type: ignore[misc]
         hidden = (rows["answer"] == "not tested") | (rows["source"] == ARCHIVED)
         if (str(paper), key) not in own or hidden.all():
@@ -62,13 +51,7 @@ def findings_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str,
 
 def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, str]) -> str:
     """Return a table for each paper: figure or claim, its own conditions, other ones."""
-    lines = [
-        "# Every figure and claim of the three papers, and what was found here",
-        "",
-        "Written by `python -m experiments.summary` from findings.csv of each experiment and",
-        "experiments/papers.toml. The paper's own conditions come first: learning rate (LR)",
-        "constant after the warm-up, the paper's law. Exact theory is answered by tests.",
-    ]
+    lines = [_header("figures")]
     for number, name in papers.items():
         lines += ["", f"## {name}, arXiv {number}", ""]
         lines += ["| figure | claim | under the paper's conditions | under others | see |"]
@@ -90,6 +73,10 @@ def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, s
                 f"| {claim['figure']} | {claim['text']} | {own} | {others or '–'} | {see} |"
             )
     return "\n".join([*lines, ""])
+
+
+def _header(page: str) -> str:
+    return tomllib.loads(PAPERS.read_text(encoding="utf-8"))["header"][page].rstrip("\n")
 
 
 def of_keys(found: pd.DataFrame, keys: Sequence[str]) -> str:

@@ -159,9 +159,8 @@ def planted_curves():
     import pandas as pd
 
     from bss.laws import CurveFit
-    from bss.laws.functional.curves import stack
+    from bss.laws.functional.curves import plan_path, stack
     from bss.laws.functional.law import CurveLaw, law_losses
-    from bss.laws.functional.paths import plan_path
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.plan import resolve
 

@@ -17,19 +17,13 @@ from bss.errors import InputError
 from bss.laws.minimum import parabola_vertex
 from bss.units import parse_tokens
 
-GOALS = {
-    "es": "B_opt@LOSS",
-    "critical": "exponent:D or exponent:N",
-    "table": "B_opt@N,D or loss@N,D,B",
-    "curve": "loss@SCHEDULE",
+KINDS = {
+    "es": ("B_opt@LOSS", ["batch"]),
+    "critical": ("exponent:D or exponent:N", ["params", "tokens"]),
+    "table": ("B_opt@N,D or loss@N,D,B", ["params", "tokens", "batch_tokens"]),
+    "curve": ("loss@SCHEDULE", ["batch", "tokens", "lr"]),
 }
-RUNS = {
-    "es": ["batch"],
-    "critical": ["params", "tokens"],
-    "table": ["params", "tokens", "batch_tokens"],
-    "curve": ["batch", "tokens", "lr"],
-}
-"""The columns of a candidate run."""
+"""The goals of each kind of fit, and the columns of its candidate runs."""
 GRID = 65  # batch sizes among which a minimum is searched
 MOSTLY = 0.9  # share of the draws in which a candidate must reach the goal's loss
 Goal = tuple[pd.DataFrame, Callable[[np.ndarray], np.ndarray]]
@@ -40,8 +34,8 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
 
     Args:
         fit: of any kind, with its draws.
-        goal: as in `GOALS`, e.g. `fit.goal`.
-        candidates: columns as in `RUNS`. By default the measured runs, and those a factor of 2
+        goal: as in `KINDS`, e.g. `fit.goal`.
+        candidates: columns as in `KINDS`. By default the measured runs, and those a factor of 2
             around each of their sizes.
 
     Returns:
@@ -53,7 +47,11 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
         InputError: The fit has no draws, or no such goal; or a column is missing.
     """
     table, goal_of = _goal(fit, goal)
-    runs = _candidates(fit) if candidates is None else _given(candidates, RUNS[fit.KIND])
+    columns = KINDS[fit.KIND][1]
+    runs = _around(fit, columns) if candidates is None else candidates
+    if missing := [name for name in columns if name not in runs]:
+        raise InputError(f"--candidates: no column {missing[0]}; needed: {', '.join(columns)}")
+    runs = runs[columns].reset_index(drop=True)
     others = {name: table[name].iloc[0] for name in table if name not in runs}
     draws = fit.draws_at(pd.concat([table, runs.assign(**others)[[*table]]]))
     if len(draws) < 2:
@@ -111,13 +109,13 @@ def _goal(fit: Any, goal: str) -> Goal:
                 sizes = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
                 return _minimum(fit.law.points.batch.tolist(), sizes, "batch_tokens")
             case "table", "loss", [params, tokens, batch]:
-                run = [parse_tokens(params), parse_tokens(tokens)]
-                run.append(parse_tokens(batch) * int(fit.seq_len or 1))
-                return pd.DataFrame([run], columns=RUNS["table"]), lambda draws: draws[:, 0]
+                run = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
+                run["batch_tokens"] = parse_tokens(batch) * int(fit.seq_len or 1)
+                return pd.DataFrame([run]), lambda draws: draws[:, 0]
             case "curve", "loss", [schedule]:
                 run = {"batch": [schedule], "tokens": fit.tokens, "lr": fit.rates[1]}
                 return pd.DataFrame(run), lambda draws: draws[:, 0]
-    raise InputError(f"--goal {goal!r}: expected {GOALS[fit.KIND]}")
+    raise InputError(f"--goal {goal!r}: expected {KINDS[fit.KIND][0]}")
 
 
 def _minimum(batches: Sequence[float], sizes: Mapping[str, float], column: str) -> Goal:
@@ -126,19 +124,13 @@ def _minimum(batches: Sequence[float], sizes: Mapping[str, float], column: str) 
     return pd.DataFrame({**sizes, column: grid}), lambda draws: parabola_vertex(np.log(grid), draws)
 
 
-def _given(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    if missing := [name for name in columns if name not in table]:
-        raise InputError(f"--candidates: no column {missing[0]}; needed: {', '.join(columns)}")
-    return table[columns].reset_index(drop=True)
-
-
-def _candidates(fit: Any) -> pd.DataFrame:
+def _around(fit: Any, columns: list[str]) -> pd.DataFrame:
     """Return what was measured, also with each of its sizes halved and doubled."""
-    columns, own = RUNS[fit.KIND], fit.residuals()
+    own = fit.residuals()
     if fit.KIND == "curve":  # a row per run, of a row per loss
         own = own.groupby("run").agg({"batch": "first", "tokens": "max", "lr": "max"})
     own = own[columns].dropna()
     runs = pd.concat([own, *(own.assign(**{n: own[n] * x}) for n in columns for x in (0.5, 2.0))])
     counts = runs.columns.intersection(["batch", "tokens"])
     runs[counts] = runs[counts].astype(np.int64)
-    return runs[(runs[counts] >= 1).all(axis=1)].drop_duplicates(ignore_index=True)
+    return runs[(runs[counts] >= 1).all(axis=1)].drop_duplicates()

@@ -16,7 +16,7 @@ from bss.laws.final_loss.points import SAME_BUDGET
 from bss.rules import Setting
 
 if TYPE_CHECKING:
-    from bss.laws import CurveFit, EsFit
+    from bss.laws import EsFit
 
 PUBLISHED = Path(str(files("bss.laws"))) / "published" / "steplaw_dense.json"
 """The fit of a published table: 170 final losses of arXiv 2503.04715, 17 (N, D). Made by `bss fit
@@ -25,7 +25,6 @@ FACTORS = 2.0 ** np.linspace(-4, 4, 65)
 """Multiples of the optimum: as far as a tolerance of 0.003 nats reaches, 8 per doubling."""
 NEAR = 1.05  # budgets between which the loss's slope in log tokens is taken
 GRID = 33  # batch sizes between the smallest and largest fitted
-DECAYS = {"wsd": 0.2, "cosine": 1.0, "constant": 0.0}  # share of the budget, by LR schedule
 ONE_MODEL = "the fit is of one model of unknown size: check that it is the model of --params"
 
 
@@ -35,19 +34,13 @@ def published(setting: Setting) -> FitAdvice:
     return fit_advice(fit, setting)
 
 
-def fit_advice(fit: Any, setting: Setting, ending: str = "wsd") -> FitAdvice:
+def fit_advice(fit: Any, setting: Setting) -> FitAdvice:
     """Return the best batch size of a fit; without a value if the fit was not tested there.
 
     Args:
-        fit: of a table, of E(S) or of loss curves.
+        fit: of a table or of E(S).
         setting: the planned run.
-        ending: the LR schedule, for a fit of loss curves.
-
-    Raises:
-        InputError: If a curve fit needs a peak learning rate and the setting has none.
     """
-    if fit.KIND == "curve":
-        return _of_curve(fit, setting, ending)
     answer, warnings = (_of_table, ()) if fit.KIND == "table" else (_of_es, (ONE_MODEL,))
     try:
         return answer(fit, setting)
@@ -95,23 +88,3 @@ def _of_es(fit: "EsFit", setting: Setting) -> FitAdvice:
         return advice
     ends = (end and end * fit.seq_len for end in (own.value, own.low, own.high))
     return replace(advice, best=Estimate(*ends, level=own.level, note=own.note))
-
-
-def _of_curve(fit: "CurveFit", setting: Setting, ending: str) -> FitAdvice:
-    """Return the best batch size at one peak learning rate."""
-    from bss.laws.functional.forecast import untested
-    from bss.laws.functional.law import law_losses
-    from bss.schedules.rates import wsd
-
-    peak, tokens = fit.peak_lr(setting.lr), int(setting.tokens)
-    shape = "cosine" if ending == "cosine" else "linear"
-    rate = wsd(peak, tokens, 0, DECAYS[ending] * tokens, shape)
-    batch, curves = fit.fixed_batches(tokens, rate)
-    loss = law_losses(fit.law, curves)[:, 0]
-    if beyond := untested(fit, curves)[int(np.argmin(loss))]:
-        note = f"not tested there: {'; '.join(beyond)}"
-        return FitAdvice(Estimate(None, level=fit.level, note=note), warnings=(ONE_MODEL,))
-    warnings = [f"all batches have LR {peak:g}: the optimum at it, not B_opt", ONE_MODEL]
-    if fit.unidentified:
-        warnings.append(f"the runs do not identify {', '.join(fit.unidentified)}")
-    return of_losses([b * fit.seq_len for b in batch], loss.tolist(), fit.level, warnings)

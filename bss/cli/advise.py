@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -11,8 +11,7 @@ from bss.advice import advise as recommend
 from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table
-from bss.cli.kinds import POLICIES_OF, read_fit
-from bss.cli.options import Count, Repeated, RunOptions
+from bss.cli.options import Count, Repeated, RunOptions, read_fit
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
@@ -27,7 +26,6 @@ def advise(
     *,
     run: RunOptions,
     active_params: Count | None = None,
-    ending: Literal["wsd", "cosine", "constant"] = "wsd",
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
     all_rules: Annotated[bool, Parameter(name="--all")] = False,
@@ -38,8 +36,7 @@ def advise(
 
     Args:
         active_params: mixture of experts: parameters that one token uses
-        ending: the LR schedule, if the fit is of loss curves
-        fit: your own fit, from `bss fit ... --json`
+        fit: your own fit, from `bss fit es` or `bss fit table` with --json
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
         all_rules: also show rules without an answer, with the reason
 
@@ -51,23 +48,21 @@ def advise(
         most = f"1 to all of {run.params:,}"
         check(active_params <= run.params, "--active-params", active_params, most)
     setting = run.setting(params=active_params or run.params)
-    own = None if fit is None else read_fit(fit, "advise", POLICIES_OF)
+    own = None if fit is None else read_fit(fit, "advise", ("es", "table"))
 
     def advice_for(size: float) -> Advice:
         at = replace(setting, params=size)
-        return recommend(at, own and fit_advice(own, at, ending), rule or RULES)
+        return recommend(at, own and fit_advice(own, at), rule or RULES)
 
     advice = advice_for(setting.params)
-    warnings = [*advice.warnings]
-    lines, payload = answer_lines(advice, fit), _payload(advice, fit)
+    payload, warnings = _payload(advice, fit), [*advice.warnings]
+    lines, tables = _lines(advice, payload), [_rules_table(advice, show_all=all_rules)]
     if active_params is not None:
         whole = _first_line(advice_for(run.params))
         warnings.insert(0, "no source has a mixture of experts: this is for active parameters")
         sizes = {"active_params": active_params, "total_params": run.params}
         payload["experts"] = {**sizes, "total": whole}
         lines.append(f"For all {rounded_tokens(run.params)} parameters: {whole}")
-    payload["warnings"] = warnings
-    tables = [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:
         from bss.advice.step_time import equal_time
 
@@ -75,27 +70,58 @@ def advise(
         lines.insert(1, f"To {place}: {sentence(frame)}")
         payload["equal_time"] = frame.to_dict("records")
         tables.insert(0, Table.of_frame(f"Time and cost to {place}", frame))
-    return Output(payload, "\n".join(lines), tables, warnings)
+    return Output(payload | {"warnings": warnings}, "\n".join(lines), tables, warnings)
 
 
-def answer_lines(advice: Advice, fit: Path | None) -> list[str]:
-    """Return the recommendation, the intervals, the costs and the source."""
-    source = f"{fit}; inside its range"
-    if pooled := advice.pooled:
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in pooled.weights.items())
-        source = f"{shares}; inside the range of {' and '.join(pooled.inside) or 'none'}"
-    lines = [_first_line(advice), f"Source: {source}"]
-    if advice.batch.value is None:
-        return lines
+def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
+    """Return the advice as JSON: the answer, its interval, the costs of others and the sources."""
+    batch, setting = advice.batch, advice.setting
+    ends = (end and end * (batch.value or 0) for end in advice.losses.tolerance())
+    size = (advice.sequences or 0) * setting.seq_len or batch.value
+    costs = [
+        {
+            "factor": factor,
+            "batch_tokens": factor * size,
+            "loss": advice.losses.loss_at(factor),
+            "steps": max(1, round(setting.tokens / (factor * size))),
+        }
+        for factor in FACTORS
+        if size
+    ]
+    return {
+        "kind": "advice",
+        "advice": _first_line(advice),
+        "setting": {**asdict(setting), "compute": setting.compute},
+        "in_range": advice.in_range,
+        "recommended_sequences": advice.sequences,
+        "batch_tokens": {end: getattr(batch, end) for end in ("value", "low", "high")},
+        "tolerance": dict(zip(("low", "high"), ends, strict=True)),
+        "costs": costs,
+        "source": "published" if advice.pooled else str(fit),
+        "weights": advice.weights,
+        "inside": advice.pooled.inside if advice.pooled else [],
+        "rules": [rule_entry(answer) for answer in advice.rules],
+    }
+
+
+def _lines(advice: Advice, payload: dict[str, Any]) -> list[str]:
+    """Return the recommendation, the intervals, the costs and the source, of the JSON."""
+    source = f"Source: {payload['source']}; inside its range"
+    if advice.pooled:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in advice.weights.items())
+        source = f"Source: {shares}; inside the range of "
+        source += " and ".join(payload["inside"]) or "none"
+    if not payload["costs"]:
+        return [payload["advice"], source]
     interval = f"90% interval of the optimum{'' if advice.in_range else ', extrapolated'}: "
     interval += _ends(advice.batch.low, advice.batch.high)
-    if any(tolerance := _tolerance(advice)):
-        interval += f"; within {TOLERANCE:g} nats of it: {_ends(*tolerance)}"
-    half, one, twice = _costs(advice)
+    if any(payload["tolerance"].values()):
+        interval += f"; within {TOLERANCE:g} nats of it: {_ends(**payload['tolerance'])}"
+    half, one, twice = payload["costs"]
     cost = "The costs of half and twice are unknown"
     if half["loss"] is not None and twice["loss"] is not None:
         cost = f"Half of it costs {half['loss']:.4f} nats, twice {twice['loss']:.4f}"
-    return [lines[0], interval, f"{cost}; steps {one['steps']:,}", lines[1]]
+    return [payload["advice"], interval, f"{cost}; steps {one['steps']:,}", source]
 
 
 def _first_line(advice: Advice) -> str:
@@ -113,44 +139,6 @@ def _ends(low: float | None, high: float | None) -> str:
     if low and high:
         return f"{rounded_tokens(low)} to {rounded_tokens(high)}"
     return f"at least {rounded_tokens(low)}" if low else f"at most {rounded_tokens(high or 0)}"
-
-
-def _tolerance(advice: Advice) -> list[float | None]:
-    """Return the ends of the batch sizes within tolerance of the optimum, in tokens."""
-    return [end and end * (advice.batch.value or 0) for end in advice.losses.tolerance()]
-
-
-def _costs(advice: Advice) -> list[dict[str, Any]]:
-    """Return loss and steps at half, once and twice the recommended batch size."""
-    if advice.batch.value is None:
-        return []
-    size = (advice.sequences or 0) * advice.setting.seq_len or advice.batch.value
-    return [
-        {
-            "factor": factor,
-            "batch_tokens": factor * size,
-            "loss": advice.losses.loss_at(factor),
-            "steps": max(1, round(advice.setting.tokens / (factor * size))),
-        }
-        for factor in FACTORS
-    ]
-
-
-def _payload(advice: Advice, fit: Path | None) -> dict[str, Any]:
-    return {
-        "kind": "advice",
-        "advice": _first_line(advice),
-        "setting": {**asdict(advice.setting), "compute": advice.setting.compute},
-        "in_range": advice.in_range,
-        "recommended_sequences": advice.sequences,
-        "batch_tokens": {end: getattr(advice.batch, end) for end in ("value", "low", "high")},
-        "tolerance": dict(zip(("low", "high"), _tolerance(advice), strict=True)),
-        "costs": _costs(advice),
-        "source": "published" if advice.pooled else str(fit),
-        "weights": advice.weights,
-        "inside": advice.pooled.inside if advice.pooled else [],
-        "rules": [rule_entry(answer) for answer in advice.rules],
-    }
 
 
 def _rules_table(advice: Advice, *, show_all: bool) -> Table:

@@ -1,15 +1,16 @@
 """Train a sweep, measure its runs, fit E(S) and write the tables and the report."""
 
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
+from bss.cells import Table, number
+from bss.cli.output import Output
 from bss.errors import InputError, check_least
 from bss.files import locked
-from bss.laws import EsFit
 from bss.laws.base import DRAWS, Options
 from bss.report.measured import fit_conditions
 from bss.report.page import write_report
@@ -18,7 +19,7 @@ from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import Axis
 from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup
-from bss.sweeps.sweep import Sweep, planned, tables, trained
+from bss.sweeps.sweep import planned, tables, trained
 from bss.training.distributed import is_primary, on_all_hosts
 
 
@@ -64,25 +65,7 @@ class SweepConfig:
         return read_axes(self.axes, self.axis)
 
 
-class Answers(NamedTuple):
-    """The results of a sweep.
-
-    Attributes:
-        swept: the tables.
-        fits: of E(S), by condition; "" if there is only one condition.
-        remarks: warnings about the points, or the reason for a missing fit.
-        report: path of the report.
-        failed: number of runs that are in no table because they failed or were interrupted.
-    """
-
-    swept: Sweep
-    fits: dict[str, EsFit]
-    remarks: list[str]
-    report: Path
-    failed: int
-
-
-def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers | None:
+def run_sweep(config: SweepConfig, option: str = "--config.results") -> Output | None:
     """Train a sweep and write its results directory; called again, train what is left.
 
     Args:
@@ -90,7 +73,8 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
         option: name of the option that names the directory, for errors.
 
     Returns:
-        The results; None in a process that leaves the writing to process 0.
+        The answers, with the path of the report in the notes; None in a process that leaves the
+        writing to process 0.
 
     Raises:
         InputError: If the config is wrong or the directory has another sweep, before anything is
@@ -103,12 +87,11 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Answers 
         return _answers(config, results, axes)
 
 
-def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Answers | None:
+def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Output | None:
     """Train what is left, measure and write it."""
     runs, trainer = trained(config.setup, axes, ENGINES[config.engine], config.title)
     if not is_primary():
         return None
-    failed = sum(one.status in ("failed", "interrupted") for one in trainer.statuses.values())
     swept = tables(runs, trainer)
     options, warmup = Options(config.resamples, draws=DRAWS), config.setup.schedule.warmup
     found = fit_conditions(swept.runs, options, count=config.targets, warmup=warmup)
@@ -124,4 +107,18 @@ def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Answers
         conclusions=[] if entries else remarks,
     )
     write_report(results.directory, report)
-    return Answers(swept, found.fits, remarks, report, failed)
+    if failed := sum(x.status in ("failed", "interrupted") for x in trainer.statuses.values()):
+        message = f"{failed} runs failed and are in no table; the same command tries again"
+        print(f"bss sweep: {message}", file=sys.stderr)
+    best = swept.finals.loc[swept.finals["eval_loss"].idxmin()]
+    lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
+    fits = {name: fit.to_dict() for name, fit in found.fits.items()}
+    payload = {"report": str(report), "runs": list(swept.finals["run"]), "fit": fits.get("")}
+    return Output(
+        payload | {"fits": fits, "warnings": remarks},
+        f"{len(swept.finals)} runs finished; lowest held-out loss {lowest}",
+        [Table.of_frame(f"{n} {x.answer}".strip(), x.summary()) for n, x in found.fits.items()],
+        remarks,
+        [f"report: {report}"],
+        status=1 if failed else 0,
+    )

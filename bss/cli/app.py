@@ -143,8 +143,4 @@ def _shown(default: Any) -> Any:
 def _examples(docstring: str | None) -> str:
     """Return the examples of a docstring as the end of a help page."""
     lines = (docstring or "").partition("Examples:\n")[2].strip().splitlines()
-    return (
-        "\n".join(["Examples:\n```", *(f"  {line.strip()}" for line in lines), "```"])
-        if lines
-        else ""
-    )
+    return "\n".join(["Examples:\n```", *(f"  {line.strip()}" for line in lines), "```"])

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pandas as pd
 
 from bss import laws
 from bss.cells import Table, fit_tables
@@ -18,12 +20,8 @@ from bss.cli.options import (
 from bss.cli.output import Output, ShowPlot, figure, progress
 from bss.cli.step_time import TimeOptions, equal_time
 from bss.laws.base import DRAWS
+from bss.tables import Reading, read_points
 from bss.units import parse_tokens
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bss.tables import Reading
 
 
 def es(
@@ -31,7 +29,6 @@ def es(
     /,
     *,
     law: str | None = None,
-    compare: bool = False,
     at_rate: float | None = None,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
@@ -45,24 +42,19 @@ def es(
         runs: a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
         law: piecewise, hyperbola, a surface, or package.module:ATTRIBUTE; chosen by default
-        compare: also compare every law at left-out batches
         at_rate: only runs with this peak LR; by default the best LR at each target
 
     Examples:
         bss fit es RUNS.parquet --targets 1.9,1.8
-        bss fit es RUNS.parquet --targets 1.9 --compare --resamples 50 --plot es.png
+        bss fit es RUNS.parquet --targets 1.9 --law hyperbola --resamples 50 --plot es.png
         bss fit es RUNS.parquet --targets 1.9 --step-time "50ms + 2ms*B"
     """
     from bss.laws.es import LAWS
-    from bss.laws.es.fit import compare as compare_laws
 
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
     points, chosen = how.selected(points), LAWS[law] if law else None
     fit = _fitted(laws.fit_es, points, how, 500, law=chosen, draws=DRAWS)
-    if compare and fit.comparison is None:
-        own = [chosen] if chosen is not None and chosen.name not in LAWS else []
-        fit = replace(fit, comparison=compare_laws(points, [*LAWS.values(), *own]))
     draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
     return _with_time(_output(fit, warnings, draw), fit, step_time, time.price)
 
@@ -121,17 +113,13 @@ def table(
         bss fit table LOSSES.csv --resamples 20 --json
     """
     from bss.laws.final_loss.table import final_losses, read_losses
-    from bss.tables.reading import only
 
     if runs.is_dir():
         found, warnings = read_run_table(runs, table.reading(), only_finished=True)
         losses = final_losses(found)
     else:
         losses, warnings = read_losses(runs, table.reading()), []
-    losses = only(losses, how.keep)
-    given: dict[str, Any] = {"forms": [*form] or None, "drop": [*how.drop]}
-    with progress() as report:
-        fit = _fitted(laws.fit_table, losses, how, 300, progress=report, **given)
+    fit = _fitted(laws.fit_table, how.selected(losses), how, 300, forms=[*form] or None)
     return _output(fit, warnings, figure("final_loss.table_figure", fit))
 
 
@@ -165,30 +153,25 @@ def curve(
     longest = max(int(n) for n in found["tokens"])
     first = parse_tokens(since, field="--since", total=longest)
     kept = how.selected(found)
-    with progress() as report:
-        given = {"clock": clock, "warmup": start, "since": first, "report": report}
-        fit = _fitted(laws.fit_curve, kept, how, 60, **given)
+    fit = _fitted(laws.fit_curve, kept, how, 60, clock=clock, warmup=start, since=first)
     draw = figure("curves.fitted_curves", fit, kept)
     return _output(fit, warnings, draw)
 
 
 def _fitted(
-    fit: Callable[..., Any], table: "pd.DataFrame", how: FitOptions, resamples: int, **given: Any
+    fit: Callable[..., Any], table: pd.DataFrame, how: FitOptions, resamples: int, **given: Any
 ) -> Any:
     """Return the fit with the options that every kind of fit has."""
-    shared = {"hold_out": (*how.hold_out,), "constraints": how.constraints()}
-    return fit(table, options=how.options(resamples, given.pop("draws", 0)), **shared, **given)
+    given |= {"constraints": how.constraints()}
+    with progress() as report:
+        report(f"fit to {len(table)} rows")
+        return fit(table, options=how.options(resamples, given.pop("draws", 0)), **given)
 
 
 def _output(fit: Any, warnings: Sequence[str], draw: Callable[[], Any]) -> Output:
     """Return the answer, the summary, cross-validation and warnings of any fit."""
     fit = replace(fit, warnings=(*fit.warnings, *warnings))
     shown = fit_tables(fit)
-    for one in fit.held_out:
-        rows = [{one.by: key, "rows": one.counts[key], "rms_error": error}
-                for key, error in one.errors.items()]  # fmt: skip
-        title = f"cross-validated by {one.by}; rms error {one.rmse:.3g} {one.unit}"
-        shown.append(Table.of_records(title, rows[:40]))
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]
     return Output(fit.to_dict(), fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
@@ -210,14 +193,12 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     )
 
 
-def _critical_points(path: Path, how: "Reading") -> "pd.DataFrame":
+def _critical_points(path: Path, how: Reading) -> pd.DataFrame:
     """Read a table of points.
 
     Points of runs get the largest budget of their model and target, as the budgets of runs differ
     by the remainder of a step.
     """
-    from bss.tables import read_points
-
     measured = read_points(path, how)
     if "run" not in measured:
         return measured

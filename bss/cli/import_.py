@@ -23,8 +23,7 @@ from bss.tables.storage import appending
 SHOWN = 20  # runs, notes and skipped files that are printed
 SHOWN_COLUMNS = ("run", "status", "repeats", "rows", "read", "restarts", "diverged_at", "batch",
                  "batch_from", "tokens", "missing")  # fmt: skip
-NAMES = {"repeats": "repeats run", "read": "rows read", "batch_from": "source of batch"}
-COLUMNS = {name: NAMES.get(name, name.replace("_", " ")) for name in SHOWN_COLUMNS}
+HEADERS = {"repeats": "repeats run", "read": "rows read", "batch_from": "source of batch"}
 
 
 def import_(
@@ -101,7 +100,8 @@ def _output(
         "files": len(read | {one.file for one in skipped}),
         "skipped": [asdict(one) for one in skipped],
     }
-    tables = [Table.of_records("imported", map(asdict, reports[:SHOWN]), COLUMNS)]
+    rows = map(asdict, reports[:SHOWN])
+    tables = [Table.of_records("imported", rows, SHOWN_COLUMNS, headers=HEADERS)]
     if damaged := [one for one in skipped if not one.unrecognized]:
         rows = map(asdict, damaged[:SHOWN])
         tables.append(Table.of_records("skipped", rows, ("file", "reason")))

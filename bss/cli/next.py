@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
-from bss.cli.kinds import read_fit
+from bss.cli.options import read_fit
 from bss.cli.output import Output, Show
 from bss.tables.storage import read_table
 
@@ -28,12 +28,11 @@ def next(
 
     Examples:
         bss next FIT.json
-        bss next FIT.json --goal B_opt@1.85
+        bss next FIT.json --goal B_opt@1.8
     """
     fitted = read_fit(fit, "next", option="")
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
     title = f"{len(runs)} candidates, by variance removed per FLOP (or token, of one model)"
-    table = Table.of_frame(title, runs.head(10))
-    return Output(payload, described_run(runs, wanted), [table])
+    return Output(payload, described_run(runs, wanted), [Table.of_frame(title, runs.head(10))])

@@ -1,7 +1,7 @@
 """Options that several commands share, a frozen dataclass per group of the help page."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from cyclopts import Group, Parameter, Token, validators
 
 from bss.errors import InputError
+from bss.files import read_json
+from bss.laws import FITS, fit_from_dict
 from bss.rules import Setting
 from bss.units import parse_tokens
 
@@ -49,13 +51,11 @@ Positive = Annotated[float, Parameter(converter=parse_positive, accepts_keys=Fal
 def parse_list(kind: Any, tokens: Sequence[Token]) -> tuple[Any, ...]:
     """Return the positive numbers of a text such as 1.8,1.7."""
     token = tokens[-1]
-    try:
+    with suppress(ValueError):
         values = tuple(get_args(kind)[0](part) for part in token.value.split(","))
-    except ValueError:
-        values = ()
-    if not values or not all(0 < value < math.inf for value in values):
-        raise InputError(f"{token.keyword} {token.value!r}: expected positive numbers, e.g. 8,32")
-    return values
+        if all(0 < value < math.inf for value in values):
+            return values
+    raise InputError(f"{token.keyword} {token.value!r}: expected positive numbers, e.g. 8,32")
 
 
 Losses = Annotated[tuple[float, ...], Parameter(converter=parse_list)]
@@ -145,6 +145,27 @@ class TargetOptions:
         }
 
 
+def read_fit(
+    path: Path, command: str, kinds: Collection[str] = tuple(FITS), option: str = "--from"
+) -> Any:
+    """Read a fit whose kind is one of those that a command reads.
+
+    Raises:
+        InputError: the file has no fit, or a fit of another kind, or is damaged.
+    """
+    entry = read_json(path, "save a fit with `bss fit … --json`", option)
+    kind = str(entry.get("kind"))
+    if kind in kinds:
+        return fit_from_dict(entry)
+    problem = f"is of kind {entry.get('kind')!r}, no fit"
+    if kind in FITS:
+        problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
+    wanted = ", ".join(repr(one) for one in sorted(kinds))
+    raise InputError(
+        f"{f'{option} {path}'.strip()}: {problem}; `bss {command}` reads fits of kind {wanted}"
+    )
+
+
 def read_run_table(
     path: Path,
     how: "Reading",
@@ -219,8 +240,6 @@ class FitOptions:
         seed: of the resampling
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
         keep: leave out all rows but these, in the same form, e.g. model=8B
-        hold_out: also leave out and predict each batch, run, cell, params, tokens, horizon or peak;
-            for a table also a condition, e.g. "tokens>=80B"
         fix: fix a parameter, e.g. L_0=1.69
         bound: bound a parameter, e.g. L_0=1.5:1.8
     """
@@ -230,7 +249,6 @@ class FitOptions:
     seed: int = 0
     drop: Repeated = ()
     keep: Repeated = ()
-    hold_out: Repeated = ()
     fix: Repeated = ()
     bound: Repeated = ()
 

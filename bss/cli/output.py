@@ -101,9 +101,8 @@ def emit(output: Output, show: Show) -> None:
             print(output.answer, end="\n\n" if output.tables else "\n")
         for table in output.tables:
             print(*lines(table, width_of_output()), sep="\n")
-        print(*output.notes, *(f"warning: {one}" for one in output.warnings), sep="\n", end="")
-        if output.notes or output.warnings:
-            print()
+        for line in (*output.notes, *(f"warning: {one}" for one in output.warnings)):
+            print(line)
     sys.stdout.flush()
     if isinstance(show, ShowPlot) and show.plot:
         if output.figure is None:

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from bss.cells import Table
 from bss.cells import estimate as estimate_text
-from bss.cli.options import Count, Positive, Sizes
+from bss.cli.options import Count, Positive, Sizes, read_fit
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.exports import export
@@ -17,7 +17,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
-from bss.schedules.momentum import BETA1_RULES, told
+from bss.schedules.momentum import told
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import RATES, Rate, Shape, wsd
 from bss.schedules.second_moment import short_second_moments
@@ -36,7 +36,7 @@ class OptimizerOptions:
         beta1_half_life: instead of --beta1: in tokens or a percentage of the budget
         beta2: of Adam's second moment, per step
         beta2_half_life: instead of --beta2: in tokens or a percentage of the budget
-        beta1_coupling: beta1 by the steps of the run: none, a percentage, or module:ATTRIBUTE
+        beta1_coupling: beta1 by the steps of the run: none, or a percentage of them
         weight_decay: decoupled, per step
     """
 
@@ -44,7 +44,7 @@ class OptimizerOptions:
     beta1_half_life: str | None = None
     beta2: float | None = None
     beta2_half_life: str | None = None
-    beta1_coupling: str = next(iter(BETA1_RULES))
+    beta1_coupling: str = "none"
     weight_decay: float | None = None
 
     def coupling(self, tokens: int, **others: Any) -> Coupling:
@@ -171,8 +171,7 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
     programs = len(buckets.max_microbatches(plan))
     entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
     text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
-    segments = entry["segments"]
-    headers = {name: name.replace("_", " ") for name in segments[0]} | {"bucket": "micro-batch"}
+    title = f"plan of {format_tokens(plan.budget)} tokens"
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
         f"{programs} compiled programs, at most {plan.devices} devices"
@@ -180,7 +179,7 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
     return Output(
         entry | ({"export": text} if text else {}),
         answer,
-        [Table.of_records(f"plan of {format_tokens(plan.budget)} tokens", segments, headers)],
+        [Table.of_records(title, entry["segments"], headers={"bucket": "micro-batch"})],
         notes=[rule] if rule else [],
         text=text or None,
         figure=figure("schedules.schedule_figure", plan),
@@ -211,8 +210,6 @@ def _fitted_coupling(rule: str) -> str:
     """Return a rule; for `from:FIT` the fitted exponent of the best LR in the batch size."""
     if not rule.startswith("from:"):
         return rule
-    from bss.cli.kinds import read_fit
-
     fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
     power = fit.best_lrs and fit.best_lrs.exponents["B"]
     if power is None or power.value is None:

@@ -10,8 +10,7 @@ import pandas as pd
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
-from bss.cli.kinds import read_fit
-from bss.cli.options import Count, Positive, read_run_table
+from bss.cli.options import Count, Positive, read_fit, read_run_table
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
 from bss.errors import InputError
@@ -175,9 +174,8 @@ def _table(fit: "TableFit", question: Question) -> Answer:
 
 def _curve(fit: "CurveFit", question: Question) -> Answer:
     """Return the loss at the end of a schedule."""
-    from bss.laws.functional.curves import stack
-    from bss.laws.functional.forecast import check_tested, last_losses
-    from bss.laws.functional.paths import plan_path
+    from bss.laws.functional.curves import plan_path, stack
+    from bss.laws.functional.values import check_tested, last_losses
 
     batch, tokens = question.need("batch", "tokens")
     schedule = BatchSchedule.parse(batch, total=tokens, seq_len=fit.seq_len)

@@ -1,7 +1,6 @@
 """bss report: any runs, or a results directory, as one HTML page."""
 
 import shlex
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,6 @@ from cyclopts import Parameter
 from bss import version
 from bss.cli.options import Resamples, TableOptions, TargetOptions, read_curves
 from bss.cli.output import Output, Show
-from bss.cli.step_time import TimeOptions
 
 if TYPE_CHECKING:
     from bss.report.results import Results
@@ -25,7 +23,6 @@ def report(
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     resamples: Resamples = 100,
-    time: TimeOptions = TimeOptions(),
     show: Show = Show(),
 ) -> Output:
     """Write one HTML page.
@@ -49,7 +46,6 @@ def report(
         results = read_results(source)
     else:
         results = _measured(source, table, targets, resamples)
-    results = replace(results, step_time=time.read(source, table.reading()))
     write_results(results, file, str(source))
     return Output({"report": str(file)}, text=f"report: {file}")
 
@@ -61,10 +57,10 @@ def _measured(
     from bss.report.measured import measured_results
 
     runs, warnings = read_curves(source, table, targets)
-    how = {"measuring": targets.measuring(), "resamples": resamples}
     experiment = {
         "title": f"Runs of {source.name}",
         "command": f"bss report {shlex.quote(str(source))}",
         "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
     }
-    return measured_results(runs, experiment, warnings=warnings, **how)
+    how = targets.measuring()
+    return measured_results(runs, experiment, measuring=how, resamples=resamples, warnings=warnings)

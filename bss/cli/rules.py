@@ -105,8 +105,7 @@ def rule_entry(answer: Answer) -> dict[str, Any]:
 def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> Table:
     """Return a row per answer of a rule, with what else its entry has."""
     rows = [{**one, "sequences": (one["batch_tokens"] or 0) / seq_len or None} for one in entries]
-    columns = {name: name.replace("_", " ") for name in SHOWN} | {"batch": "kind of batch"}
-    return Table.of_records(title, rows, columns)
+    return Table.of_records(title, rows, SHOWN, headers={"batch": "kind of batch"})
 
 
 def note_of(answer: Answer) -> str:

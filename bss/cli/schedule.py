@@ -3,13 +3,12 @@
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from bss.cells import Table
-from bss.cli.kinds import POLICIES_OF, read_fit
-from bss.cli.options import Count, Positive, Repeated
+from bss.cli.options import Count, Positive, Repeated, read_fit
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
     ExportOptions,
@@ -21,19 +20,19 @@ from bss.cli.plan import (
 from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.functional.curves import stack
-from bss.laws.functional.forecast import untested
-from bss.laws.functional.paths import plan_path
+from bss.laws.functional.curves import plan_path, stack
+from bss.laws.functional.values import untested
 from bss.policies import policy_named
-from bss.policies.functional_best import assumed_rate
-from bss.policies.outlook import outlook
-from bss.policies.policy import Basis, Limits, schedule_and_rate
+from bss.policies.functional_best import assumed_rate, expected_losses
+from bss.policies.policy import Basis, Limits
 from bss.registry import attempt
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import Rate
-from bss.tables import Reading, read_points
+
+POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
+"""The default policy, by kind of fit that has a best batch size."""
 
 
 def schedule(
@@ -42,7 +41,6 @@ def schedule(
     tokens: Count,
     policy: str | None = None,
     settings: Annotated[Repeated, Parameter(name="--set")] = (),
-    points: Path | None = None,
     stages: int = 4,
     multiple_of: int = 1,
     min_batch: float | None = None,
@@ -50,8 +48,6 @@ def schedule(
     lr: Positive | None = None,
     warmup: str = "0",
     decay: str = "0",
-    optimise: Literal["batch", "lr", "both"] | None = None,
-    loss: Positive | None = None,
     minimize: Literal["tokens", "time", "cost"] | None = None,
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -65,7 +61,6 @@ def schedule(
         tokens: token budget, e.g. 10M
         policy: name of a policy, or package.module:ATTRIBUTE; the default depends on the fit
         settings: NAME=VALUE, a setting of the policy; may be repeated
-        points: a table of `bss points`, for a policy that reads one
         stages: constant stages at most
         multiple_of: batches are multiples of it
         min_batch: in sequences; by default the smallest batch measured
@@ -73,8 +68,6 @@ def schedule(
         lr: peak learning rate of the plan; without it the plan has none
         warmup: of the learning rate: tokens, or a percentage of the budget
         decay: of the learning rate: tokens, or a percentage of the budget
-        optimise: what is optimised, with a curve fit; by default batch
-        loss: with a curve fit: minimize the steps to this loss, in nats
         minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss
 
     Examples:
@@ -84,9 +77,7 @@ def schedule(
     """
     fitted = read_fit(fit, "schedule", POLICIES_OF)
     name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
-    own = {"optimise": optimise, "target_loss": loss} | _time_settings(policy, minimize, time)
-    own_settings = [f"{key}={value}" for key, value in own.items() if value is not None]
-    chosen = policy_named(name, [*settings, *own_settings])
+    chosen = policy_named(name, [*settings, *_time_settings(policy, minimize, time)])
     if lr is None and (warmup, decay) != ("0", "0"):
         raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
     rate = None if lr is None else rate_of(lr, tokens, warmup, decay)
@@ -95,11 +86,10 @@ def schedule(
     seq_len = int(fitted.seq_len)
     if isinstance(fitted, CurveFit):
         rate = rate or assumed_rate(fitted, tokens)
-    measured = points and read_points(points, Reading(seq_len=seq_len))
-    basis = Basis(seq_len, fitted, measured, rate)
+    basis = Basis(seq_len, fitted, rate)
     limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
-    derive = partial(schedule_and_rate, chosen, basis, tokens, limits)
-    batch, rate = attempt("policy", name, derive) if ":" in name else derive()
+    derive = partial(chosen, basis, tokens, limits)
+    batch = attempt("policy", name, derive) if ":" in name else derive()
     if not isinstance(batch, BatchSchedule):
         raise InputError(f"policy: {name} gave {batch!r}; expected a BatchSchedule")
     plan = resolve(batch, tokens, seq_len, rate=rate, coupling=optimizer.coupling(tokens))
@@ -111,7 +101,7 @@ def schedule(
     tables, warnings = [*shown.tables], []
     if isinstance(fitted, CurveFit) and rate is not None:
         ladder = limits.within(basis.measured).ladder()
-        expected = {"lr": rate.peak, **asdict(outlook(fitted, batch, tokens, rate, ladder))}
+        expected = {"lr": rate.peak, **expected_losses(fitted, batch, tokens, rate, ladder)}
         payload |= {**expected, "lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
         tables.append(Table.of_records("expected by the law", [expected]))
         warnings = _untested(fitted, plan, rate)
@@ -128,10 +118,10 @@ def _untested(fit: CurveFit, plan: Plan, rate: Rate) -> list[str]:
     return [f"beyond what was tested: {what}" for what in untested(fit, curves)[0]]
 
 
-def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> dict[str, Any]:
+def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> list[str]:
     """Return the settings of the policy soonest, by --minimize and --step-time."""
     if minimize is None and time.step_time is None:
-        return {}
+        return []
     if minimize is None or time.step_time is None or policy is not None:
         raise InputError("--minimize: needs --step-time and no --policy; give these two only")
-    return {"minimize": minimize, "step_time": time.step_time, "devices": time.devices}
+    return [f"minimize={minimize}", f"step_time={time.step_time}", f"devices={time.devices}"]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from bss.cells import Table, number
+from bss.cells import Table
 from bss.cli.options import Repeated
 from bss.cli.output import Output, Show
 from bss.errors import InputError
 
 if TYPE_CHECKING:
-    from bss.cli.answers import Answers, SweepConfig
+    from bss.cli.answers import SweepConfig
 
 SHOWN = 12  # runs that a dry run lists
 DEFAULT_RUNS = "runs"
@@ -53,13 +53,7 @@ def sweep(
 
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        answers = run_sweep(requested, "--out")
-        assert answers  # this process is alone
-        return _output(answers)
-    except KeyboardInterrupt:
-        message = "interrupted; every run is saved, the same command continues"
-        print(f"bss sweep: {message}", file=sys.stderr)
-        return 130
+        return run_sweep(requested, "--out") or 0
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -121,26 +115,3 @@ def _priced(config: "SweepConfig") -> Output:
     shown = [{"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id]} for run in runs]
     title = f"{len(shown[:SHOWN])} of {len(runs)} runs"
     return Output(asdict(cost), str(cost), [Table.of_records(title, shown[:SHOWN])])
-
-
-def _output(answers: "Answers") -> Output:
-    finals, fits = answers.swept.finals, answers.fits
-    best = finals.loc[finals["eval_loss"].idxmin()]
-    payload = {
-        "report": str(answers.report),
-        "runs": list(finals["run"]),
-        "fit": fits[""].to_dict() if "" in fits else None,
-        "fits": {name: fit.to_dict() for name, fit in fits.items()},
-        "warnings": answers.remarks,
-    }
-    lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
-    answer = f"{len(finals)} runs finished; lowest held-out loss {lowest}"
-    tables = [Table.of_frame(f"{name} {fit.answer}".strip(), fit.summary())
-              for name, fit in fits.items()]  # fmt: skip
-    if answers.failed:
-        message = f"{answers.failed} runs failed and are in no table; the same command tries again"
-        print(f"bss sweep: {message}", file=sys.stderr)
-    notes = [f"report: {answers.report}"]
-    return Output(
-        payload, answer, tables, answers.remarks, notes, status=1 if answers.failed else 0
-    )

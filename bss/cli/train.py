@@ -1,8 +1,6 @@
 """bss train: one run from CONFIG.json, {"run": {...}, "execution": {...}}."""
 
-import signal
 from pathlib import Path
-from threading import Event
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -12,13 +10,7 @@ from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
 from bss.files import read_json
-from bss.training.distributed import (
-    DistributedConfig,
-    initialized,
-    is_multihost,
-    is_primary,
-    log_primary,
-)
+from bss.training.distributed import DistributedConfig, initialized, is_primary
 from bss.training.execution import Execution
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
@@ -53,26 +45,13 @@ def train(
 
 def _train(path: Path, show: Show) -> Output | int:
     config, execution = read_job(path)
-    from bss.sweeps.engines import train_each
+    from bss.sweeps.engines import JointEngine
     from bss.sweeps.progress import Progress
-    from bss.training.loop import Interrupted
+    from bss.sweeps.setup import EngineConfig
 
     warn_about(config.plan(), second_moment=config.optimizer.second_moment)
-    stop, signals = Event(), list[int]()
-
-    def request_stop(number: int, _: object) -> None:
-        signals.append(number)
-        stop.set()
-
-    # Of several processes, SIGTERM is the preemption signal, which JAX sends to all of them.
-    for one in (signal.SIGINT,) if is_multihost() else (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, request_stop)
     progress = Progress(f"run {config.id}", quiet=show.json or not is_primary())
-    try:
-        status = train_each([config], execution, progress, stop)[config.id]
-    except Interrupted as interrupted:
-        log_primary(f"bss train: {interrupted}; run the same command to continue")
-        return 128 + (signals or [signal.SIGTERM])[0]
+    status = JointEngine(EngineConfig()).train([config], execution, progress)[config.id]
     return _output(config.id, status) if is_primary() else 0
 
 

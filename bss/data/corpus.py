@@ -6,14 +6,11 @@ its split. Documents are streamed and may be read several times; they are never 
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bss.errors import InputError
-
-Documents = Callable[[str], Iterator[str]]
-"""A function from a split to its documents: streamed, without empty ones, always in one order."""
 
 SPLITS = ("train", "validation", "test")
 SHARES = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "test": (0.95, 1.0)}
@@ -62,11 +59,8 @@ class Corpus:
             total.update(hashlib.sha256(content).digest())
         return {"fingerprint": total.hexdigest()}
 
-    def open(self) -> Documents:
-        """Return the documents of each split."""
-        return self._of_split
-
-    def _of_split(self, split: str) -> Iterator[str]:
+    def documents(self, split: str) -> Iterator[str]:
+        """Yield the documents of a split: streamed, without empty ones, always in one order."""
         return (content.decode() for content in self._contents() if split_of(content) == split)
 
     def _contents(self) -> Iterator[bytes]:

@@ -134,8 +134,7 @@ def _lock(root: Path) -> Iterator[None]:
 
 
 def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int) -> None:
-    documents = corpus.open()
-    tokenizer = tokenizers.make(spec, documents("train"))
+    tokenizer = tokenizers.make(spec, corpus.documents("train"))
     dtype = np.min_scalar_type(tokenizer.vocab_size - 1).newbyteorder("<")
     partial = directory.with_name(f".{directory.name}.partial")
     what = {"source": source, "tokenizer": tokenizer.hash, "shard_tokens": shard_tokens}
@@ -143,7 +142,9 @@ def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_to
     try:
         tokenizer.save(partial)
         splits = {
-            name: write_split(progress, name, documents(name), tokenizer, dtype, shard_tokens)
+            name: write_split(
+                progress, name, corpus.documents(name), tokenizer, dtype, shard_tokens
+            )
             for name in SPLITS
         }
         for name, split in splits.items():

@@ -4,13 +4,12 @@ import hashlib
 import os
 import platform
 import sysconfig
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bss.data.corpus import SPLITS, Corpus, CorpusRequest, Documents, split_of
+from bss.data.corpus import Corpus, CorpusRequest
 from bss.errors import InputError
 
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -41,16 +40,6 @@ class PythonFiles(Corpus):
         for name, content in self._files():
             total.update(f"0/{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())
         return {"python": platform.python_version(), "fingerprint": total.hexdigest()}
-
-    def open(self) -> Documents:
-        """See `Corpus`; raise InputError if a split would have no file."""
-        counts = Counter(map(split_of, self._contents()))
-        for empty in [split for split in SPLITS if not counts[split]][:1]:
-            raise InputError(
-                f"corpus: {counts.total()} Python files are too small a corpus, its {empty} split "
-                f"has none of them; expected more below {self.folder}"
-            )
-        return super().open()
 
     def _contents(self) -> Iterator[bytes]:
         return (content for _, content in self._files())

@@ -4,6 +4,7 @@ The data sets are read from ~/tensorflow_datasets or TFDS_DATA_DIR. Nothing is d
 TensorFlow is never imported.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bss.data.corpus import SHARES, Corpus, CorpusRequest, Documents, fraction, slugged
+from bss.data.corpus import SHARES, Corpus, CorpusRequest, fraction, slugged
 from bss.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,22 +60,15 @@ class TfdsText(Corpus):
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
         }
 
-    def open(self) -> Documents:
-        """See `Corpus` and `documents`."""
-        return documents(_prepared(self), self.text_feature)
+    def documents(self, split: str) -> Iterator[str]:
+        """Yield the non-empty UTF-8 documents of a split.
 
-
-def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documents:
-    """Return the non-empty UTF-8 documents of a data set.
-
-    The data set's three splits are used if it has them. If only one of validation and test exists
-    (C4), its documents are divided between the two by their hash. If neither exists, all documents
-    are divided: 90%, 5% and 5%.
-    """
-    shares = _shares(set(builder.info.splits))
-
-    def of_split(split: str) -> Iterator[str]:
-        tfds_split, low, high = shares[split]
+        The data set's three splits are used if it has them. If only one of validation and test
+        exists (C4), its documents are divided between the two by their hash. If neither exists, all
+        documents are divided: 90%, 5% and 5%.
+        """
+        builder = _prepared(self)
+        tfds_split, low, high = _shares(set(builder.info.splits))[split]
         source = builder.as_data_source(tfds_split)  # pyright: ignore[reportCallIssue]
         for start in range(0, len(source), _READ_AT_ONCE):
             indices = list(range(start, min(start + _READ_AT_ONCE, len(source))))
@@ -83,15 +77,11 @@ def documents(builder: "tfds.core.DatasetBuilder", text_feature: str) -> Documen
             except RuntimeError as error:  # a truncated file
                 raise _damaged(builder, tfds_split, str(error).partition(";")[0]) from None
             for example in examples:
-                if (content := example[text_feature]) is None:
+                if (content := example[self.text_feature]) is None:
                     raise _damaged(builder, tfds_split, f"{len(source)} documents expected")
                 if content and (high - low == 1 or low <= fraction(content) < high):
-                    try:
+                    with contextlib.suppress(UnicodeDecodeError):
                         yield content.decode()
-                    except UnicodeDecodeError:
-                        continue
-
-    return of_split
 
 
 def _damaged(builder: "tfds.core.DatasetBuilder", split: str, what: str) -> InputError:

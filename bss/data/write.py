@@ -14,6 +14,7 @@ import numpy as np
 
 from bss.data.shards import ShardFile, Split
 from bss.data.tokenizers import Tokenizer
+from bss.files import write_json
 from bss.values import from_dict
 
 FILE = "progress.json"
@@ -47,10 +48,7 @@ class Progress:
         """Record that a shard is on disk."""
         self.done[split] = done
         found = {"what": self._what, "done": {n: asdict(one) for n, one in self.done.items()}}
-        file = _Whole(self.directory / FILE)
-        with file.file:
-            file.write(json.dumps(found).encode())
-            file.close()
+        write_json(self.directory / FILE, found)
 
     def close(self) -> None:
         """Remove the record; the directory is complete."""

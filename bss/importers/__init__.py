@@ -1,22 +1,22 @@
 """Loss curves of other trainers and trackers, imported as run tables.
 
-A format of text is one declaration (`formats.toml`); tables have one reader (`table.py`), trackers
-their metrics by name (`names.toml`). An `Importer` recognises a file and reads its runs as Logs.
-`runs.py` makes run tables of them: restarts merged, batches resolved, every table checked. A custom
-importer is named `package.module:ATTRIBUTE`.
+The format of a text is one declaration (`formats.toml`); tables have one reader (`table.py`),
+trackers their metrics by name (`names.toml`). An `Importer` recognises a file and reads its runs
+as Logs. `runs.py` makes run tables of them: restarts merged, batches resolved, every table checked.
+A custom importer is named `package.module:ATTRIBUTE`.
 """
 
-from bss.importers import records
 from bss.importers.batches import LogOptions
 from bss.importers.files import SkippedFile, read_logs
+from bss.importers.formats import declared_formats
 from bss.importers.huggingface import PrintedDicts, TrainerState
 from bss.importers.log import AnyOf, Importer, Log
 from bss.importers.long import LongTable
-from bss.importers.names import NAMES, TRAINERS, MetricNames
+from bss.importers.names import TRAINERS, MetricNames
 from bss.importers.plain import PlainTable
 from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
-from bss.importers.text import LineFormat, text_formats
+from bss.importers.text import LineFormat
 from bss.importers.wandb import WandbExports
 from bss.registry import Registry
 
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 
-def _trainer(own: Importer, *trainers: str) -> Importer:
-    """Return an importer of a trainer's logs, and of what it logs to trackers."""
-    metrics = tuple(NAMES[trainer] for trainer in trainers if trainer in NAMES)
+def _trainer(own: Importer, name: str) -> Importer:
+    """Return an importer of a trainer's logs, and of what it and its later versions track."""
+    metrics = tuple(n for n in TRAINERS if n.trainer in (name, f"{name}-core"))
     return AnyOf(own.about, (WandbExports(metrics), EventFiles(metrics), own)) if metrics else own
 
 
@@ -52,11 +52,7 @@ IMPORTERS: Registry[Importer] = Registry(
         "wandb": WandbExports(TRAINERS),
         "tensorboard": EventFiles(TRAINERS),
         "huggingface": _trainer(_HUGGING_FACE, "huggingface"),
-        "mllog": records.MLLOG,
-        "olmo": _trainer(records.OLMO_CONSOLE, "olmo-core", "olmo"),
-        "levanter": _trainer(records.LEVANTER_JSON, "levanter"),
-        "composer": _trainer(records.COMPOSER_CONSOLE, "composer"),
-        **{name: _trainer(own, name) for name, own in text_formats().items()},
+        **{name: _trainer(own, name) for name, own in declared_formats().items()},
         "long": LongTable(),
         "plain": PlainTable(),
     },

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, check
-from bss.importers.log import COLUMNS, Rows
+from bss.importers.log import COLUMNS, Rows, some
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 
@@ -57,8 +57,7 @@ class Batches:
         """Refuse a pattern that matches no run."""
         for glob, _ in self.schedules:
             if not any(fnmatchcase(run, glob) for run in runs):
-                shown = ", ".join(runs[:5]) + (" …" if len(runs) > 5 else "")
-                raise InputError(f"--batch: {glob!r} matches no run; there are {shown}")
+                raise InputError(f"--batch: {glob!r} matches no run; there are {some(runs)}")
 
 
 @dataclass(frozen=True)
@@ -142,9 +141,7 @@ def counted(
         rows["batch"] = _sequences(size, run, seq_len)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     stepped = _tokens_per_step(rows, seq_len)
-    if stepped is not None and _accumulated(stepped, schedule) and not logged:
-        table, source = {**rows, "batch": stepped}, "tokens per step"
-    elif schedule is not None:
+    if schedule is not None:
         table, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
             _compare(rows, table["batch"], run, given)
@@ -157,14 +154,6 @@ def counted(
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
-
-
-def _accumulated(batch: np.ndarray, schedule: BatchSchedule | None) -> bool:
-    """Return whether the one batch that was given is a micro-batch of the batch in the log."""
-    if schedule is None or len(schedule.batches) > 1:
-        return False
-    factors = batch / max(schedule.batches)
-    return bool((factors > 1).all() and (factors % 1 == 0).all())
 
 
 def _without_batch(run: str) -> str:
@@ -240,17 +229,12 @@ def _spread(values: np.ndarray) -> np.ndarray:
 
 def _filled(rows: Rows, seq_len: int) -> Rows:
     """Return the rows with all tokens, from those that the log has, by steps and batches."""
-    if not {"tokens", "step"} <= set(rows) or _all_there(rows, "tokens"):
+    if "step" not in rows or "tokens" not in rows or _all_there(rows, "tokens"):
         return rows
-    if np.isnan(rows["tokens"]).all():
-        return {column: values for column, values in rows.items() if column != "tokens"}
-    taken = np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len
-    total = np.cumsum(taken)
-    known = np.flatnonzero(~np.isnan(rows["tokens"]))
-    before = np.searchsorted(known, np.arange(len(total)), side="right") - 1
-    anchor = known[np.maximum(before, 0)]
+    total = np.cumsum(np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len)
+    before = pd.Series(rows["tokens"] - total).ffill().bfill().to_numpy()
     filled = dict(rows)
-    _fill_tokens(filled, rows["tokens"][anchor] + total - total[anchor])
+    _fill_tokens(filled, total + before)
     return filled
 
 

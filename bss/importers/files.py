@@ -72,21 +72,19 @@ def read_logs(
     refused: list[InputError] = []
     seen: set[str] = set()
     for path in paths:
-        before, here = len(logs), list[SkippedFile]()
-        for file in _below(path, here) if path.is_dir() else [path]:
+        before, here, below = len(logs), list[SkippedFile](), path.is_dir()
+        for file in _below(path, here) if below else [path]:
             try:
                 if (real := os.path.realpath(file)) in seen:
                     raise _Skipped(file, "is given twice; name it once")
                 seen.add(real)
-                logs += _read(file, importer, options, below=path.is_dir())
-            except _Skipped as error:
-                if path.is_dir():
+                logs += _read(file, importer, options, below=below)
+            except InputError as error:
+                if below and isinstance(error, _Skipped):
                     here.append(error.skipped)
                 else:
                     refused.append(error)
-            except InputError as error:
-                refused.append(error)
-        if path.is_dir() and before == len(logs) and not refused:
+        if below and before == len(logs) and not refused:
             reasons = [f"{one.file}: {one.reason}" for one in here if not one.unrecognized]
             refused += map(InputError, reasons) if reasons else [_unrecognized(path, importer)]
         skipped += here

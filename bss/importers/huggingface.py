@@ -25,10 +25,10 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.lines import Alike, Cells, Lines, columns_of
+from bss.importers.build import named_log
+from bss.importers.lines import Cells, Lines, columns_of
 from bss.importers.log import Importer, Log, Rows
 from bss.importers.names import NAMES
-from bss.importers.records import named_log
 
 STATE = NAMES["trainer_state"]
 STEPLESS = (
@@ -92,29 +92,26 @@ class PrintedDicts(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file."""
-        lines, printed, alike = Lines(file), _Printed(), Alike()
+        lines, printed = Lines(file), _Printed()
         for line, text in lines:
             printed.draw(text)
             if _BEGINS.search(text):
                 if whole := _WHOLE.search(text):
-                    lines.whole()
-                    alike.row("eval_" in whole[0], whole[0])
+                    lines.whole("eval_" in whole[0], whole[0])
                     printed.add(line, dict(_PAIR.findall(whole[0])))
                 else:
                     lines.torn(line, "is not a complete dict")
             elif "'epoch': " in text and "train_runtime" not in text:
-                alike.other(line, text)
-        step = columns.get("step", "step")
-        rows = [(line, row) for line, row in printed.dicts() if step in row]
-        if not rows:
+                lines.alike.other(line, text)
+        rows, step = printed.dicts(), columns.get("step", "step")
+        if not any(step in row for _, row in rows):
             raise InputError(f"{file}: {STEPLESS}")
-        log = named_log(file, _unfiltered(columns_of(rows)), (STATE,), columns, lines.cut)
-        without = len(printed.rows) - len(rows)
-        notes = (f"{without} dicts have no step and are left out",) if without else ()
+        cells = _unfiltered(columns_of(rows))
+        log = named_log(file, cells, (STATE,), columns, lines.alike.notes, lines.cut)
         if printed.batch:
-            sizes = np.full(len(log.rows["step"]), float(printed.batch.replace(",", "")))
+            sizes = np.full(len(rows), float(printed.batch.replace(",", "")))
             log = replace(log, rows={**log.rows, "batch": sizes})
-        yield replace(log, notes=(*log.notes, *notes, *alike.notes))
+        yield log
 
 
 @dataclass

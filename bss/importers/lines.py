@@ -33,11 +33,13 @@ class Lines:
     Attributes:
         file: Path of the file.
         closed: Ends of a last line that is whole although it has no line end.
+        alike: Lines that are not rows but resemble one.
     """
 
     def __init__(self, file: Path, closed: tuple[str, ...] = ()):
         self.file, self.closed, self._end = file, closed, ""
         self._torn: tuple[int, str] | None = None
+        self.alike = Alike()
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         with self.file.open("rb") as opened:
@@ -72,8 +74,8 @@ class Lines:
         self.whole()
         self._torn = (line, reason)
 
-    def whole(self) -> None:
-        """Note a whole row.
+    def whole(self, kind: object = None, text: str = "") -> None:
+        """Note a whole row, of a kind with whose lines others are compared.
 
         Raises:
             InputError: If a row that is not whole precedes it.
@@ -81,6 +83,8 @@ class Lines:
         if self._torn:
             line, reason = self._torn
             raise InputError(f"{self.file}, line {line}: {reason}; correct or delete the line")
+        if kind is not None:
+            self.alike.row(kind, text)
 
 
 def number(value: str | float) -> float:
@@ -220,7 +224,7 @@ class Cells:
         return texts | {n: int((~np.isnan(v)).sum()) for n, v in self.numbers.items()}
 
     def labels(self, name: str) -> np.ndarray:
-        """Return a column of texts [rows], empty if a cell is empty."""
+        """Return a column of texts [rows], empty if a cell is empty or there is no such column."""
         texts = self.texts.get(name, {})
         return np.array([texts.get(row, "") for row in range(len(self.lines))], dtype=object)
 

@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.importers.build import log_of
 from bss.importers.lines import misspelt
 from bss.importers.log import COLUMNS, Importer, Log, Rows
 from bss.importers.names import MetricNames, choose
 from bss.importers.plain import METRICS, by_plain_name, plain_name
 from bss.importers.table import names_in, table_of
-from bss.importers.text import log_of
 
 METRIC = ("metric", "key", "metric_name", "tag", "variable", "name")
 VALUE = ("value", "metric_value")
+RUN = (*METRICS.names["run"], "experiment", "experiment_id")
 LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
 """Names of metrics; the step is a column."""
 
@@ -40,33 +41,28 @@ class LongTable(Importer):
         if roles is None:
             raise InputError(f"{file}: has no columns of metric, value and step")
         metric, value, step, by = (names.get(role, "") for role in roles)
-        cells = table.read([value, step], [metric, *([by] if by else [])])
+        cells = table.read([value, step], filter(None, (metric, by)))
         values = pd.DataFrame(
             {
+                "run": cells.labels(by),
                 "name": cells.labels(metric),
                 "step": cells.column(step, file),
                 "value": cells.column(value, file),
             }
         )
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
-        runs = cells.labels(by) if by else np.full(len(values), "", object)
-        for run in dict.fromkeys(runs):
-            part = values[runs == run]
-            yield long_log(
-                file, part, (LONG_METRICS,), given, table.notes, table.cut, run, plain_name
-            )
+        told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
+        for run, part in values.groupby("run", sort=False):
+            yield long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
 
 
 def _roles(
     names: Mapping[str, str], columns: Mapping[str, str]
 ) -> tuple[str, str, str, str] | None:
     """Return the plain names of the metric, the value, the step and the run ("" if none)."""
-    roles = (METRIC, VALUE, METRICS.names["step"])
-    metric, value, step = (next((n for n in role if n in names), "") for role in roles)
-    run = plain_name(columns["run"]) if "run" in columns else ""
-    run = run or next(
-        (n for n in (*METRICS.names["run"], "experiment", "experiment_id") if n in names), ""
-    )
+    run = (plain_name(columns["run"]),) if "run" in columns else RUN
+    roles = (METRIC, VALUE, METRICS.names["step"], run)
+    metric, value, step, run = (next((n for n in role if n in names), "") for role in roles)
     return (metric, value, step, run) if metric and value and step else None
 
 

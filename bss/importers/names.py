@@ -53,14 +53,18 @@ class MetricNames:
         settings: dict[str, int] = {}
         for column, paths in self.config.items():
             values = [value for path in paths if (value := at_path(config, path)) is not None]
-            if values and type(values[0]) is int and values[0] > 0:
-                settings[column] = values[0]
+            if values and _is_count(values[0]):
+                settings[column] = int(values[0])
         return settings
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and 1 <= value == value // 1
 
 
 def at_path(config: Any, path: str) -> Any:
     """Return the value of a nested dict at a path of keys joined by dots; None if it has none."""
-    for key in path.split("."):
+    for key in [path] if path in config else path.split("."):
         if not isinstance(config, Mapping):
             return None
         config = config.get(key)
@@ -137,8 +141,8 @@ def declared(file: str) -> dict[str, Any]:
     return tomllib.loads((files("bss.importers") / file).read_text(encoding="utf-8"))
 
 
-def _metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
-    """Return the names of a trainer as a table of names.toml has them."""
+def metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
+    """Return the names of a trainer as a declaration has them."""
     names, config = (
         {column: tuple("|".join([there] if isinstance(there, str) else there).split("|"))
          for column, there in declaration.get(part, {}).items()}
@@ -149,7 +153,7 @@ def _metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
     return MetricNames(trainer, {**EPOCH, **names}, config, corrected, marks, counts)
 
 
-NAMES = {trainer: _metric_names(trainer, d) for trainer, d in declared("names.toml").items()}
+NAMES = {trainer: metric_names(trainer, d) for trainer, d in declared("names.toml").items()}
 """The names of each trainer, and of formats whose values have names."""
 
 TRAINERS = tuple(n for n in NAMES.values() if n.trainer not in ("plain", "trainer_state", "mllog"))

@@ -54,14 +54,13 @@ def own_lines(train: str, evaluation: str) -> OwnLines:
     if not options:
         example = r"'step (?P<step>\d+) loss (?P<loss>\S+)'"
         raise InputError(f"--train-line: the format lines needs one, e.g. {example}")
-    counted = False
+    groups: set[str] = set()
     for option, regex in options.items():
-        groups = _groups(option, regex)
-        loss = given[option][1]
-        if not {loss, f"{loss}_bits"} & groups:
+        loss, here = given[option][1], _groups(option, regex)
+        if not {loss, f"{loss}_bits"} & here:
             raise InputError(f"{option} {regex!r}: has no group {loss}; write (?P<{loss}>\\S+)")
-        counted |= bool(groups & {*COUNTS, "index"})
-    if not counted:
+        groups |= here
+    if not groups & {*COUNTS, "index"}:
         option, regex = next(iter(options.items()))
         why = r"has no group step, index, tokens or samples; write (?P<step>\d+)"
         raise InputError(f"{option} {regex!r}: {why}")

@@ -19,12 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.build import by_run, log_of
 from bss.importers.corrections import completed
 from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import NAMES, MetricNames, choose
+from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
-from bss.importers.text import log_of
 
 METRICS = NAMES["plain"]
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
@@ -53,21 +54,18 @@ class PlainTable(Importer):
 
     def reader(self, file: Path, head: str, columns: Mapping[str, str]) -> Importer | None:
         """Return itself if there is a loss, and a count that rises, or runs."""
-        return self if self._has_curve(file, head, columns) else None
-
-    def _has_curve(self, file: Path, head: str, columns: Mapping[str, str]) -> bool:
         names = by_plain_name(names_in(file, head))
         there = _metrics(columns).named_in(names)
         counts = [there[column][0] for column in COUNTS if column in there]
         if not counts or not set(LOSSES) & there.keys():
-            return False
+            return None
         cells = columns_of(enumerate(first_rows(file, head)))
         values = cells.numbers.get(names[counts[0]], np.zeros(0))
         values = values[np.isfinite(values) & (values >= 0)]
         more = np.diff(values)
         rises = 2 * (more >= 0).sum() >= max(len(more), 1) and (more < 0).sum() < 3
         several = len(values) > 1 or (len(values) and file.suffix in (".jsonl", ".ndjson"))
-        return bool(several and ("run" in there or (rises and np.ptp(values) > 0)))
+        return self if several and ("run" in there or (rises and np.ptp(values) > 0)) else None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
@@ -82,15 +80,11 @@ class PlainTable(Importer):
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
         rows = {ours: cells.column(name, file) for ours, name in chosen.items()}
-        lengths = rows.pop("seq_len", np.full(len(cells.lines), np.nan))
-        rows = _held_out(_logged(rows), cells.labels(split)) if split else _logged(rows)
-        runs = cells.labels(by) if by else np.full(len(cells.lines), "", object)
-        for run in dict.fromkeys(runs):
-            part = {column: values[runs == run] for column, values in rows.items()}
+        rows = _held_out(_logged(rows), cells.labels(split or ""))
+        for run, part in by_run(rows, cells.labels(by or "")):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
-            settings = _settings(file, run, part, lengths[runs == run])
-            yield log_of(file, part, settings, notes, table.cut, run)
+            yield log_of(file, part, _settings(file, run, part), notes, table.cut, run)
 
 
 def _metrics(columns: Mapping[str, str]) -> MetricNames:
@@ -125,22 +119,21 @@ def _counts_from_0(rows: Rows) -> bool:
     return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())
 
 
-def _settings(file: Path, run: str, rows: Rows, lengths: np.ndarray) -> dict[str, int]:
+def _settings(file: Path, run: str, rows: Rows) -> dict[str, int]:
     """Return the sequence length of a run, and a batch that only rows without a loss have.
 
-    Such a batch column is removed from the rows.
+    Such columns are removed from the rows.
     """
-    several = np.unique(lengths[~np.isnan(lengths)])
+    lengths = rows.pop("seq_len", np.zeros(0))
+    several = np.unique(lengths[np.isfinite(lengths)])
     if len(several) > 1 or (several % 1).any():
         shown = " and ".join(f"{value:g}" for value in several)
         raise InputError(f"{file}: seq_len of run {run} is {shown}; expected one count")
     settings = {"seq_len": int(several[0])} if len(several) else {}
-    losses = [rows[column] for column in LOSSES if column in rows]
-    lost = np.all([np.isnan(values) for values in losses], axis=0)
-    for name in ("batch", "batch_tokens"):
-        values = rows.get(name, np.zeros(0))
-        if len(values) and np.isnan(values[~lost]).all():
-            known = np.unique(rows.pop(name)[lost])
+    logged = with_loss(rows)
+    for name in {"batch", "batch_tokens"} & rows.keys():
+        if np.isnan(rows[name][logged]).all():
+            known = np.unique(rows.pop(name)[~logged])
             known = known[np.isfinite(known)]
             settings |= {name: int(known[0])} if len(known) == 1 else {}
     return settings

@@ -51,28 +51,40 @@ def with_loss(rows: Rows) -> np.ndarray:
     return np.any([~np.isnan(rows[column]) for column in LOSSES if column in rows], axis=0)
 
 
-def merge(rows: Rows) -> Merged:
-    """Return one row for every step at which a loss was logged.
+def merge(*places: Rows) -> Merged:
+    """Return one row for every step at which a loss was logged, different losses side by side.
 
     Args:
-        rows: as in a Log, those of several files one after another.
+        places: Rows as in a Log, of each place with losses of its own. Those of several files of
+            one place are one after another.
 
     Raises:
-        InputError: no losses or counts; a step goes back to one that was not logged, or too
-            often; losses that are not finite between finite ones.
+        InputError: no losses or counts; losses that are counted differently; a step goes back to
+            one that was not logged, or too often; losses that are not finite between finite ones.
     """
-    losses = [column for column in LOSSES if column in rows]
-    usable = with_loss(rows)
-    if not usable.any():
-        raise InputError("no loss is logged; name the metric with --columns loss=NAME")
-    key = count_of(rows)
-    usable &= ~np.isnan(rows[key])
+    for rows in places:
+        if not with_loss(rows).any():
+            raise InputError("no loss is logged; name the metric with --columns loss=NAME")
+    keys = {count_of(rows) for rows in places}
+    if len(keys) > 1:
+        raise InputError(f"losses are logged by {' and '.join(sorted(keys))}; export them by one")
+    key = keys.pop()
+    attempts = [_last_attempts(rows, key) for rows in places]
+    parts = [part for parts, *_ in attempts for part in parts]
+    _, restarts, superseded, duplicates = zip(*attempts, strict=True)
+    whole, diverged_at = _finite(_aligned(parts, key), key)
+    return Merged(whole, max(restarts), sum(superseded), sum(duplicates), diverged_at)
+
+
+def _last_attempts(rows: Rows, key: str) -> tuple[list[Rows], int, int, int]:
+    """Return the rows of each loss, one per step, and the counts of `Merged`."""
+    usable = with_loss(rows) & ~np.isnan(rows[key])
     if not usable.any():
         raise InputError(f"no row has both a loss and {key}; log them together")
     rows = {column: values[usable] for column, values in rows.items()}
     counting = np.ones(len(rows[key]), bool)
-    places, restarts, superseded, duplicates = [], 0, 0, 0
-    for column in losses:
+    places, restarts, superseded, duplicates = {}, 0, 0, 0
+    for column in [column for column in LOSSES if column in rows]:
         place = np.flatnonzero(~np.isnan(rows[column]) & counting)
         if not _rising(rows[key][place]):
             distinct = _without_repeats(rows, place, column, key)
@@ -82,38 +94,12 @@ def merge(rows: Rows) -> Merged:
             restarts = max(restarts, back)
             superseded += dropped + len(distinct) - len(once)
             place = once
-        places.append(place)
-    places = [place[counting[place]] for place in places]
-    places = [place[np.argsort(rows[key][place], kind="stable")] for place in places]
-    joined = _joined(rows, places, losses, key)
-    whole, diverged_at = _finite(joined, losses, key)
-    return Merged(whole, restarts, superseded, duplicates, diverged_at)
-
-
-def beside(parts: list[Merged]) -> Merged:
-    """Return different losses of one run, merged by themselves, side by side.
-
-    Raises:
-        InputError: they are counted differently.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    keys = {count_of(part.rows) for part in parts}
-    if len(keys) > 1:
-        raise InputError(f"losses are logged by {' and '.join(sorted(keys))}; export them by one")
-    key = keys.pop()
-    joined = _aligned([part.rows for part in parts], key)
-    diverged = [part.diverged_at for part in parts if part.diverged_at is not None]
-    if diverged:
-        before = joined[key] < min(diverged)
-        joined = {column: values[before] for column, values in joined.items()}
-    return Merged(
-        joined,
-        max(part.restarts for part in parts),
-        sum(part.superseded for part in parts),
-        sum(part.duplicates for part in parts),
-        min(diverged, default=None),
-    )
+        places[column] = place
+    parts = [
+        {c: rows[c][place[counting[place]]] for c in rows if c == loss or c not in LOSSES}
+        for loss, place in places.items()
+    ]
+    return parts, restarts, superseded, duplicates
 
 
 def _rising(counts: np.ndarray) -> bool:
@@ -172,25 +158,15 @@ def _supersede(
     return before - int(counting.sum()), len(back)
 
 
-def _joined(rows: Rows, places: list[np.ndarray], losses: list[str], key: str) -> Rows:
-    """Return training and held-out losses side by side, by the count."""
-    if all(np.array_equal(place, places[0]) for place in places):
-        return {column: values[places[0]] for column, values in rows.items()}
-    parts = [
-        {column: rows[column][place] for column in rows if column == loss or column not in LOSSES}
-        for place, loss in zip(places, losses, strict=True)
-    ]
-    return _aligned(parts, key)
-
-
 def _aligned(parts: list[Rows], key: str) -> Rows:
-    """Return a row for each count of any part; if several have a value, the first is used."""
+    """Return a row for each count of any part, in order; the first value of several is used."""
     rows = pd.concat([pd.DataFrame(part) for part in parts]).groupby(key).first().reset_index()
     return {column: rows[column].to_numpy() for column in rows}
 
 
-def _finite(rows: Rows, losses: list[str], key: str) -> tuple[Rows, int | None]:
+def _finite(rows: Rows, key: str) -> tuple[Rows, int | None]:
     """Return the rows before the losses stop being finite; refuse gaps between finite ones."""
+    losses = [column for column in LOSSES if column in rows]
     bad = np.any([np.isinf(rows[column]) for column in losses], axis=0)
     if not bad.any():
         return rows, None

@@ -12,7 +12,7 @@ from bss.errors import InputError
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.files import at_once
 from bss.importers.log import COLUMNS, LOSSES, Log, Rows
-from bss.importers.restarts import Merged, beside, merge, with_loss
+from bss.importers.restarts import Merged, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens
 
@@ -139,20 +139,17 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
     table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
+    gaps = {c for c in ("step", "tokens") if c in table and np.isnan(table[c]).any()}
+    table = {column: values for column, values in table.items() if column not in gaps}
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
-    checked = check_runs(pd.DataFrame({**constants, **_whole(table)}), f"run {run}")
+    checked = check_runs(pd.DataFrame({**constants, **table}), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
     checked = checked.loc[:, [column for column in order if column in checked]]
-    status = _status(groups, merged)
+    status = "cut" if any(group[-1].cut for group in groups) else "finished"
+    status = status if merged.diverged_at is None else "diverged"
     if status != "finished":
         checked = checked.assign(status=status)
-    warnings = [*_warnings(logs, checked)]
-    if schedule is not None and batch_from == "tokens per step":
-        warnings.append(
-            f"{given} {schedule} is a fraction of the tokens per step of the log, as a micro-batch "
-            "is; the log's are used"
-        )
-    return checked, _report(run, status, logs, merged, checked, batch_from, warnings)
+    return checked, _report(run, status, logs, merged, checked, batch_from)
 
 
 def _length(rows: Rows) -> int | None:
@@ -179,42 +176,16 @@ def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
     Logs of different places may have different losses; the same one twice is a run that occurs
     twice.
     """
-    parts = [_attempts(group) for group in groups]
+    frames = [pd.concat([pd.DataFrame(log.rows) for log in group]) for group in groups]
+    parts = [{c: frame[c].to_numpy() for c in COLUMNS if c in frame} for frame in frames]
     losses = [column for part in parts for column in part if column in LOSSES]
     if len(losses) > len(set(losses)):
         files = " and ".join(group[0].source for group in groups)
         raise InputError(f"run {run} occurs twice, in {files}; leave one out, or rename it")
     try:
-        return beside([merge(part) for part in parts])
+        return merge(*parts)
     except InputError as error:
         raise InputError(f"run {run}, {groups[0][0].source}: {error}") from None
-
-
-def _status(groups: Sequence[Sequence[Log]], merged: Merged) -> str:
-    """Return how a run ended, by the last log of each place."""
-    if merged.diverged_at is not None:
-        return "diverged"
-    return "cut" if any(group[-1].cut for group in groups) else "finished"
-
-
-def _attempts(logs: Sequence[Log]) -> Rows:
-    """Return the rows of logs one after another."""
-    rows = pd.concat([pd.DataFrame(log.rows) for log in logs])
-    return {column: rows[column].to_numpy() for column in COLUMNS if column in rows}
-
-
-def _whole(rows: Rows) -> Rows:
-    """Return counts as integers if they are whole, without steps or tokens that have gaps."""
-    whole = dict(rows)
-    for column in ("step", "tokens", "batch"):
-        values = whole.get(column)
-        if values is None:
-            continue
-        if np.isnan(values).any():
-            del whole[column]
-        elif np.abs(values).max() < 2**62 and (values == (ints := values.astype(np.int64))).all():
-            whole[column] = ints
-    return whole
 
 
 def _columns(named: Mapping[str, str]) -> dict[str, Any]:
@@ -265,22 +236,17 @@ def _report(
     merged: Merged,
     table: pd.DataFrame,
     batch_from: str,
-    warnings: Sequence[str],
 ) -> Report:
     batches = table["batch"].unique().tolist()
-    read = sum(int(with_loss(log.rows).sum()) for log in logs)
+    counts: dict[str, Any] = {name: n for name, n in vars(merged).items() if name != "rows"}
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     return Report(
         run=run,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
         status=status,
-        read=read,
+        read=sum(int(with_loss(log.rows).sum()) for log in logs),
         rows=len(table),
-        restarts=merged.restarts,
-        superseded=merged.superseded,
-        duplicates=merged.duplicates,
-        diverged_at=merged.diverged_at,
         batch=shown,
         batch_from=batch_from,
         seq_len=int(table["seq_len"].iloc[0]),
@@ -288,5 +254,6 @@ def _report(
         tokens=int(table["tokens"].iloc[-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
         notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table)])),
-        warnings=tuple(warnings),
+        warnings=tuple(_warnings(logs, table)),
+        **counts,
     )

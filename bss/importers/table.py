@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
-from bss.importers.lines import Alike, Cells, Lines, columns_of, misspelt
+from bss.importers.lines import Cells, Lines, columns_of, misspelt
 from bss.importers.log import head_of
 
 JSON = (".jsonl", ".ndjson", ".json")
@@ -100,46 +100,59 @@ class Delimited(Table):
 
 
 class JsonLines(Table):
-    """One JSON object per line, nested keys joined by /; a .log file may have other lines too."""
+    """One JSON object per line, nested keys joined by /; a .log file may have other lines too.
+
+    Attributes:
+        marker: Text that every line with an object has.
+        values: Returns the values of an object by name; none if it has none.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        marker: str = "",
+        values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: flat(row),
+    ):
+        super().__init__(file)
+        self.marker, self.values = marker, values
 
     @cached_property
-    def _cells(self) -> Cells:
+    def cells(self) -> Cells:
+        """The values of all lines."""
         lines = Lines(self.file, ("}", "]"))
         cells = columns_of(self._rows(lines))
-        self.notes += misspelt(cells.sizes)
-        self.cut = lines.cut
+        self.notes, self.cut = lines.alike.notes + misspelt(cells.sizes), lines.cut
         return cells
 
     @cached_property
     def names(self) -> list[str]:  # type: ignore[override]
         """The keys of all lines."""
-        return [*{**self._cells.numbers, **self._cells.texts}]
+        return [*{**self.cells.numbers, **self.cells.texts}]
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return the columns, with the numbers of `labels` as texts."""
-        cells, texts = self._cells, dict(self._cells.texts)
+        cells, texts = self.cells, dict(self.cells.texts)
         for name in labels:
             column = cells.numbers.get(name, np.zeros(0))
             written = {int(i): f"{column[i]:.17g}" for i in np.flatnonzero(np.isfinite(column))}
             texts[name] = written | texts.get(name, {})
         return Cells(cells.numbers, texts, cells.lines)
 
-    def _rows(self, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-        every, alike = self.file.suffix in JSON, Alike()
+    def _rows(self, lines: Lines) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        every = self.file.suffix in JSON or bool(self.marker)
         for line, text in lines:
             text = text.strip()
-            if (every or line == 1) and text.startswith("["):
+            if (every or line == 1) and text.startswith("[") and not self.marker:
                 raise InputError(f"{self.file}, line {line}: {LIST}")
-            row = json_of(text)
-            if row is not None:
-                lines.whole()
-                alike.row("row", text)
-                yield line, flat(row)
-            elif text and (every or text.startswith("{")):
+            found = json_of(text) if self.marker in text else None
+            row = self.values(found) if found is not None else {}
+            if row:
+                lines.whole(tuple(row), text)
+                yield line, row
+            elif found is None and self.marker in text and text and (every or text[0] == "{"):
                 lines.torn(line, "is not a JSON object")
             else:
-                alike.other(line, text)
-        self.notes = alike.notes
+                lines.alike.other(line, text)
 
 
 class Parquet(Table):

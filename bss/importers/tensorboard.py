@@ -5,7 +5,6 @@ scalar is a `simple_value`, or a tensor of one number (tensorboard/compat/proto/
 Event files of a directory are one run: a restart opens another file, and names sort by time.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,8 @@ from bss.importers.names import MetricNames
 
 MEGATRON_LOSSES = ("lm loss", "lm loss vs samples")
 SAMPLES = "samples vs steps"
+AROUND = 16
+"""Bytes of a record around its data."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,17 @@ def _scalars(file: Path) -> tuple[pd.DataFrame, str]:
         raise InputError(
             f"{file}: event files are read by tensorboard; {install('tensorboard')}"
         ) from None
-    records, cut = _records(file)
     decode = vars(event_pb2)["Event"].FromString  # generated, so not seen by type checkers
     scalars: list[tuple[str, float, float]] = []
-    loaded = [decode(record) for record in RawEventFileLoader(str(file)).Load()]
-    for event in loaded:
+    records = list(RawEventFileLoader(str(file)).Load())
+    for event in map(decode, records):
         for value in event.summary.value:
             scalar = _number(value, make_ndarray)
             if scalar is not None:
                 scalars.append((value.tag, float(event.step), number(scalar)))
-    if len(loaded) < records:  # the loader ends at a record whose check fails
-        cut = f"record {len(loaded) + 1} of {records} is damaged; the records before it are read"
+    # The loader ends at a record whose check fails; a length and two checks are around each.
+    whole = sum(len(record) + AROUND for record in records) == file.stat().st_size
+    cut = "" if whole else f"is damaged or cut off in record {len(records) + 1}; read to there"
     return pd.DataFrame(scalars, columns=["name", "step", "value"]), cut
 
 
@@ -89,20 +90,3 @@ def _number(value: Any, make_ndarray: Callable[[Any], np.ndarray]) -> float | No
         return None
     array = make_ndarray(value.tensor)
     return float(array.item()) if array.size == 1 and array.dtype.kind == "f" else None
-
-
-def _records(file: Path) -> tuple[int, str]:
-    """Return the number of whole records of a file, and whether a last one is cut off.
-
-    A record is a length and its check, data and their check.
-    """
-    size, at, records = file.stat().st_size, 0, 0
-    with file.open("rb") as opened:
-        while at < size:
-            opened.seek(at)
-            length = opened.read(8)
-            at += 16 + (struct.unpack("<Q", length)[0] if len(length) == 8 else size)
-            records += 1
-    if at == size:
-        return records, ""
-    return records - 1, f"is cut off in record {records}; read to there"

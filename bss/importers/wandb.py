@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.build import by_run, log_of
 from bss.importers.lines import misspelt
-from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows, named_by_directory, some
+from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
 from bss.importers.names import MetricNames, choose, fitting
 from bss.importers.table import Table, names_in, table_of
-from bss.importers.text import log_of
 
 BOUNDS = ("__MIN", "__MAX")
 RUNS = ("run_id", "run_name", "run", "Name", "name")
@@ -67,51 +67,53 @@ def _histories(
         raise InputError(f"{file}: no column {by} for run; it has {some(names)}")
     by = by or next((name for name in RUNS if name in names), None)
     columns = {ours: theirs for ours, theirs in columns.items() if ours != "run"}
-    trainer, chosen, notes = choose(trainers, names, columns, str(file))
-    if not set(COUNTS) & set(chosen):
-        notes += _counted_logs(str(file), trainers, names)
-        chosen["step"] = "_step"
-    elif "step" not in chosen and not trainer.counts_logs:
-        chosen["step"] = "_step"
+    trainer, chosen, notes = _chosen(trainers, names, columns, str(file))
     cells = table.read(chosen.values(), [by] if by else [])
     rows = {column: cells.column(name, file) for column, name in chosen.items()}
     settings = trainer.settings({} if by else _config(file))
-    notes = (*table.notes, *notes, *_uncounted(rows))
-    notes += misspelt(cells.sizes, chosen.values())
-    runs = cells.labels(by) if by else np.full(len(cells.lines), "", object)
+    notes = (*table.notes, *notes, *misspelt(cells.sizes, chosen.values()))
+    runs = cells.labels(by or "")
     if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")
-    for run in dict.fromkeys(runs):
-        part = {column: values[runs == run] for column, values in rows.items()}
+    for run, part in by_run(rows, runs):
         log = log_of(file, trainer.corrected(part), settings, notes, table.cut, run)
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
         yield log if by else replace(log, place=str(parts.resolve()))
 
 
-def _counted_logs(
-    source: str, trainers: tuple[MetricNames, ...], names: Iterable[str]
-) -> tuple[str, ...]:
-    """Refuse W&B's step if it counts logs; return a note if it may."""
-    alike = fitting(trainers, names)
-    counting = [trainer for trainer in alike if trainer.counts_logs]
-    if not counting and alike:
-        return ()
-    if alike and len(counting) == len(alike):
-        own = counting[0].names["step"][0]
+def _chosen(
+    trainers: tuple[MetricNames, ...],
+    names: Iterable[str],
+    columns: Mapping[str, str],
+    source: str,
+) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
+    """Return what `choose` does, with W&B's step if the trainer logs no count of its own.
+
+    Raises:
+        InputError: If there is no step, or W&B's counts the calls of log.
+    """
+    names = list(names)
+    trainer, chosen, notes = choose(trainers, names, columns, source)
+    own = next((name for name in ("_step", "Step") if name in names), None)
+    if set(COUNTS) & set(chosen):
+        if own and "step" not in chosen and not trainer.counts_logs:
+            chosen["step"] = own
+        return trainer, chosen, notes
+    if own is None:
         raise InputError(
-            f"{source}: W&B's step counts the logs of {counting[0].trainer}; export its {own} too, "
-            "or name a count with --columns step=NAME"
+            f"{source}: its x axis is {names[0]}; export the chart against Step, or name a count "
+            "with --columns step=NAME or tokens=NAME"
         )
-    return ("steps are W&B's, which count logs if the trainer gives it no steps",)
-
-
-def _uncounted(rows: Rows) -> Iterator[str]:
-    """Yield the number of losses in rows without any count."""
-    counts = [rows[column] for column in COUNTS if column in rows]
-    without = np.all([np.isnan(values) for values in counts], axis=0)
-    for column in LOSSES:
-        if column in rows and (lost := int((without & ~np.isnan(rows[column])).sum())):
-            yield f"{lost} values of {column} have no step and are left out"
+    alike = fitting(trainers, names)
+    counting = [one for one in alike if one.counts_logs]
+    if counting and len(counting) == len(alike):
+        count = counting[0].names["step"][0]
+        raise InputError(
+            f"{source}: W&B's step counts the logs of {counting[0].trainer}; export its {count} "
+            "too, or name a count with --columns step=NAME"
+        )
+    note = "steps are W&B's, which count logs if the trainer gives it no steps"
+    return trainer, {**chosen, "step": own}, (*notes, note) if counting or not alike else notes
 
 
 def _config(file: Path) -> dict[str, Any]:
@@ -142,11 +144,8 @@ def _chart(
     for run, metrics in lines.items():
         if run in empty:
             continue
-        there, source = {axis: axis, **metrics}, f"{file}, {run}"
-        trainer, chosen, notes = choose(trainers, there, columns, source)
-        if not set(COUNTS) & set(chosen):
-            chosen["step"] = _steps(file, axis, there)
-            notes += _counted_logs(source, trainers, there)
+        there = {axis: axis, **metrics}
+        trainer, chosen, notes = _chosen(trainers, there, columns, f"{file}, {run}")
         rows = {column: cells.column(there[name], file) for column, name in chosen.items()}
         notes, name = (*notes, *left_out), run.removeprefix("Group: ")
         yield log_of(file, trainer.corrected(rows), {}, notes, table.cut, name)
@@ -163,13 +162,3 @@ def _lines(file: Path, names: list[str]) -> dict[str, dict[str, str]]:
     if not lines:
         raise InputError(f"{file}: no column is called RUN - METRIC; export the chart again")
     return lines
-
-
-def _steps(file: Path, axis: str, there: Mapping[str, str]) -> str:
-    for name in ("_step", "Step"):
-        if name in there:
-            return name
-    raise InputError(
-        f"{file}: its x axis is {axis}; export the chart against Step, or name a count with "
-        "--columns step=NAME or tokens=NAME"
-    )

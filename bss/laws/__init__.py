@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from bss.laws.final_loss.table import check_losses
     from bss.laws.final_loss.values import TableFit
     from bss.laws.functional.fit import fit_curve
-    from bss.laws.functional.forecast import predict_schedule
-    from bss.laws.functional.values import CurveFit
+    from bss.laws.functional.values import CurveFit, predict_schedule
 
 _ROOMS = {
     "CriticalFit": "critical.values",
@@ -37,7 +36,7 @@ _ROOMS = {
     "fit_curve": "functional.fit",
     "fit_es": "es.fit",
     "fit_table": "final_loss.fit",
-    "predict_schedule": "functional.forecast",
+    "predict_schedule": "functional.values",
 }
 FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
 """The class of each kind of fit, as its JSON names the kind."""

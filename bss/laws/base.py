@@ -16,8 +16,8 @@ import numpy as np
 
 from bss import DISTRIBUTION, values
 from bss.cells import number
-from bss.errors import InputError
-from bss.laws.resampling import HeldOut, rms
+from bss.errors import InputError, check
+from bss.laws.resampling import rms
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
@@ -94,9 +94,8 @@ class Outlier:
         )
 
 
-WIDE = (
-    10.0  # above it an interval identifies no batch: a sweep of factors of 2 has few batches more
-)
+# Above it an interval identifies no batch: a sweep of factors of 2 has few batches more.
+WIDE = 10.0
 SPANS = f"its interval spans more than a factor of {WIDE:g}"
 """Why an estimate that `too_wide` refuses has no value."""
 
@@ -211,14 +210,13 @@ def bounded(
     if below and above:
         why = "no batch measured is surely better than another"
         return replace(best, low=None, high=None).unknown("within_noise", why)
-    if below:
-        most = max(best.high or 0.0, ends[0])
-        why = f"not distinguishable from the smallest batch size: B_opt ≤ {number(most, 3)} {unit}"
-        return replace(best, low=None, high=most).unknown("at_boundary", why)
-    if above:
-        fewest = min(best.low or np.inf, ends[1])
-        why = f"not distinguishable from the largest batch size: B_opt ≥ {number(fewest, 3)} {unit}"
-        return replace(best, low=fewest, high=None).unknown("at_boundary", why)
+    if below or above:
+        bound = max(best.high or 0.0, ends[0]) if below else min(best.low or np.inf, ends[1])
+        end, sign = ("smallest", "≤") if below else ("largest", "≥")
+        low, high = (None, bound) if below else (bound, None)
+        value = f"B_opt {sign} {number(bound, 3)} {unit}"
+        why = f"not distinguishable from the {end} batch size: {value}"
+        return replace(best, low=low, high=high).unknown("at_boundary", why)
     if too_wide(best):
         return best.unknown("interval_too_wide", SPANS)
     return best.at_least(least)
@@ -352,7 +350,6 @@ class Fit:
         warnings: what a reader must know.
         version: of the package that made the fit.
         constraints: parameters that a user fixed or bounded.
-        held_out: errors at the rows that a user left out.
     """
 
     KIND: ClassVar[str]
@@ -366,7 +363,6 @@ class Fit:
     warnings: tuple[str, ...] = ()
     version: str = field(default_factory=lambda: metadata.version(DISTRIBUTION))
     constraints: Constraints = FREE
-    held_out: tuple[HeldOut, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.law_name}, {len(self.warnings)} warnings; to_dict()>"
@@ -427,7 +423,7 @@ class Fit:
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """The fields between kind and schema, and how the fit was made."""
         how = {one.name: plain.pop(one.name) for one in fields(Fit)}
-        how = {name: x for name, x in how.items() if x or name not in ("constraints", "held_out")}
+        how = {name: x for name, x in how.items() if x or name != "constraints"}
         return {"kind": self.KIND, "schema": self.SCHEMA} | plain | how
 
     def to_dict(self) -> dict[str, Any]:
@@ -451,10 +447,8 @@ class Fit:
         try:
             return values.from_dict(cls, entry, "fit.", strict=False)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            reason = (
-                error if isinstance(error, InputError) else f"{type(error).__name__} at {error}"
-            )
-            raise InputError(f"fit: damaged, {reason}; write it again with {write}") from None
+            kind = "" if isinstance(error, InputError) else f"{type(error).__name__} at "
+            raise InputError(f"fit: damaged, {kind}{error}; write it again with {write}") from None
 
 
 @dataclass(frozen=True)
@@ -473,10 +467,16 @@ class Options:
     draws: int = 0
 
     def __post_init__(self) -> None:
-        if not self.resamples >= 1:
-            raise InputError(f"resamples: {self.resamples} given; write 1 or more, such as 500")
-        if not 0 < self.level < 1:
-            raise InputError(f"level: {self.level} given; write a coverage between 0 and 1")
+        check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
+        check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
+
+
+def refuse_mixed(table: "pd.DataFrame", source: str, *columns: str) -> None:
+    """Raise InputError of the first of these columns that has several values."""
+    for name in (name for name in columns if name in table):
+        if len(values := table[name].drop_duplicates().tolist()) > 1:
+            mixed = ", ".join(str(value) for value in values[:4])
+            raise InputError(f"{source}: {name} {mixed} are mixed; fit one at a time")
 
 
 def rounded(values: Iterable[float], digits: int = 7) -> list[float]:

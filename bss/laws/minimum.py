@@ -12,7 +12,6 @@ import numpy as np
 from bss.laws.base import BestBatch, Options, bounded, tails
 
 FEWEST = 3  # batches of a minimum
-FEWEST_DOF = 4  # degrees of freedom of a scatter that tells outliers
 MISFIT = 0.3  # of the rise above the least, by which a parabola may be off
 ASYMMETRY = 0.2  # of the curvature, by which it may change over a factor of e (standard deviation)
 SURE = 3.6  # standard errors by which some batch on each side must need more
@@ -153,7 +152,7 @@ def from_others(
         own, same = relative[rest], sizes == x[i]
         means, scatter, freedom = batch_means(at, value[rest], own, seed[rest], typical)
         guess, error = np.nan, 0.0
-        if freedom > FEWEST_DOF and same.any():
+        if freedom > FEWEST + 1 and same.any():
             guess = means[same][0]
         elif not freedom and not same.any() and len(sizes) > FEWEST:
             bend, inverse, centre = _bowl(sizes, means, scatter**2 / np.bincount(at, own**-2.0))

@@ -99,8 +99,7 @@ def fit_power(
     Raises:
         InputError: `unidentified` has the reason that the law cannot be fitted to these x.
     """
-    reason = unidentified(x)
-    if reason:
+    if reason := unidentified(x):
         raise InputError(f"power law: {reason}")
     log_y, design = np.log(np.asarray(y, float)), _design(x, unit)
     count, parameters = design.shape
@@ -164,8 +163,7 @@ def predict(law: PowerFit, x: Mapping[str, float]) -> Estimate:
         if not 0 < x.get(name, 0) < np.inf:
             raise InputError(f"{name}: {x.get(name)} at a forecast; give a positive number")
     row = law.design({name: [x[name]] for name in law.variables})[0]
-    c = law.coefficient.value or 0.0
-    value = np.log(c) + row[1:] @ np.array([p.value for p in law.exponents])
+    value = np.log(law.coefficient.value or 0.0) + row[1:] @ [p.value for p in law.exponents]
     leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
     return _exponentiated(_estimate(value, law.margin, leverage, law.level, law.points))
 

@@ -5,21 +5,12 @@ narrow (planted 90% intervals covered 35-70%). Here a residual is offset(run) + 
 variances are moment estimates from the residuals of a fit, with its residual degrees of freedom. A
 parametric bootstrap samples from these variances. The sampled variances follow their own scaled
 inverse chi-square, which widens intervals from few runs as Student's t does.
-
-`HeldOut` has errors at groups of rows left out of a fit one at a time: runs, batches, or others.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-
-if TYPE_CHECKING:
-    from numpy.random import Generator  # loaded when numbers are sampled
-from collections.abc import Sequence
-
-from bss.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ def robust_scale(values: np.ndarray) -> float:
 
 
 def draw_noise(
-    deviation: float, dof: float, shape: tuple[int, int], generator: "Generator"
+    deviation: float, dof: float, shape: tuple[int, int], generator: "np.random.Generator"
 ) -> np.ndarray:
     """Return independent errors [R, N], each row with a standard deviation sampled for it.
 
@@ -76,8 +67,7 @@ def run_effects(residuals: np.ndarray, jacobian: np.ndarray, runs: np.ndarray) -
     spread = left_over @ Z
     squares = np.array([residuals @ mean @ residuals, residuals @ within @ residuals])
     offset_share = np.array([np.sum(spread * (Q @ spread)) for Q in (mean, within)])
-    dof = np.array([np.sum(left_over * (Q @ left_over)) for Q in (mean, within)])
-    dof = np.maximum(dof, 1.0)
+    dof = np.maximum([np.sum(left_over * (Q @ left_over)) for Q in (mean, within)], 1.0)
     if np.allclose(within, 0):
         total = squares.sum() / dof[0]
         return RunEffects(float(np.sqrt(total)), 0.0, float(dof[0]), 1.0)
@@ -95,7 +85,7 @@ def _members(runs: np.ndarray) -> np.ndarray:
 
 
 def draw_errors(
-    effects: RunEffects, runs: np.ndarray, count: int, generator: "Generator"
+    effects: RunEffects, runs: np.ndarray, count: int, generator: "np.random.Generator"
 ) -> np.ndarray:
     """Return errors [count, N] of that many repetitions of a design with labels of runs [N]."""
     Z = _members(runs)
@@ -109,7 +99,7 @@ def redraw(
     used: np.ndarray,
     runs: np.ndarray,
     count: int,
-    generator: "Generator",
+    generator: "np.random.Generator",
 ) -> tuple[np.ndarray, RunEffects]:
     """Return errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 
@@ -128,45 +118,3 @@ def redraw(
     effects = run_effects(residuals[used], slopes[used], runs[used])
     errors[:, used] = draw_errors(effects, runs[used], count, generator)
     return errors, effects
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Errors of a law at each group of rows, by its fit to all others.
-
-    Attributes:
-        by: the grouping, e.g. "run" or "batch".
-        unit: of the errors, predicted minus measured, e.g. "log tokens" or "log loss".
-        errors: root mean square of each group, by its name.
-        counts: number of rows of each group.
-    """
-
-    by: str
-    unit: str
-    errors: dict[str, float]
-    counts: dict[str, int]
-
-    @classmethod
-    def of(cls, by: str, unit: str, labels: Sequence[str], errors: np.ndarray) -> "HeldOut":
-        """Return the errors of rows [N] grouped by their labels; NaN ones do not count."""
-        known = np.isfinite(errors)
-        groups = {label: errors[known & (np.array(labels) == label)] for label in labels}
-        groups = {label: each for label, each in groups.items() if len(each)}
-        counts = {label: len(each) for label, each in groups.items()}
-        return cls(by, unit, {label: rms(each) for label, each in groups.items()}, counts)
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error over all rows."""
-        squares = [self.counts[label] * error**2 for label, error in self.errors.items()]
-        return float(np.sqrt(sum(squares) / sum(self.counts.values())))
-
-
-def check_hold_out(by: str, known: Sequence[str], groups: int, least: int) -> None:
-    """Raise InputError if a fit does not have a grouping, or it has too few groups."""
-    if by not in known:
-        raise InputError(
-            f"--hold-out {by}: not available for this fit; choose {' or '.join(known)}"
-        )
-    if groups < least:
-        raise InputError(f"--hold-out {by}: {groups} groups, {least} are needed; measure more")

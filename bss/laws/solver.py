@@ -42,10 +42,6 @@ class Solution(NamedTuple):
     converged: np.ndarray
     at_bound: np.ndarray
 
-    def best(self) -> "Solution":
-        """Return the one of lowest cost, if all are solutions to one problem."""
-        return Solution(*(array[[np.argmin(self.cost)]] for array in self))
-
 
 def solve(
     residual: Residual,
@@ -55,9 +51,14 @@ def solve(
     data: Any,
     *,
     iterations: int = 60,
+    rounds: int = 1,
     accelerated: bool = False,
 ) -> Solution:
     """Minimize the sum of squared residuals of R problems, each from K starts.
+
+    Starts descend in blocks of one size, padded, so that a law's fit, its left-out batches and its
+    bootstrap share one compiled program; several rounds bound the memory by smaller blocks. As many
+    blocks as there are cores, at most four, descend side by side.
 
     Args:
         residual: (parameters [P], one problem's data) -> residuals [N]. It must be a module-level
@@ -66,79 +67,53 @@ def solve(
         lower: [P] or [R, P]; equal to `upper` if a parameter is fixed.
         upper: [P] or [R, P].
         data: pytree of arrays, each with a leading axis R.
-        iterations: steps tried from each start; a rejected one counts.
+        iterations: steps tried from each start in a round; a rejected one counts.
+        rounds: how many at most. A start that has converged ends, and a problem whose best start
+            has converged after EVERY rounds.
         accelerated: by geodesic acceleration, for one more evaluation of residuals in each.
 
     Raises:
         InputError: if no start of a problem has finite residuals.
     """
-    problems, parameters = len(jax.tree.leaves(data)[0]), np.shape(starts)[-1]
-    starts = np.broadcast_to(starts, (problems, *np.shape(starts)[-2:]))
-    bounds = [np.broadcast_to(bound, (problems, parameters)) for bound in (lower, upper)]
-    each = starts.shape[1]
-    rows = np.repeat(np.arange(problems), each)
-    descend = functools.partial(_solve, residual, iterations, accelerated)
-    parts = _in_blocks(descend, starts.reshape(-1, parameters), (*bounds, data), rows)
-    thetas, costs, ends = (part.reshape(problems, each, *part.shape[1:]) for part in parts)
-    best = np.argmin(np.where(np.isnan(costs), np.inf, costs), axis=1)
-    theta, cost, converged = (part[np.arange(problems), best] for part in (thetas, costs, ends))
+    problems = np.arange(len(jax.tree.leaves(data)[0]))
+    starts = np.broadcast_to(starts, (len(problems), *np.shape(starts)[-2:]))
+    box = [np.broadcast_to(bound, starts[:, 0].shape) for bound in (lower, upper)]
+    shape, of = starts.shape[:2], np.repeat(problems, starts.shape[1])
+    theta, left = np.array(starts, float).reshape(len(of), -1), np.arange(len(of))
+    cost, converged, best = np.full(shape, np.inf), np.zeros(shape, bool), np.zeros_like(problems)
+    block = CHUNK if rounds > 1 or len(of) <= CHUNK else 8 * CHUNK
+
+    def descend(rows: np.ndarray) -> list[np.ndarray]:
+        here = np.resize(rows, block)
+        mine = jax.tree.map(lambda leaf: np.asarray(leaf)[of[here]], (*box, data))
+        with jax.enable_x64(True):
+            parts = _solve(residual, iterations, accelerated, *float64((theta[here], *mine)))
+            return [np.asarray(part)[: len(rows)] for part in parts]
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for tried in range(1, rounds + 1):
+            blocks = np.split(left, range(block, len(left), block))
+            for rows, parts in zip(blocks, pool.map(descend, blocks), strict=True):
+                theta[rows], cost.flat[rows], converged.flat[rows] = parts
+            best = np.where(np.isnan(cost), np.inf, cost).argmin(axis=1)
+            done = converged[problems, best] & (tried >= EVERY)
+            left = left[~converged.flat[left] & ~done[of[left]]]
+            if not len(left):
+                break
+    theta = theta.reshape(starts.shape)[problems, best]
+    cost, converged = cost[problems, best], converged[problems, best]
     if not np.isfinite(cost).all():
         raise InputError("fit: no start gives finite residuals; check the data for extreme values")
-    fixed = bounds[0] == bounds[1]
-    at_bound = ((theta <= bounds[0]) | (theta >= bounds[1])) & ~fixed
+    at_bound = ((theta <= box[0]) | (theta >= box[1])) & (box[0] != box[1])
     return Solution(theta, cost, converged, at_bound)
 
 
-def solve_in_rounds(
-    residual: Residual,
-    starts: np.ndarray,
-    box: tuple[np.ndarray, np.ndarray],
-    data: dict[str, Any],
-    changed: dict[str, np.ndarray] | None = None,
-    *,
-    rounds: int,
-    accelerated: bool = False,
-) -> Solution:
-    """Descend from each of Q starts by itself, ROUND iterations in each round.
+def repeated(data: Any, count: int, **changed: np.ndarray) -> Any:
+    """Return one problem's data by name for `count` problems, and those that differ, [count, ...].
 
-    Chunks of CHUNK starts bound the memory, and let any number share one compiled program; as many
-    as there are cores, at most four, descend side by side. One that has converged gives its place.
-
-    Args:
-        residual, data, accelerated: as in `solve`, of one problem, the data by name.
-        starts: [Q, P].
-        box: lower and upper bounds [P].
-        changed: data by name, [Q, ...], if they differ between starts, as in a bootstrap.
-        rounds: how many at most for a start; where the data are not changed, all end once the best
-            has converged after EVERY of them.
-
-    `Solution.best` picks one of the solutions.
+    What does not differ is not copied.
     """
-    count, left = len(starts), np.arange(len(starts))
-    theta, tried = np.array(starts, float), np.zeros(count, int)
-    none = np.zeros(count, bool)
-    solutions = Solution(theta, np.full(count, np.inf), none, np.zeros_like(theta, bool))
-
-    def descend(here: np.ndarray) -> Solution:
-        rows = np.resize(here, CHUNK)
-        every = jax.tree.map(lambda value: np.broadcast_to(value, (CHUNK, *value.shape)), data)
-        every |= {key: values[rows] for key, values in (changed or {}).items()}
-        each = residual, theta[rows][:, None], *box, every
-        return solve(*each, iterations=ROUND, accelerated=accelerated)
-
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        while len(left):
-            now = left[: SIDE_BY_SIDE * CHUNK]
-            chunks = [now[i : i + CHUNK] for i in range(0, len(now), CHUNK)]
-            for here, part in zip(chunks, pool.map(descend, chunks), strict=True):
-                for array, new in zip(solutions, part, strict=True):
-                    array[here] = new[: len(here)]
-            tried[now] += 1
-            left = np.setdiff1d(left, now[solutions.converged[now] | (tried[now] >= rounds)])
-            best = solutions.converged[np.argmin(solutions.cost)]
-            if changed is None and best and tried.max() >= EVERY:
-                break
-    return solutions
+    return jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), data) | changed
 
 
 def linearize(
@@ -158,26 +133,6 @@ def float64(tree: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def _linearize(residual: Residual, parameters: jax.Array, data: Any):
     return residual(parameters, data), jax.jacfwd(residual)(parameters, data)
-
-
-def _in_blocks(
-    descend: Callable[..., Any], starts: np.ndarray, problems: tuple, rows: np.ndarray
-) -> list[np.ndarray]:
-    """A descent from each of Q starts [Q, P], of the problems [Q] (bounds, data) in `rows`.
-
-    In blocks of one size, padded, so that a law's fit, its left-out batches and its bootstrap share
-    one compiled program.
-    """
-    block = CHUNK if len(starts) <= CHUNK else 8 * CHUNK
-    solved = []
-    with jax.enable_x64(True):
-        for first in range(0, len(starts), block):
-            here = np.resize(np.arange(first, min(first + block, len(starts))), block)
-            problem = rows[here]
-            mine = jax.tree.map(lambda leaf: np.asarray(leaf)[problem], problems)  # noqa: B023
-            parts = descend(*float64((starts[here], *mine)))
-            solved.append([np.asarray(part)[: len(starts) - first] for part in parts])
-    return [np.concatenate(parts) for parts in zip(*solved, strict=True)]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

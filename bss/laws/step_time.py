@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws.base import DRAWS, BestBatch, Estimate, interval
 from bss.laws.critical.values import CriticalBatch
 from bss.laws.es.values import EsFit
+from bss.tables.columns import Origin, need
 from bss.tables.storage import read_table
 
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -58,13 +59,9 @@ class StepTime:
         if found is None:
             raise InputError(f"step_time: {text!r} given; write {EXPECTED}")
         a, unit_a, b, unit_b = found.groups()
-        if bool(unit_a) != bool(unit_b):
-            raise InputError(
-                f"step_time: {text!r} has one unit; write both, or neither for seconds"
-            )
+        check(bool(unit_a) == bool(unit_b), "step_time", repr(text), "both units, or none for s")
         terms = float(a) * UNITS[unit_a], float(b) * UNITS[unit_b]
-        if not sum(terms) > 0:
-            raise InputError(f"step_time: {text!r} is zero; write {EXPECTED}")
+        check(sum(terms) > 0, "step_time", repr(text), EXPECTED)
         return cls((), terms, (float(devices),))
 
     @classmethod
@@ -111,13 +108,11 @@ class StepTime:
                 time on the same devices.
         """
         names = [name for name in ("batch", "seconds", "devices") if name in table]
-        if missing := [name for name in ("batch", "seconds") if name not in table]:
-            raise InputError(f"{origin}: no column {missing[0]}; expected {EXPECTED}")
+        need(table, Origin(origin), "batch", "seconds")
         values = table[names].apply(pd.to_numeric, errors="coerce")
-        bad = ~(np.isfinite(values) & (values > 0)).all(axis=1)
-        if bad.any():
-            row = table.loc[bad, names].iloc[0].to_dict()
-            raise InputError(f"{origin}: row {row}; expected positive numbers in each column")
+        good = (np.isfinite(values) & (values > 0)).all(axis=1)
+        row = table.loc[~good, names][:1].to_dict("records")
+        check(bool(good.all()), origin, row, "positive numbers in each column")
         known = values.groupby("batch", as_index=False).median().sort_values("batch")
         if len(known) < 2:
             raise InputError(f"{origin}: {len(known)} batch size; expected 2 or more")
@@ -175,13 +170,7 @@ def best_batches(
         InputError: If the target was not fitted, or fewer than two measured batch sizes have a
             step time.
     """
-    return criteria_optima(fit, target_loss, *by_criterion(fit, target_loss, step_time, price))
-
-
-def criteria_optima(
-    fit: EsFit, target_loss: float, batch: np.ndarray, curves: dict[str, np.ndarray]
-) -> pd.DataFrame:
-    """Return the table of `best_batches` for the curves that `by_criterion` returned."""
+    batch, curves = by_criterion(fit, target_loss, step_time, price)
     return _optima(batch, curves, fit.seq_len, fit.level, fit.at(target_loss).best)
 
 
@@ -315,5 +304,5 @@ def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
     generator = np.random.default_rng(0)
     scale = noise * np.sqrt(freedom / generator.chisquare(freedom, DRAWS))[:, None] / weight
     redrawn = np.polyval(line, known) + scale * generator.standard_normal((DRAWS, len(known)))
-    refits = [np.polyfit(known, one, degree, w=weight) for one in redrawn]
-    return np.exp(np.column_stack([np.polyval(one, np.log(batch)) for one in (line, *refits)]))
+    lines = np.column_stack([line, np.polyfit(known, redrawn.T, degree, w=weight)])
+    return np.exp(np.vander(np.log(batch), degree + 1) @ lines)

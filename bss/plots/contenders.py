@@ -36,9 +36,8 @@ def contenders_figure(table: pd.DataFrame) -> Figure:
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
         _dots(ax, rows, most)
-        style.panel_title(
-            ax, LR_PHASES[ending].title, xlabel=f"final {loss_noun(table)} (nats per token)"
-        )
+        loss = "test loss" if Comparison(table).column == "test_loss" else "held-out loss"
+        style.panel_title(ax, LR_PHASES[ending].title, xlabel=f"final {loss} (nats per token)")
     roles = set(table["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
     best = style.handle("best fixed batch size", color=style.FAINT, lw=1, ls="--")
@@ -74,24 +73,9 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(5))
 
 
-def loss_noun(table: pd.DataFrame) -> str:
-    """Return the name of the compared loss."""
-    return "test loss" if Comparison(table).column == "test_loss" else "held-out loss"
-
-
 def difference_text(row: ComparedRun) -> str:
     """Return a run's label: its difference to the best constant-batch run, in 1e-3 nats."""
-    return "best constant" if row.best else millinats(row.difference, row.error)
-
-
-def millinats(difference: float, error: float | None = None) -> str:
-    """Return a difference in 1e-3 nats, with half its interval, if known.
-
-    Examples:
-        >>> millinats(-0.0123), millinats(0.004, 0.001)
-        ('−12.3', '+4.0 ± 1.0')
-    """
-    if math.isnan(difference):
-        return "–"
-    spread = "" if error is None else f" ± {1e3 * error:.1f}"
-    return f"{1e3 * difference:+.1f}{spread}".replace("-", "−")
+    if row.best or math.isnan(row.difference):
+        return "best constant" if row.best else "–"
+    spread = "" if row.error is None else f" ± {1e3 * row.error:.1f}"
+    return f"{1e3 * row.difference:+.1f}{spread}".replace("-", "−")

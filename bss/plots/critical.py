@@ -61,7 +61,7 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     figure, [[ax]] = style.new_figure(3.6)
     curve, cbs = fitted.curve, fitted.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
-    S_ref = float(fitted.steps(np.array(fitted.reference)))
+    S_ref, S_cbs = fitted.steps(np.array([fitted.reference, cbs]))
     linear = S_ref * fitted.reference / batch
     ax.plot(batch, fitted.steps(batch), color=OURS, lw=1.6, label="S = a + b/B")
     ax.plot(curve.batch, curve.steps, "o", color=style.INK, ms=5, label="measured")
@@ -70,12 +70,10 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     ax.plot(batch, (1 + fit.overhead) * linear, color=PUBLISHED, lw=1.2, ls=":", label=allowed)
     ax.axhline(fitted.S_min.value, color=style.FAINT, lw=0.8, label="$S_{min}$ = a")
     ax.plot([fitted.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
-    at = float(fitted.steps(np.array(cbs)))
-    ax.plot([cbs], [at], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
+    ax.plot([cbs], [S_cbs], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
     if fitted.cbs.low and fitted.cbs.high:
-        band = {"color": PUBLISHED, "alpha": 0.15, "lw": 0}
-        label = f"its {fitted.cbs.level:.0%} interval"
-        ax.axvspan(fitted.cbs.low, fitted.cbs.high, label=label, **band)
+        ends, label = (fitted.cbs.low, fitted.cbs.high), f"its {fitted.cbs.level:.0%} interval"
+        ax.axvspan(*ends, color=PUBLISHED, alpha=0.15, lw=0, label=label)
     _log_axes(ax, batch, (fitted.S_min.value / 2, float(curve.steps.max()) * 1.5))
     ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
     style.panel_title(ax, f"{model}: what is critical")
@@ -89,8 +87,7 @@ def laws_figure(
 ) -> Figure:
     """Critical batch against N and against D: a panel for each law in one variable.
 
-    Panels share the range of the batch and the length of their other axis, so that their slopes
-    can be compared.
+    Panels share the range of the batch.
 
     Args:
         fits: by the title of their panels.
@@ -105,18 +102,14 @@ def laws_figure(
     ]
     if not panels:
         raise InputError("fits: no law in one variable to draw; see their warnings")
-    figure, axes = style.panels(len(panels), 3.1, beside=1.8)
+    figure, axes = style.panels(len(panels), 3.1, beside=1.8, sharey=True)
     for ax, (title, fit, name) in zip(axes, panels, strict=True):
         draw_law(ax, fit, name, (forecasts or {}).get(name, ()), title)
-    style.share_log_ranges(axes)
-    for ax in axes:
-        style.tokens_axis(ax.xaxis, most=4)
-        style.count_axis(ax.yaxis)
-    for ax, (_, fit, name) in zip(axes, panels, strict=True):
         if published and name in published:
             coefficient, exponent = published[name]
             x = np.array(ax.get_xlim())
             ax.plot(x, coefficient * (x / fit.laws[name].unit) ** exponent, **_PUBLISHED)
+    style.count_axis(axes[0].yaxis)
     published_law = [style.handle("published law", **_PUBLISHED)] if published else []
     return style.side_legend(figure, [*law_handles(panels[0][1].level), *published_law])
 

@@ -1,6 +1,6 @@
-"""Loss against tokens: of one run, of fixed batch sizes, and by a fitted law."""
+"""Loss against tokens: of fixed batch sizes, of runs that change theirs, and by a fitted law."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.held_out import HeldOutColumn, losses_in
 from bss.laws import CurveFit
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
@@ -17,33 +16,6 @@ from bss.points.measuring import near_as_one
 
 MOST = 10
 MARKS = 60_000  # losses drawn of all runs
-
-
-def run_figure(curve: pd.DataFrame) -> Figure:
-    """Held-out losses, and the training loss between evaluations, over the batch of each row.
-
-    Args:
-        curve: a run table of one run.
-    """
-    figure, [[top], [bottom]] = style.new_figure(4.8, rows=2, sharex=True, height_ratios=(2, 1))
-    tokens, batch, loss = style.columns(curve, "tokens", "batch", "loss")
-    handles = top.plot(tokens, loss, color=style.FAINT, lw=1.2, label="training")
-    for column in losses_in(curve):
-        average = column.half_life
-        label = f"held-out, average of {average}" if average else "held-out"
-        look = {"linestyle": "--"} if average else {"color": style.INK}
-        handles += top.plot(tokens, *style.columns(curve, str(column)), lw=1.8, label=label, **look)
-    if (column := HeldOutColumn()).error in curve:
-        held_out, error = style.columns(curve, str(column), column.error)
-        band = {"color": style.INK, "alpha": 0.18, "lw": 0, "label": "held-out ± standard error"}
-        handles.append(top.fill_between(tokens, held_out - error, held_out + error, **band))
-    top.set_ylabel("loss (nats per token)")
-    bottom.plot(tokens, batch, drawstyle="steps-pre", color=style.INK, lw=2)
-    bottom.set_ylim(batch.min() / 1.6, 1.6 * batch.max())
-    style.batch_axis(bottom.yaxis, batch)
-    bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
-    style.tokens_axis(bottom.xaxis)
-    return style.side_legend(figure, handles)
 
 
 def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
@@ -116,10 +88,7 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
     column, names = loss_column(runs), _names(runs)
     kinds, looks = len(set(names.values())), _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.2, rows=2, sharex=True, height_ratios=(1.7, 1))
-    for run, rows in runs.groupby("run", sort=False):
-        look = looks.get(names[str(run)])
-        if look is None:
-            continue
+    for look, rows in _drawn(runs, names, looks):
         seen = _thinned(rows.loc[rows[column].notna()], len(names))
         top.plot(seen["tokens"], seen[column], color=look["color"], lw=1.3)
         batch = _thinned(rows, len(names))
@@ -130,11 +99,16 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
     note = counted if len(looks) < kinds else ""
     style.panel_title(top, "", note, ylabel=_noun(column))
     bottom.set(xlabel="tokens consumed", ylabel="batch (sequences)", xscale="log")
-    bottom.set_yscale("log", base=2)
-    style.batch_axis(bottom.yaxis, sorted(set(runs["batch"])))
+    style.batch_axis(bottom.yaxis, runs["batch"])
     style.tokens_axis(bottom.xaxis)
     entries = [style.handle(str(kind), color=look["color"], lw=1.5) for kind, look in looks.items()]
     return style.side_legend(figure, entries, "batch (lr)")
+
+
+def _drawn(table: pd.DataFrame, names: dict[str, str], looks: dict) -> Iterator[tuple[dict, Any]]:
+    """Return the look and the rows of each run whose kind is drawn."""
+    by_run = ((names[str(run)], rows) for run, rows in table.groupby("run", sort=False))
+    return ((looks[name], rows) for name, rows in by_run if name in looks)
 
 
 def _told_apart(names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -173,10 +147,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
     looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     drawn = fit.status != "not converged"
-    for run, rows in table.groupby("run", sort=False):
-        look = looks.get(names[str(run)])
-        if look is None:
-            continue
+    for look, rows in _drawn(table, names, looks):
         at, loss, predicted = rows["tokens"], rows["measured"], rows["fitted"]
         top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
         if drawn:

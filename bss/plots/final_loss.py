@@ -26,21 +26,17 @@ def table_figure(fit: TableFit) -> Figure:
     models = np.unique([at.params for at in fit.optima])
     shown = models[np.unique(np.linspace(0, len(models) - 1, MODELS).round().astype(int))]
     figure, axes = style.panels(len(shown), 2.7, beside=1.5)
+    seen = fit.tested["batch_tokens"]
     budgets = sorted({at.tokens for at in fit.optima if at.params in shown})
     looks = style.named_styles(budgets)
     for ax, params in zip(axes, shown, strict=True):
         for row, at in enumerate(at for at in fit.optima if at.params == params):
             _valley(ax, fit, at, row, looks[at.tokens])
         style.panel_title(ax, f"N = {rounded_tokens(params)}", **WHERE)
-        ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=_limits(fit))
+        ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=(seen.low / 1.3, seen.high * 1.3))
         style.tokens_axis(ax.xaxis, most=5)
     entries = [style.handle(rounded_tokens(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
     return style.side_legend(figure, entries, "D (tokens)")
-
-
-def _limits(fit: TableFit) -> tuple[float, float]:
-    seen = fit.tested["batch_tokens"]
-    return seen.low / 1.3, seen.high * 1.3
 
 
 def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> None:

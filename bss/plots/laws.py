@@ -37,10 +37,9 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     for ax, target, fitted in panels:
         for law, at_target in fitted.items():
             tokens = fits[law].tokens(batches, target)
-            ax.plot(batches, tokens, zorder=2, **_line(looks[law]))
-            if _has_optimum(at_target):
-                at = np.array([at_target.batches["B_opt"].value, at_target.E_min], float)
-                ax.plot(at[:1], at[1:], **_diamond(looks[law], 7), zorder=5)
+            ax.plot(batches, tokens, zorder=2, **{**looks[law], "marker": ""})
+            if (best := _optimum(at_target)) is not None:
+                ax.plot(best, at_target.E_min or np.nan, **_diamond(looks[law], 7), zorder=5)
         style.batch_axis(ax.xaxis, most=9 if batches[-1] < 1000 else 5)
     figure.supxlabel("batch B (sequences)", fontsize=9)
     return style.side_legend(figure, _handles(points, fits, optimum=True))
@@ -67,11 +66,9 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         for law in fitted:
             tokens = np.array(fits[law].tokens(batches, target))
             steps = tokens / (batches * seq_len)
-            ax.plot(steps, tokens, zorder=2, **_line(looks[law]))
-        for law in fitted:
-            steps_at = fits[law].parameters(target)._asdict()
-            if "S_1" in steps_at:
-                marks = {name: steps_at[name] for name in steps_at if name.startswith("S_")}
+            ax.plot(steps, tokens, zorder=2, **{**looks[law], "marker": ""})
+            marks = fits[law].parameters(target)._asdict()
+            if "S_1" in marks:
                 _mark_stages(ax, marks, looks[law]["color"])
         style.tokens_axis(ax.xaxis, most=4)
     figure.supxlabel("optimizer steps to the target S", fontsize=9)
@@ -191,14 +188,12 @@ def _limits(values: pd.Series, margin: float) -> tuple[float, float]:
 def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> None:
     """Mark the steps between a law's stages."""
     low, high = ax.get_xlim()
-    for i, (name, value) in enumerate(sorted(marks.items(), key=lambda mark: mark[1])):
-        if low < value < high:
-            ax.axvline(value, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
-            ax.annotate(
-                f"${name[0]}_{{{name[2:]}}}$", (value, 1), xycoords=("data", "axes fraction"),
-                xytext=(0, 1 + 10 * (i % 2)), textcoords="offset points", ha="center", va="bottom",
-                fontsize=style.SMALL, color=colour,
-            )  # fmt: skip
+    text = {"ha": "center", "va": "bottom", "size": style.SMALL, "color": colour}
+    shown = [(x, name[2:]) for name, x in marks.items() if name[:2] == "S_" and low < x < high]
+    for i, (x, index) in enumerate(sorted(shown)):
+        ax.axvline(x, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
+        y = 1.01 + 0.06 * (i % 2)
+        ax.text(x, y, f"$S_{{{index}}}$", transform=ax.get_xaxis_transform(), **text)
 
 
 def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) -> list[Line2D]:
@@ -214,8 +209,8 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
             entries.append(style.handle(missing, ls="none"))
         if not converged:
             continue
-        entries.append(style.handle(law, **_line(looks[law])))
-        if optimum and any(_has_optimum(at_target) for at_target in fit.fits):
+        entries.append(style.handle(law, **{**looks[law], "marker": ""}))
+        if optimum and any(_optimum(at_target) for at_target in fit.fits):
             entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
     return entries
 
@@ -227,16 +222,13 @@ def _weighted(fits: Mapping[str, EsFit]) -> dict[str, dict[str, Any]]:
     return {law: look | {"lw": WEIGHTS[rank[law]]} for law, look in looks.items()}
 
 
-def _line(look: dict[str, Any]) -> dict[str, Any]:
-    return look | {"marker": ""}
-
-
 def _diamond(look: dict[str, Any], size: float) -> dict[str, Any]:
     """Return the hollow mark of a law's B_opt."""
     face = {"mfc": "white", "mec": look["color"], "mew": 1.5}
     return {"marker": look["marker"], "ms": size, "linestyle": "none", **face}
 
 
-def _has_optimum(at_target: TargetFit) -> bool:
-    estimate = at_target.batches.get("B_opt")
-    return at_target.status == "converged" and estimate is not None and estimate.value is not None
+def _optimum(at_target: TargetFit) -> float | None:
+    """Return B_opt where the design identifies it."""
+    best = at_target.batches.get("B_opt")
+    return best.value if best is not None and at_target.status == "converged" else None

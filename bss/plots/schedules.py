@@ -1,6 +1,4 @@
-"""Batch and learning rate against tokens: a plan, and the schedule that a law calls for."""
-
-from collections.abc import Callable
+"""Batch and learning rate of a plan against tokens."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,7 +9,7 @@ from bss.schedules.plan import Plan
 SAMPLES = 400
 
 
-def schedule_figure(plan: Plan, optimal: Callable[[int], float] | None = None) -> Figure:
+def schedule_figure(plan: Plan) -> Figure:
     """Batch in sequences and learning rate of a plan, against tokens consumed.
 
     The LR is sampled at midpoints of steps, so that a plan of 10^13 tokens takes no longer than a
@@ -19,21 +17,13 @@ def schedule_figure(plan: Plan, optimal: Callable[[int], float] | None = None) -
 
     Args:
         plan: The plan of the run.
-        optimal: B_opt in sequences as a function of tokens consumed, in the background.
     """
     figure, [[top], [bottom]] = style.new_figure(4.4, rows=2, sharex=True, height_ratios=(1.2, 1))
-    handles = []
-    if optimal is not None:
-        positions = np.linspace(plan.start, plan.tokens, SAMPLES)[1:]
-        ideal = [optimal(round(tokens)) for tokens in positions]
-        label = "$B_{opt}$ of the law"
-        handles += top.plot(positions, ideal, color=style.FAINT, ls="--", lw=2.2, label=label)
-    edges, batches = stairs(plan)
-    handles += top.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch")
-    top.set_yscale("log", base=2)
-    top.set_ylabel("batch (sequences)")
-    low, high = top.get_ylim()
-    top.set_ylim(max(low, min(batches) / 4) / 1.1, max(high, 1.6 * max(batches)))
+    edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
+    batches = [segment.batch for segment in plan.segments]
+    batches.append(batches[-1])
+    handles = top.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch")
+    top.set(ylabel="batch (sequences)", ylim=(min(batches) / 1.6, 1.6 * max(batches)))
     style.batch_axis(top.yaxis, batches)
     handles += bottom.plot(*_sampled_rates(plan), color="#10375c", lw=1.8, label="learning rate")
     bottom.set_ylabel("learning rate" if plan.rate is not None else "learning rate (× its peak)")
@@ -44,13 +34,6 @@ def schedule_figure(plan: Plan, optimal: Callable[[int], float] | None = None) -
     bottom.set_xlim(plan.start, plan.budget)
     style.tokens_axis(bottom.xaxis)
     return style.side_legend(figure, handles)
-
-
-def stairs(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the starts of segments and the end, and the batch sizes, the last one twice."""
-    edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
-    batches = [segment.batch for segment in plan.segments]
-    return np.array(edges), np.array([*batches, batches[-1]])
 
 
 def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from bss.laws import EsFit
 from bss.laws.base import tails
-from bss.laws.step_time import CRITERIA, StepTime, by_criterion, criteria_optima
+from bss.laws.step_time import CRITERIA, StepTime, best_batches, by_criterion
 from bss.plots import style
 
 LABELS: dict[str, str] = {"tokens": "tokens", "time": "hours", "cost": "cost"}
@@ -27,21 +27,16 @@ def time_figure(
     """
     loss = fit.fits[-1].target_loss if target_loss is None else target_loss
     batch, curves = by_criterion(fit, loss, step_time, price)
-    best = criteria_optima(fit, loss, batch, curves).set_index("criterion")
+    best = best_batches(fit, loss, step_time, price).set_index("criterion")
     varied = len(set(step_time.devices)) > 1
     shown = [name for name in CRITERIA if name != "cost" or varied]
     figure, axes = style.new_figure(3.1, columns=len(shown))
-    rows = fit.rows if not step_time.batches else {}
     for ax, name in zip(axes[0], shown, strict=True):
         values = curves[name]
         ax.plot(batch, values[:, 0], color=style.INK, lw=1.5)
         if values.shape[1] > 1:
             ends = np.quantile(values[:, 1:], tails(fit.level), axis=1)
             ax.fill_between(batch, *ends, color=style.INK, alpha=0.12, lw=0)
-        if rows and name == "tokens":
-            here = np.isclose(np.asarray(rows["target_loss"], float), loss)
-            points = np.asarray(rows["batch"], float), np.asarray(rows["measured"], float)
-            ax.plot(points[0][here], points[1][here], "o", ms=3, color=style.FAINT, zorder=1)
         row = best.loc[name]
         ax.plot([row["batch"]], [row[LABELS[name]]], "D", ms=6, mfc="white", mec="#c2571a")
         if row["low"]:

@@ -92,16 +92,6 @@ def panels(
     return figure, list(axes.flat[:count])
 
 
-def share_log_ranges(axes: Sequence[Axes]) -> None:
-    """Give logarithmic axes one range of y and ranges of x of one length: slopes compare."""
-    y = np.array([ax.get_ylim() for ax in axes])
-    x = np.log([ax.get_xlim() for ax in axes])
-    half = np.ptp(x, axis=1).max() / 2
-    for ax, middle in zip(axes, x.mean(axis=1), strict=True):
-        low, high = np.exp([middle - half, middle + half])
-        ax.set(xlim=(low, high), ylim=(y.min(), y.max()))
-
-
 def batch_styles(batches: Iterable[float]) -> dict[float, dict[str, Any]]:
     """Colour and marker of each batch: darker is smaller."""
     return named_styles(sorted(set(batches)))
@@ -149,13 +139,13 @@ def hollow(label: str, **look: Any) -> Line2D:
     return handle(label, ls="none", marker="o", mfc="white", mec=INK, **look)
 
 
-def bars(ax: Axes, line: Spread, look: Look, filled: Any = True, **mark: Any) -> None:
+def bars(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
     """Plot a line with bars from low to high; no bar if an end is unknown; some marks hollow."""
     x, y, low, high = line
     spread = np.nan_to_num(np.array([y - low, high - y]), posinf=0, neginf=0)
     bare: dict[str, Any] = {"linestyle": "-"} | dict(look) | {"marker": ""}
     ax.errorbar(x, y, yerr=np.maximum(spread, 0), capsize=2.5, lw=1.4, elinewidth=1, **bare)
-    _marks(ax, x, y, filled, {**mark, **look})
+    _marks(ax, x, y, filled, look)
 
 
 def bounds(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, **look: Any) -> None:
@@ -167,13 +157,13 @@ def bounds(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, **look: A
     ax.plot(x[above], low[above], marker="^", **mark)
 
 
-def band(ax: Axes, line: Spread, look: Look, filled: Any = True) -> None:
+def band(ax: Axes, line: Spread, look: Look) -> None:
     """Plot a line with marks in a band from low to high; no band if an end is unknown."""
     x, y, low, high = np.array(line)[:, np.argsort(line[0])]
     ax.fill_between(x, low, high, color=look["color"], alpha=0.16, lw=0)
     bare: dict[str, Any] = {"linestyle": "-", "lw": 1.4} | dict(look) | {"marker": ""}
     ax.plot(x, y, **bare)
-    _marks(ax, line[0], line[1], filled, look)
+    _marks(ax, x, y, True, look)
 
 
 def _marks(ax: Axes, x: np.ndarray, y: np.ndarray, filled: Any, look: Look) -> None:
@@ -186,16 +176,9 @@ def _marks(ax: Axes, x: np.ndarray, y: np.ndarray, filled: Any, look: Look) -> N
 
 def side_legend(figure: Figure, handles: Sequence[Any], title: str | None = None) -> Figure:
     """Return the figure with a legend to the right of the axes, where it covers no data."""
-    figure.legend(
-        handles=list(handles),
-        loc="outside right upper",
-        frameon=False,
-        fontsize=8,
-        title=title,
-        title_fontsize=8,
-        alignment="left",
-        labelspacing=0.6,
-    )
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "title_fontsize": 8}
+    look |= {"title": title, "alignment": "left", "labelspacing": 0.6}
+    figure.legend(handles=list(handles), loc="outside right upper", **look)
     return figure
 
 

@@ -16,16 +16,14 @@ _POINTS: dict[str, Any] = {"linestyle": "", "markersize": 4.5, "markerfacecolor"
 _BARE: dict[str, Any] = {"marker": ""}
 _LOG_LOG: dict[str, Any] = {"xscale": "log", "yscale": "log"}
 _SHARE, _BATCH = "share of the data consumed", "batch (samples)"
-_WIDE = 2000.0  # a range of batches beyond which powers of 2 are no help
 
 
 def risk_figure(curves: Mapping[str, Curve]) -> Figure:
     """Plot excess risk against samples consumed, one named (data [N], risk [N]) per schedule."""
     figure, [[ax]] = style.new_figure(3.6)
     handles = _lines(ax, curves)
-    ax.set(xlabel="samples consumed", ylabel="excess risk", yscale="log")
     ax.margins(x=0)
-    ax.set_xlim(left=0)
+    ax.set(xlabel="samples consumed", ylabel="excess risk", yscale="log", xlim=(0, None))
     style.tokens_axis(ax.xaxis)
     style.count_axis(ax.yaxis)
     return style.side_legend(figure, handles)
@@ -66,12 +64,13 @@ def catch_up_figure(
     """
     figure, [[left, right]] = style.new_figure(3.4, columns=2)
     handles = _lines(left, curves)
-    style.panel_title(left, "at equal steps", xlabel="steps", ylabel="excess risk", **_LOG_LOG)
     powers = {f"{n}, slope {theory[n]:.2f}": (gap, theory[n]) for n, gap in gaps.items()}
     handles += _powers(right, powers)
-    right.set(xlabel="steps since the switch", ylabel="gap to the large batch", **_LOG_LOG)
-    style.panel_title(right, "the gap closes")
+    style.panel_title(left, "at equal steps", xlabel="steps", ylabel="excess risk")
+    labels: Any = {"xlabel": "steps since the switch", "ylabel": "gap to the large batch"}
+    style.panel_title(right, "the gap closes", **labels)
     for ax in (left, right):
+        ax.set(**_LOG_LOG)
         style.tokens_axis(ax.xaxis)
     style.count_axis(left.yaxis)
     return style.side_legend(figure, handles)
@@ -83,10 +82,8 @@ def optimal_figure(optima: Mapping[str, OptimalSchedule]) -> Figure:
     samples = {name: sampled(best) for name, best in optima.items()}
     handles = _lines(left, {name: (share, batch) for name, (_, batch, share) in samples.items()})
     _lines(right, {name: (remaining, batch) for name, (remaining, batch, _) in samples.items()})
-    left.set_yscale("log")
-    low, high = left.get_ylim()
-    (style.tokens_axis if high / low > _WIDE else style.batch_axis)(left.yaxis)
-    left.set(xlabel=_SHARE, ylabel=_BATCH)
+    left.set(xlabel=_SHARE, ylabel=_BATCH, yscale="log")
+    style.tokens_axis(left.yaxis)
     right.set(xlabel="1 + intrinsic time left", xscale="log")
     right.invert_xaxis()
     style.tokens_axis(right.xaxis)

@@ -1,4 +1,4 @@
-"""Policies derive a batch schedule from a fitted law, measured points and a learning rate.
+"""Policies derive a batch schedule from a fitted law and a learning rate.
 
 A policy is called with (basis, tokens, limits) and returns a `BatchSchedule`. Its settings are the
 fields of a frozen dataclass. Each policy has its own file and is registered here. A custom policy
@@ -14,8 +14,6 @@ from bss.policies.follow_budget import FollowBudget
 from bss.policies.follow_optimum import FollowOptimum
 from bss.policies.functional_best import FunctionalBest
 from bss.policies.late_switch import LateSwitch
-from bss.policies.law_optimum import LawOptimum
-from bss.policies.measured import FollowMeasured
 from bss.policies.policy import Policy
 from bss.policies.soonest import Soonest
 from bss.policies.theory import Theory
@@ -26,9 +24,7 @@ POLICIES: Registry[Policy] = Registry(
     "policy",
     {
         "follow-optimum": FollowOptimum(),
-        "measured": FollowMeasured(),
         "best-batch": FollowBudget(),
-        "law-optimum": LawOptimum(),
         "late-switch": LateSwitch(),
         "functional-best": FunctionalBest(),
         "soonest": Soonest(),

@@ -48,9 +48,11 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
         raise InputError(f"fit: the {fit.law.name} has no B_opt; leave the law out of `bss fit es`")
     identified = [(at.E_min, at.best.value) for at in fit.fits if at.best.value is not None]
     if not identified:
+        best = fit.fits[-1].best
+        why = f" ({best.why})" if best.note else ""
         raise InputError(
-            f"fit: B_opt is identified at no target{_why(fit)}; measure batches on both sides of "
-            "the minimum, or give a schedule"
+            f"fit: B_opt is identified at no target{why}; measure batches on both sides of the "
+            "minimum, or give a schedule"
         )
     by_law = all(at.best.method == fit.law.name for at in fit.fits)
     if fit.law.joint and by_law:
@@ -58,12 +60,6 @@ def optimal_batch(fit: EsFit) -> Callable[[float], float]:
     tokens, batch = np.array(sorted(identified)).T
     power = np.polyfit(np.log(tokens), np.log(batch), 1)[0] if len(tokens) > 1 else 0.0
     return through(np.log(tokens), np.log(batch), float(power))
-
-
-def _why(fit: EsFit) -> str:
-    """Return the reason at the lowest target, in brackets."""
-    best = fit.fits[-1].best
-    return f" ({best.why})" if best.note else ""
 
 
 def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:

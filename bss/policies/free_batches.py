@@ -22,13 +22,7 @@ TIE = 1e-3  # halving the steps is worth 0.07% of the excess loss
 GRID = np.unique(np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 2e-3, 14), [1.0]]))
 
 
-def free_batches(
-    fit: CurveFit,
-    tokens: int,
-    rate: Rate,
-    bounds: Sequence[float],
-    target_loss: float | None = None,
-) -> np.ndarray:
+def free_batches(fit: CurveFit, tokens: int, rate: Rate, bounds: Sequence[float]) -> np.ndarray:
     """Return the best batch size in each cell of `GRID` (shares of the budget), in sequences.
 
     Args:
@@ -36,16 +30,12 @@ def free_batches(
         tokens: Token budget.
         rate: LR schedule.
         bounds: Batch sizes; the smallest and the largest are the bounds.
-        target_loss: In nats. If given, the steps to reach it are minimized.
     """
     size = np.diff(GRID) * tokens / fit.seq_len
     lr = np.asarray(rate((GRID[1:] + GRID[:-1]) / 2 * tokens), float)
     low, high = math.log(min(bounds)), math.log(max(bounds))
-    # Missing the target by 1e-3 nats weighs as much as e times the steps.
-    weights = (1.0, 0.0) if target_loss is None else (0.0, 1.0)
-    aim = fit.law.L_0 if target_loss is None else target_loss
     with jax.enable_x64(True):
-        fixed = float64((fit.law, size, lr, aim, weights))
+        fixed = float64((fit.law, size, lr))
 
         def objective(log_batch: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = _objective(jnp.asarray(log_batch), *fixed)
@@ -60,8 +50,8 @@ def free_batches(
 
 
 @jax.jit
-def _objective(log_batch, law: CurveLaw, size, lr, aim, weights):
-    """Return the log of the excess loss, or of the steps plus a penalty, and its gradient."""
+def _objective(log_batch, law: CurveLaw, size, lr):
+    """Return the log of the excess loss, plus a little for the steps, and its gradient."""
 
     def value(log_batch):
         batch = jnp.exp(log_batch)
@@ -69,10 +59,6 @@ def _objective(log_batch, law: CurveLaw, size, lr, aim, weights):
         segments = Segments(steps[None], lr[None], batch[None])
         last = jnp.full((1, 1), len(size) - 1.0)
         loss = curve_losses(law, segments, EvalPoints(last, jnp.ones((1, 1))))[0, 0]
-        missed = jnp.maximum(loss - aim, 0.0)
-        log_steps = jnp.log(steps.sum())
-        return weights[0] * (jnp.log(loss - law.L_0) + TIE * log_steps) + weights[1] * (
-            log_steps + (missed / 1e-3) ** 2
-        )
+        return jnp.log(loss - law.L_0) + TIE * jnp.log(steps.sum())
 
     return jax.value_and_grad(value)(log_batch)

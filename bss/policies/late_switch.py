@@ -35,7 +35,7 @@ class LateSwitch:
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """Return the schedule. Only the measured batch sizes of the basis are used."""
         choices = limits.within(basis.measured)
-        choices.check_switch()
+        check(choices.stages >= 2, "stages", choices.stages, "2 or more, as a late switch has 2")
         first = choices.nearest(choices.low if self.batch is None else self.batch)
         last = choices.nearest(first * self.factor)
         return BatchSchedule.late_switch(first, last, round(self.at * tokens))

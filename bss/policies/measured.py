@@ -6,9 +6,6 @@ A run that missed the target counts with the tokens that it consumed if these ex
 the runs that reached it; otherwise it is ignored.
 """
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -19,31 +16,27 @@ from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
 
 
-@dataclass(frozen=True)
-class FollowMeasured:
-    """A schedule through the best measured batch sizes."""
+def follow_measured(points: pd.DataFrame, tokens: int, limits: Limits) -> BatchSchedule:
+    """Return the schedule through the best measured batch sizes.
 
-    def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
-        """Return the schedule.
+    Args:
+        points: A table of points.
+        tokens: Token budget.
+        limits: Limits of the schedule.
 
-        Raises:
-            InputError: If there are no points, or no run reached a target.
-        """
-        points = basis.points
-        if points is None:
-            raise InputError("points: the policy reads a table of `bss points`; give one")
-        if not points["reached"].to_numpy(bool).any():
-            raise InputError("points: no target was reached; train longer or raise the targets")
-        best = []
-        for _, at_target in points.groupby("target_loss"):
-            means = {batch: _mean(rows) for batch, rows in at_target.groupby("batch")}
-            needed = {batch: log for batch, log in means.items() if log is not None}
-            if not needed:
-                continue
-            batch, least = min(needed.items(), key=lambda item: item[1])
-            best.append((least, math.log(float(str(batch)))))
-        log_tokens, log_batch = np.array(sorted(best)).T
-        return limits.within(basis.measured).follow(through(log_tokens, log_batch), tokens)
+    Raises:
+        InputError: If no run reached a target.
+    """
+    reached, cell = points["reached"].to_numpy(bool), ["target_loss", "batch"]
+    if not reached.any():
+        raise InputError("points: no target was reached; train longer or raise the targets")
+    logs = points[cell].assign(log=np.log(points["tokens_to_target"].to_numpy(float)))
+    typical = logs[reached].groupby(cell)["log"].mean().rename("typical")
+    logs = logs.join(typical, on=cell)
+    means = logs[reached | (logs["log"] > logs["typical"])].groupby(cell)["log"].mean()
+    best = means[means.groupby("target_loss").idxmin()].sort_values()
+    ideal = through(best.to_numpy(), np.log(best.index.get_level_values("batch").to_numpy(float)))
+    return limits.within(points["batch"].unique()).follow(ideal, tokens)
 
 
 def derive_schedule(
@@ -63,21 +56,15 @@ def derive_schedule(
     Raises:
         InputError: If no target was reached, or the limits leave no schedule.
     """
-    basis = Basis(int(points["seq_len"].iloc[0]), fit, points)
-    note = "the best measured batch at each target is followed"
-    if fit is None:
-        return FollowMeasured()(basis, tokens, limits), "measured", f"no law is fitted, so {note}"
-    try:
-        schedule = FollowOptimum()(basis, tokens, limits)
-    except InputError as error:
-        return FollowMeasured()(basis, tokens, limits), "measured", f"{note}; {error}"
-    sources = dict.fromkeys(at.best.method for at in fit.fits if at.best.value)
-    return schedule, fit.law_name, f"{fit.label}, {fit.choice}; B_opt: {', '.join(sources)}"
-
-
-def _mean(rows: pd.DataFrame) -> float | None:
-    """Return the mean log tokens of the runs; a lower bound if some missed the target."""
-    logs, reached = np.log(rows["tokens_to_target"].to_numpy(float)), rows["reached"].to_numpy(bool)
-    if not reached.any():
-        return None
-    return float(logs[reached | (logs > logs[reached].mean())].mean())
+    why = "no law is fitted"
+    if fit is not None:
+        try:
+            schedule = FollowOptimum()(Basis(fit.seq_len, fit), tokens, limits)
+            sources = dict.fromkeys(at.best.method for at in fit.fits if at.best.value)
+            by = "measured minimum" if fit.law_name == "measured" else f"{fit.law.name} law"
+            note = f"{by}, {fit.choice}; B_opt: {', '.join(sources)}"
+            return schedule, fit.law_name, note
+        except InputError as error:
+            why = str(error)
+    note = f"the best measured batch at each target is followed: {why}"
+    return follow_measured(points, tokens, limits), "measured", note

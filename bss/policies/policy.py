@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import pandas as pd
 
-from bss.errors import InputError, check
+from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate
@@ -63,10 +62,6 @@ class Choices:
             multiple_of=self.multiple_of,
             allowed=self.listed or None,
         )
-
-    def check_switch(self) -> None:
-        """Raise InputError if only one stage is allowed."""
-        check(self.stages >= 2, "stages", self.stages, "2 or more, as a late switch has 2")
 
 
 def through(
@@ -139,21 +134,17 @@ class Basis:
     Attributes:
         seq_len: Tokens per sequence.
         fit: A fit of E(S), of loss curves, or of final losses.
-        points: A table of points.
         rate: LR of the run as a function of tokens.
     """
 
     seq_len: int
     fit: EsFit | CurveFit | TableFit | None = None
-    points: pd.DataFrame | None = None
     rate: Rate | None = None
 
     @property
     def measured(self) -> tuple[float, ...]:
         """The measured batch sizes, or their smallest and largest; empty if unknown."""
-        if self.fit is not None:
-            return self.fit.batches
-        return () if self.points is None else tuple(self.points["batch"].unique())
+        return () if self.fit is None else self.fit.batches
 
     def fitted(self, kind: type[Fit]) -> Fit:
         """Return the fit if it is of this kind, else raise InputError."""
@@ -167,17 +158,13 @@ class Basis:
 
 @runtime_checkable
 class Policy(Protocol):
-    """A rule that makes a batch schedule; its settings are the fields of a frozen dataclass.
-
-    A policy that chooses the LR schedule too has a method `search` with the same arguments, which
-    returns both.
-    """
+    """A rule that makes a batch schedule; its settings are the fields of a frozen dataclass."""
 
     def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
         """Return the schedule for a budget.
 
         Args:
-            basis: Fit, points and LR schedule.
+            basis: Fit and LR schedule.
             tokens: Token budget.
             limits: Limits of the schedule.
 
@@ -185,12 +172,3 @@ class Policy(Protocol):
             InputError: If the basis lacks an input, or a setting is out of range.
         """
         ...
-
-
-def schedule_and_rate(
-    policy: Policy, basis: Basis, tokens: int, limits: Limits
-) -> tuple[BatchSchedule, Rate | None]:
-    """Return the batch schedule of a policy, and the LR schedule that it chooses or was given."""
-    if search := getattr(policy, "search", None):
-        return search(basis, tokens, limits)
-    return policy(basis, tokens, limits), basis.rate

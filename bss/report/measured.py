@@ -67,30 +67,21 @@ def measured_results(
         warnings: about the runs.
     """
     options, missing = Options(resamples), dict[str, str]()
-    makers = {
-        "curve": partial(_curve_fit, warmup=measuring.get("warmup", 0)),
-        "table": _table_fit,
-    }
+    curve_fit = partial(_curve_fit, warmup=measuring.get("warmup", 0))
     with python_warnings.catch_warnings(record=True) as raised:
         python_warnings.simplefilter("always")
         found = fit_conditions(runs, replace(options, draws=resamples), **measuring)
         if found.missing:
             missing[TITLES["es"]] = "; ".join(found.missing)
         fits: list[tuple[str, Any]] = [*found.fits.items()]
-        for kind, make in makers.items():
+        for kind, make in (("curve", curve_fit), ("table", _table_fit)):
             try:
                 fits.append(("", make(runs, options=options)))
             except InputError as error:
                 missing[TITLES[kind]] = str(error)
     notes = [*warnings, *found.warnings, *(str(one.message) for one in raised)]
-    return Results(
-        experiment=experiment,
-        runs=runs,
-        points=found.points.get(""),
-        fits=tuple(fits),
-        warnings=tuple(dict.fromkeys(notes)),
-        missing=missing,
-    )
+    known = {"points": found.points.get(""), "fits": tuple(fits), "missing": missing}
+    return Results(experiment, runs, warnings=tuple(dict.fromkeys(notes)), **known)
 
 
 def _curve_fit(runs: pd.DataFrame, **how: Any) -> CurveFit:

@@ -53,15 +53,11 @@ def _page(results: Results) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["symbols"] = _symbols
-    made = sections(results)
-    figures = {id(it): Markup(svg(it, f"f{i}-{j}")) for i, section in enumerate(made)
-               for j, (_, it) in enumerate(section.figures)}  # fmt: skip
+    environment.filters |= {"symbols": _symbols, "drawn": lambda it, ids: Markup(svg(it, ids))}
     return environment.get_template(TEMPLATE).render(
         experiment=results.experiment,
         answers=answers(results) or results.experiment.get("conclusions", []),
-        sections=made,
-        drawn=lambda figure: figures[id(figure)],
+        sections=sections(results),
         warnings=results.all_warnings,
         missing=results.missing,
         interactive=None if results.runs is None else interactive(results.runs),

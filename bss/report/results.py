@@ -16,7 +16,6 @@ from bss.files import read_json
 from bss.laws import fit_from_dict
 from bss.laws.base import Fit
 from bss.laws.es.values import CROSS_VALIDATED
-from bss.laws.step_time import StepTime
 from bss.tables import read_points, read_runs
 
 CONTENDERS = (
@@ -37,7 +36,6 @@ class Results:
         fits: each with the name of its group of runs; "" for all runs.
         contenders: final losses of compared schedules, one row per run.
         pictures: PNG files, by file name.
-        step_time: seconds per step, for a section of time and cost.
         warnings: of the measurements.
         missing: why a section is missing, in one line, by its title.
     """
@@ -48,7 +46,6 @@ class Results:
     fits: tuple[tuple[str, Fit], ...] = ()
     contenders: pd.DataFrame | None = None
     pictures: dict[str, bytes] = field(default_factory=dict)
-    step_time: StepTime | None = None
     warnings: tuple[str, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 

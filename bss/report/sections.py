@@ -9,21 +9,19 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bss import plots
 from bss.advice.next_run import described_run, next_runs
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table, fit_tables
 from bss.errors import InputError
 from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
 from bss.laws.base import Fit, described
-from bss.laws.step_time import best_batches
-from bss.plots.contenders import difference_text
+from bss.plots.contenders import contenders_figure, difference_text
 from bss.plots.critical import critical_figure
-from bss.plots.curves import fitted_curves, varied_curves
+from bss.plots.curves import fitted_curves, loss_curves, varied_curves
 from bss.plots.final_loss import table_figure
+from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
-from bss.plots.step_time import time_figure
 from bss.points.batches import alike
 from bss.points.curve import evaluated
 from bss.points.measuring import NEAR
@@ -38,7 +36,7 @@ TITLES = {
     "curve": "The law of loss curves",
     "table": "The law of final losses",
 }
-Figures = list[tuple[str, Figure]]
+Figures = dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,13 @@ class Section:
 
     Attributes:
         title: of the section.
-        figures: each with a label for readers who do not see it.
+        figures: by a label for readers who do not see them.
         tables: below the figures.
         group: of runs, where a results directory has several.
     """
 
     title: str
-    figures: Sequence[tuple[str, Figure]] = ()
+    figures: Figures
     tables: Sequence[Table] = ()
     group: str = ""
 
@@ -68,9 +66,9 @@ def answers(results: Results) -> list[str]:
         if grown and any(row.best for row in rows):
             best = min(grown, key=lambda row: row.loss)
             side = "lower" if best.difference < 0 else "higher"
-            error = (
-                "one seed" if best.error is None else f"95% CI ± {best.error:.4f}, {best.result}"
-            )
+            error = "one seed"
+            if best.error is not None:
+                error = f"95% CI ± {best.error:.4f}, {best.result}"
             lines.append(
                 f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
                 f"{abs(best.difference):.4f} nats {side} than the best fixed batch ({error})"
@@ -87,14 +85,8 @@ def sections(results: Results) -> list[Section]:
     for group, fit in results.fits:
         points, runs = (None, None) if group else (results.points, results.runs)
         made.append(Section(TITLES[fit.KIND], _figures(fit, points, runs), fit_tables(fit), group))
-        if isinstance(fit, EsFit) and results.step_time is not None and not group:
-            figures = [("Tokens, time and cost", time_figure(fit, results.step_time))]
-            losses = {f"to loss {at.target_loss:.4g}": at.target_loss for at in fit.fits}
-            tables = [Table.of_frame(title, best_batches(fit, loss, results.step_time))
-                      for title, loss in losses.items()]  # fmt: skip
-            made.append(Section("Time and cost to a target loss", figures, tables))
     if results.contenders is not None:
-        figures = [("Final loss of every schedule", plots.contenders_figure(results.contenders))]
+        figures = {"Final loss of every schedule": contenders_figure(results.contenders)}
         made.append(Section("Schedules at equal tokens", figures, [*_phases(results.contenders)]))
     return made
 
@@ -135,47 +127,41 @@ def _losses(runs: pd.DataFrame, points: pd.DataFrame | None) -> Section:
     with suppress(InputError):  # too few losses for a curve
         shown = evaluated(shown)[0]
     targets = [] if points is None else np.unique(points["target_loss"])[::-1].tolist()
-    figures: Figures = []
+    figures: Figures = {}
     with suppress(InputError):  # no run of one batch size
-        chart = plots.loss_curves(shown, targets)
-        figures.append(("Loss against tokens for each batch", chart))
+        figures["Loss against tokens for each batch"] = loss_curves(shown, targets)
     if len(changing):
-        chart = varied_curves(changing)
-        figures.append(("Loss and batch size of runs that change them", chart))
+        figures["Loss and batch size of runs that change them"] = varied_curves(changing)
     return Section("Loss against tokens", figures)
 
 
 def _figures(fit: Fit, points: pd.DataFrame | None, runs: pd.DataFrame | None) -> Figures:
     """Return the figures of a fit, its residuals last."""
-    figures: Figures = []
+    figures: Figures = {}
     if isinstance(fit, EsFit):
         fits = {fit.law_name: fit}
         if points is not None:
-            figures.append(("Tokens against steps to each target", plots.es_panels(points, fits)))
-            chart = plots.tokens_to_target(points, fits)
-            figures.append(("Tokens to each target against batch", chart))
-        figures.append(("B_opt and B_min against target loss", plots.batch_against_loss(fits)))
+            figures["Tokens against steps to each target"] = es_panels(points, fits)
+            figures["Tokens to each target against batch"] = tokens_to_target(points, fits)
+        figures["B_opt and B_min against target loss"] = batch_against_loss(fits)
     elif isinstance(fit, TableFit):
-        figures.append(("Final loss against batch size", table_figure(fit)))
+        figures["Final loss against batch size"] = table_figure(fit)
         if fit.best_lrs is not None:
-            figures.append(("Best learning rate", rates_figure(fit)))
-    elif isinstance(fit, CurveFit):
-        if runs is not None:
-            chart = fitted_curves(fit, runs)
-            figures.append(("Measured and fitted loss against tokens", chart))
+            figures["Best learning rate"] = rates_figure(fit)
+    elif isinstance(fit, CurveFit) and runs is not None:
+        figures["Measured and fitted loss against tokens"] = fitted_curves(fit, runs)
     elif isinstance(fit, CriticalFit):
-        figures.append(("Steps and critical batch sizes", critical_figure(fit)))
+        figures["Steps and critical batch sizes"] = critical_figure(fit)
     with suppress(InputError):  # of a fit that keeps none
-        figures.append(("Residuals of the fit", residuals_figure(fit)))
+        figures["Residuals of the fit"] = residuals_figure(fit)
     return figures
 
 
 def _phases(contenders: pd.DataFrame) -> Iterator[Table]:
     """Yield a table of the compared schedules per LR phase."""
     comparison = Comparison(contenders)
-    names = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column)
-    columns = {name: name.replace("_", " ") for name in names}
-    columns |= {"difference": "difference (10⁻³ nats)"}
+    columns = ("name", "batch", "tokens", "steps", "eval_loss", comparison.column, "difference")
+    unit = {"difference": "difference (10⁻³ nats)"}
     for phase, rows in comparison.by_phase().items():
         records = [
             vars(row) | {"eval_loss": f"{row.eval_loss:.4f}", comparison.column: f"{row.loss:.4f}",
@@ -183,4 +169,4 @@ def _phases(contenders: pd.DataFrame) -> Iterator[Table]:
             for row in rows
         ]  # fmt: skip
         strong = [row.role == "schedule" for row in rows]
-        yield Table.of_records(LR_PHASES[phase].title, records, columns, strong)
+        yield Table.of_records(LR_PHASES[phase].title, records, columns, strong, unit)

@@ -7,7 +7,7 @@ named `package.module:ATTRIBUTE`. Ramps of published runs are in `bss.rules.ramp
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from bss.errors import InputError
@@ -210,10 +210,7 @@ def noise_scale(reference: Hyperparameters, change: Change) -> Hyperparameters:
 
     Golden: at B = B_noise it is half of the learning rate at large batches.
     """
-    assert reference.batch_tokens is not None and change.noise_scale is not None
-    before = 1 + change.noise_scale / reference.batch_tokens
-    after = 1 + change.noise_scale / change.batch_tokens
-    return reference.times(lr=before / after)
+    return _of_noise(reference, change, lambda noise: 1 + noise)
 
 
 def surge(reference: Hyperparameters, change: Change) -> Hyperparameters:
@@ -223,12 +220,16 @@ def surge(reference: Hyperparameters, change: Change) -> Hyperparameters:
     certain (Theorem 3).
     Golden: η is largest at B = B_noise (Eq. 15) and follows √B far below it (Eq. 4).
     """
+    return _of_noise(reference, change, lambda noise: math.sqrt(noise) + math.sqrt(1 / noise))
+
+
+def _of_noise(
+    reference: Hyperparameters, change: Change, law: Callable[[float], float]
+) -> Hyperparameters:
+    """Scale η by 1/law(B_noise/B)."""
     assert reference.batch_tokens is not None and change.noise_scale is not None
-    before, after = (
-        math.sqrt(change.noise_scale / batch) + math.sqrt(batch / change.noise_scale)
-        for batch in (reference.batch_tokens, change.batch_tokens)
-    )
-    return reference.times(lr=before / after)
+    before = law(change.noise_scale / reference.batch_tokens)
+    return reference.times(lr=before / law(change.noise_scale / change.batch_tokens))
 
 
 def sde(reference: Hyperparameters, change: Change) -> Hyperparameters:

@@ -11,8 +11,6 @@ from bss.errors import check
 from bss.registry import Registry
 from bss.schedules.batch import BatchSchedule
 
-_MI = 2**20
-
 
 @dataclass(frozen=True)
 class Ramp:
@@ -48,42 +46,22 @@ class Ramp:
         return BatchSchedule(tuple(whole), tuple(whole.values()))
 
 
-def _deepseek_v3() -> Ramp:
-    """Return 3072 to 15360 sequences in 469B tokens; "gradually increased" is 16 steps here."""
-    ramp = BatchSchedule.linear(3072 * 4096, 15360 * 4096, 469 * 10**9, 768 * 4096)
-    return Ramp("arXiv 2412.19437, Sec. 4.2", 14_800 * 10**9, ramp)
+def _ramp(source: str, tokens: int, batch: BatchSchedule, unit: int) -> Ramp:
+    """Return the ramp of a schedule whose batch sizes are in units of tokens."""
+    return Ramp(source, tokens, BatchSchedule(batch.starts, tuple(unit * b for b in batch.batches)))
 
 
-def _modded_nanogpt() -> Ramp:
-    """Return batches in the ratio 8:16:24 for 428, 429 and 428 + 15 steps."""
-    units = [factor * 2048 * 8 for factor in (8, 16, 24)]
-    first, second = 428 * units[0], 429 * units[1]
-    ramp = BatchSchedule((0, first, first + second), tuple(units))
-    return Ramp(
-        "KellerJordan/modded-nanogpt, train_gpt.py (0016a3c)",
-        first + second + (428 + 15) * units[2],
-        ramp,
-    )
-
-
-RAMPS: Registry[Ramp] = Registry(
-    "ramp",
-    {
-        "deepseek-v3": _deepseek_v3(),
-        "llama-3-405b": Ramp(
-            "arXiv 2407.21783, Sec. 3.4.1",
-            15_600 * 10**9,
-            BatchSchedule((0, 252 * 10**6, 2870 * 10**9), (4 * _MI, 8 * _MI, 16 * _MI)),
-        ),
-        "minimax-01": Ramp(
-            "arXiv 2501.08313, Sec. 4.2",
-            11_400 * 10**9,
-            BatchSchedule(
-                (0, 69 * 10**9, 790 * 10**9, 4700 * 10**9),
-                (16 * _MI, 32 * _MI, 64 * _MI, 128 * _MI),
-            ),
-        ),
-        "modded-nanogpt": _modded_nanogpt(),
-    },
-    Ramp,
-)
+# DeepSeek-V3 increases its batch "gradually"; this is 16 steps. modded-nanogpt trains for 428, 429
+# and 428 + 15 steps of 8, 16 and 24 times 8 sequences.
+_DEEPSEEK_V3 = BatchSchedule.linear(3072, 15360, 469 * 10**9, 768)
+_LLAMA_3 = BatchSchedule.parse("0:4 252M:8 2870B:16")
+_MINIMAX_01 = BatchSchedule.parse("0:16 69B:32 790B:64 4700B:128")
+_MODDED_NANOGPT = BatchSchedule.parse("0:8 56098816:16 168558592:24")
+_NANOGPT = "KellerJordan/modded-nanogpt, train_gpt.py (0016a3c)"
+_RAMPS = {
+    "deepseek-v3": _ramp("arXiv 2412.19437, Sec. 4.2", 14_800 * 10**9, _DEEPSEEK_V3, 4096),
+    "llama-3-405b": _ramp("arXiv 2407.21783, Sec. 3.4.1", 15_600 * 10**9, _LLAMA_3, 2**20),
+    "minimax-01": _ramp("arXiv 2501.08313, Sec. 4.2", 11_400 * 10**9, _MINIMAX_01, 2**20),
+    "modded-nanogpt": _ramp(_NANOGPT, 342_753_280, _MODDED_NANOGPT, 8 * 2048),
+}
+RAMPS: Registry[Ramp] = Registry("ramp", _RAMPS, Ramp)

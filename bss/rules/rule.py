@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, NoReturn
+from typing import Literal
 
 from bss.errors import InputError, check
 
@@ -118,8 +118,7 @@ class Rule:
         Raises:
             InputError: If the setting lacks an attribute that the rule needs.
         """
-        if missing := self.missing(setting):
-            _refuse(self.source, missing[0])
+        _check_known(self.source, setting, self.needs)
         return self.law(setting)
 
     def missing(self, setting: Setting) -> tuple[str, ...]:
@@ -209,11 +208,8 @@ class Scaling:
             InputError: If the reference has no batch size, or the change lacks an attribute that
                 the rule needs.
         """
-        if reference.batch_tokens is None:
-            _refuse(self.source, "batch_tokens of the reference")
-        for name in self.needs:
-            if getattr(change, name) is None:
-                _refuse(self.source, name)
+        _check_known(self.source, reference, ("batch_tokens",), " of the reference")
+        _check_known(self.source, change, self.needs)
         return replace(self.law(reference, change), batch_tokens=change.batch_tokens)
 
 
@@ -250,5 +246,10 @@ def non_embedding(total: float, vocab_size: int, d_model: int, *, tied: bool = F
     return rest
 
 
-def _refuse(source: str, missing: str) -> NoReturn:
-    raise InputError(f"{missing}: missing; the rule of {source} needs it; give it")
+def _check_known(
+    source: str, given: Setting | Hyperparameters | Change, needs: tuple[str, ...], of: str = ""
+) -> None:
+    """Raise InputError if an attribute that a rule needs is None."""
+    for name in needs:
+        if getattr(given, name) is None:
+            raise InputError(f"{name}{of}: missing; the rule of {source} needs it; give it")

@@ -194,11 +194,8 @@ class BatchSchedule:
                 f"increment: {increment} does not lead from batch {first} to {last}; "
                 f"choose a divisor of their difference, {abs(last - first)}"
             )
-        sign = 1 if last > first else -1
-        return cls(
-            tuple(over * i // n for i in range(n + 1)),
-            tuple(first + sign * increment * i for i in range(n + 1)),
-        )
+        batches = (first + (last - first) // n * i for i in range(n + 1))
+        return cls(tuple(over * i // n for i in range(n + 1)), tuple(batches))
 
     @classmethod
     def late_switch(cls, first: int, last: int, at: int) -> Self:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import check_rules, idle_rules
-from bss.schedules.momentum import BETA1_RULES
+from bss.schedules.momentum import share_of
 from bss.schedules.rates import RATES, SETTINGS, Shape
 from bss.units import parse_tokens
 
@@ -53,7 +53,7 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         check_rules(self.lr_coupling, self.weight_decay_coupling)
-        _ = BETA1_RULES[self.beta1_coupling]
+        share_of(self.beta1_coupling)
         _ = RATES[self.rate]
 
     @classmethod

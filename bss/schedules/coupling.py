@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bss.errors import InputError, check
 from bss.registry import Registry, attempt
-from bss.schedules.momentum import BETA1_RULES, beta1_by
+from bss.schedules.momentum import beta1_by, share_of
 
 
 class PowersToo(Registry[Callable[[float], float]]):
@@ -76,7 +76,7 @@ class Coupling:
         beta1_half_life, beta2_half_life: in tokens; replace the betas by 2^(−batch tokens /
             half-life) (arXiv 2507.07101).
         beta1_rule: rule of beta1 by the number of steps. "none" keeps it; "0.2%" sets a half-life
-            of that share of the steps; or "measured", or a custom rule. It needs `tokens`.
+            of that share of the steps. It needs `tokens`.
         tokens: tokens of the run, which determine its steps at a batch size; set by `resolve`.
 
     Raises:
@@ -96,8 +96,7 @@ class Coupling:
 
     def __post_init__(self):
         check_rules(self.lr, self.weight_decay_rule)
-        _ = BETA1_RULES[self.beta1_rule]
-        if self.beta1_rule != "none" and self.beta1_half_life is not None:
+        if share_of(self.beta1_rule) and self.beta1_half_life is not None:
             raise InputError(
                 f"beta1_half_life: given with the rule {self.beta1_rule}; leave one of them out"
             )
@@ -153,7 +152,7 @@ class Coupling:
             raise InputError(
                 f"tokens: missing; beta1_rule {self.beta1_rule!r} goes by the length of the run"
             )
-        return beta1_by(self.beta1_rule, beta1, batch_tokens, self.tokens / batch_tokens)
+        return beta1_by(self.beta1_rule, beta1, self.tokens / batch_tokens)
 
 
 def check_rules(lr: str, weight_decay: str) -> None:

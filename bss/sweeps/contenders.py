@@ -4,20 +4,15 @@ A schedule is trained at the LRs of the grid's batch size nearest to its mean ba
 compared runs therefore have the same number of trials.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from bss.held_out import EVAL, TEST, HeldOutColumn
 from bss.sweeps.branching import decay_branch
-from bss.sweeps.grid import overlay, seeded
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
-
-Rates = Mapping[int, tuple[float, ...]]
-"""The LRs to try at each batch size of a grid."""
 
 
 @dataclass(frozen=True)
@@ -43,26 +38,6 @@ class Contender:
     role: str
     ending: str
     run: RunConfig
-
-
-def rates_near(rates: Rates, batch: float) -> tuple[float, ...]:
-    """Return the LRs of the grid's batch size that is nearest in ratio."""
-    return rates[min(rates, key=lambda known: abs(math.log(known / batch)))]
-
-
-def constants(
-    base: RunConfig, batch: int, rates: Sequence[float], seeds: Sequence[int]
-) -> Iterator[RunConfig]:
-    """Return one constant-LR run of a batch size for each LR and seed."""
-    for changes in seeded({"seed": seeds, "optimizer.lr": rates}):
-        yield overlay(base, {**changes, "schedule.batch": str(batch)})
-
-
-def constant_contenders(base: RunConfig, rates: Rates, seeds: Sequence[int]) -> Iterator[Contender]:
-    """Yield a run for each batch size of the grid, at each of its LRs and seeds."""
-    for batch in sorted(rates):
-        for run in constants(base, batch, rates[batch], seeds):
-            yield Contender(f"constant {batch}", "constant", "constant", run)
 
 
 def decaying(contender: Contender, decay: float) -> Contender:

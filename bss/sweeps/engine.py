@@ -5,9 +5,10 @@ finished runs are not trained again. If a run diverges, this is recorded and the
 If a worker is lost, its run is tried again. An interrupt saves every run.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -25,7 +26,7 @@ from bss.values import to_dict
 _POLL_SECONDS = 2
 
 
-class Engine(ABC):
+class Engine(AbstractContextManager):
     """Interface of an engine, which trains the runs of a sweep."""
 
     def __init__(self, config: EngineConfig):
@@ -42,11 +43,8 @@ class Engine(ABC):
         too often, is "failed" with a message.
         """
 
-    def close(self) -> None:  # noqa: B027 - an engine may have nothing to release
+    def close(self) -> None:
         """Release workers and connections."""
-
-    def __enter__(self) -> "Engine":
-        return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()

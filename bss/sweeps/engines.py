@@ -16,7 +16,7 @@ from bss.sweeps.local import LocalEngine
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Statuses
 from bss.sweeps.slurm import SlurmEngine
-from bss.training.distributed import is_multihost
+from bss.training.distributed import is_multihost, log_primary
 from bss.training.execution import Execution, use_compilation_cache
 from bss.training.loop import Interrupted, train
 from bss.training.run_config import RunConfig
@@ -31,27 +31,19 @@ class JointEngine(Engine):
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
     ) -> Statuses:
         """See `Engine.train`; SIGINT and SIGTERM save first."""
-        with _stopping() as stop:
-            return train_each(runs, execution, progress or Progress("runs", quiet=True), stop)
-
-
-def train_each(
-    runs: Sequence[RunConfig], execution: Execution, progress: Progress, stop: Event
-) -> Statuses:
-    """Train runs in this process, one after another; raise Interrupted once `stop` is set."""
-    statuses = Statuses()
-    use_compilation_cache(execution)
-    for run in runs:
-        progress.add(run.id, execution.plan(run).tokens - run.start)
-    with progress:
+        statuses, progress = Statuses(), progress or Progress("runs", quiet=True)
+        use_compilation_cache(execution)
         for run in runs:
+            progress.add(run.id, execution.plan(run).tokens - run.start)
+        with _stopping() as stop, progress:
+            for run in runs:
 
-            def report(row: dict, run: RunConfig = run) -> None:
-                progress.update(run.id, row["tokens"] - run.start)
+                def report(row: dict, run: RunConfig = run) -> None:
+                    progress.update(run.id, row["tokens"] - run.start)
 
-            statuses[run.id] = train(run, execution, report=report, stop=stop)
-            progress.finish(run.id, statuses[run.id].status)
-    return statuses
+                statuses[run.id] = train(run, execution, report=report, stop=stop)
+                progress.finish(run.id, statuses[run.id].status)
+        return statuses
 
 
 @contextlib.contextmanager
@@ -68,7 +60,8 @@ def _stopping() -> Iterator[Event]:
     before = {n: signal.signal(n, request_stop) for n in numbers}
     try:
         yield stop
-    except Interrupted:
+    except Interrupted as interrupted:
+        log_primary(f"{interrupted}; run the same command to continue")
         if {*signals} == {signal.SIGINT}:
             raise KeyboardInterrupt from None
         sys.exit(EXIT_TERMINATED)

@@ -1,12 +1,11 @@
 """Configs of sweeps and experiments, read from a file: Python or JSON."""
 
-import importlib.util
 import json
 import os
+import runpy
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from bss.errors import InputError
@@ -34,7 +33,7 @@ def read_config(text: str, field: str = "--config") -> dict[str, Any]:
     if not file.endswith(".py") or not Path(file).is_file():
         raise InputError(f"{field} {text}: config not found; {_EXPECTED}")
     try:
-        config = _held(_executed(file), size)
+        config = _held(file, size)
     except Exception as error:  # a user's file may fail in any way
         message = (
             str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -53,19 +52,13 @@ def read_config(text: str, field: str = "--config") -> dict[str, Any]:
     return {**config, **{k: to_dict(v) for k, v in config.items() if isinstance(v, Setup)}}
 
 
-def _executed(file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("config", file)
-    assert spec and spec.loader  # of a .py there is
-    module = importlib.util.module_from_spec(spec)
+def _held(file: str, size: str) -> Any:
+    """Return the config of a module, which finds its neighbours in the working directory."""
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # where a config finds its neighbours
-    spec.loader.exec_module(module)
-    return module
-
-
-def _held(module: ModuleType, size: str) -> Any:
-    if hasattr(module, "get_config"):
-        return module.get_config(*([size] if size else []))
+        sys.path.insert(0, os.getcwd())
+    module = runpy.run_path(file, run_name=Path(file).stem)
+    if "get_config" in module:
+        return module["get_config"](*([size] if size else []))
     if size:
         raise ValueError("it has no get_config that takes a size; leave it out")
-    return getattr(module, "CONFIG", None)
+    return module.get("CONFIG")

@@ -1,4 +1,4 @@
-"""Read run directories: list runs, loss curves as a tidy run table, and outcomes."""
+"""Read run directories: list runs, loss curves as a tidy run table, and final losses."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,6 @@ from bss.training.run_directory import (
 )
 from bss.values import dotted, to_dict
 
-OUTCOME = ("run", "status", "tokens", "commit", "registration")
-"""Columns of `outcomes` other than losses."""
 ORIGIN = ("commit", "started", "registration")
 NOT_RECORDED = "not recorded"
 
@@ -42,7 +40,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
         raise InputError(f"runs directory {runs}: holds no run; name the one a sweep wrote")
     for path in paths:
         run, status = read_config(path), read_status(path)
-        rows, s, state = read_curve(path), run.schedule, status.status
+        last, s, state = [{}, *read_curve(path)][-1], run.schedule, status.status
         if state == "running" and not is_being_written(path):
             state = "interrupted"
         records.append(
@@ -57,10 +55,8 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
-                **{
-                    name: rows[-1].get(name) if rows else None
-                    for name in ("eval_loss", "eval_loss_se")
-                },
+                "eval_loss": last.get("eval_loss"),
+                "eval_loss_se": last.get("eval_loss_se"),
             }
         )
     return records
@@ -184,35 +180,12 @@ def _leaves(run: RunConfig) -> dict[str, Any]:
     return fields | lists
 
 
-def outcomes(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
-    """Return the outcomes of runs. A run without a directory has status "missing".
-
-    Args:
-        runs: Directory of run directories.
-        ids: Ids of the runs.
-
-    Returns:
-        A table with the columns OUTCOME and the final losses by name. `commit` lists the commits
-        of every start of the run and of its parents. `registration` lists the registrations of
-        every start of the run. Lists have no duplicates and are separated by spaces.
-    """
-    rows = []
-    for run in ids:
-        path = runs / run
-        if not (path / "config.json").exists():
-            rows.append({"run": run, "status": "missing"})
-            continue
-        status = read_status(path)
-        row = {"run": run, "status": status.status, "tokens": status.tokens, **_origin(runs, path)}
-        rows.append(row | dict(status.losses))
-    table = pd.DataFrame(rows)
-    return table.reindex(columns=[*OUTCOME, *(n for n in table if n not in (*OUTCOME, *ORIGIN))])
-
-
 def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
-    """Return `commit`, `registration` (see `outcomes`) and `started` (first start) by run id.
+    """Return `commit`, `registration` and `started` (first start) of runs, by run id.
 
-    Values that are missing in a run's record are NOT_RECORDED.
+    `commit` lists the commits of every start of a run and of its parents, `registration` the
+    registrations of every start of the run: without duplicates, separated by spaces. Values that
+    are missing in a run's record are NOT_RECORDED.
     """
     rows = [{"run": run, **_origin(runs, runs / run)} for run in dict.fromkeys(ids)]
     return pd.DataFrame(rows, columns=["run", *ORIGIN]).replace("", NOT_RECORDED)

@@ -1,6 +1,7 @@
 """Train the runs of a study, print their cost, and record their outcomes."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -29,7 +30,7 @@ class HasRun(Protocol):
 C = TypeVar("C", bound=HasRun)
 
 
-class Trainer:
+class Trainer(AbstractContextManager):
     """An engine, and the runs that it has trained for a study.
 
     Attributes:
@@ -45,9 +46,6 @@ class Trainer:
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}
         self._warned = set[str]()
-
-    def __enter__(self) -> "Trainer":
-        return self
 
     def __exit__(self, *_: Any) -> None:
         self.engine.close()

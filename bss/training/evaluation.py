@@ -1,15 +1,15 @@
 """Evaluation on held-out sets: the loss, other metrics, and their standard errors.
 
 A metric is a function of an `EvalModel`, its parameters and sequences (int32 [B, T+1]) to sums over
-the T targets of each sequence: [B], or [B, K] if it reports K equal parts of a sequence separately.
-A custom one is named `package.module:ATTRIBUTE`. Means are per target, over all sequences of a
-held-out set; standard errors are over its sequences. Sequences are on the devices in micro-batches,
-and the last is padded: all sequences count, for any number of devices.
+the T targets of each sequence, [B]. A custom one is named `package.module:ATTRIBUTE`. Means are per
+target, over all sequences of a held-out set; standard errors are over its sequences. Sequences are
+on the devices in micro-batches, and the last is padded: all sequences count, for any number of
+devices.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -32,10 +32,9 @@ from bss.training.run_config import HeldOutSet, RunConfig
 from bss.training.step import State, select_average, with_matmul_precision
 
 F = TypeVar("F")
-T = TypeVar("T")
 
 Measure = Callable[[Params, jax.Array], tuple[jax.Array, jax.Array]]
-"""(params, sequences [B, T+1]) to the sum over all and the sum of each sequence, [B] or [B, K]."""
+"""(params, sequences [B, T+1]) to the sum over all and the sum of each sequence, [B]."""
 
 
 @dataclass(frozen=True)
@@ -79,36 +78,13 @@ class EvalModel:
 Metric = Callable[[EvalModel, Params, jax.Array], jax.Array]
 
 
-def bits_per_byte(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
-    """Return the cross-entropy in bits per byte of text, to compare tokenizers."""
-    if model.bytes_per_token is None:
-        raise InputError("tokens of this data are no text; leave bits_per_byte out")
-    return per_byte(model.losses(params, sequences_BxT1).sum(-1), model.bytes_per_token)
-
-
-def per_byte(nats: T, bytes_per_token: float) -> T:
-    """Convert nats per token to bits per byte of text."""
-    return nats / math.log(2) / bytes_per_token  # type: ignore[operator]
-
-
 def accuracy(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
     """Return the number of targets that are the most probable token."""
     predicted_BxT = jnp.argmax(model.logits(params, sequences_BxT1), axis=-1)
     return jnp.sum(predicted_BxT == sequences_BxT1[:, 1:], axis=-1, dtype=jnp.float32)
 
 
-def loss_by_position(model: EvalModel, params: Params, sequences_BxT1: jax.Array) -> jax.Array:
-    """Return the loss of equal parts of a sequence: eight, or the largest divisor below eight."""
-    losses_BxT = model.losses(params, sequences_BxT1)
-    parts = max(k for k in range(1, 9) if losses_BxT.shape[1] % k == 0)
-    return losses_BxT.reshape(len(losses_BxT), parts, -1).sum(-1)
-
-
-METRICS: Registry[Metric] = Registry(
-    "evaluation.metrics",
-    {metric.__name__: metric for metric in (bits_per_byte, accuracy, loss_by_position)},
-    of=Callable,
-)
+METRICS: Registry[Metric] = Registry("evaluation.metrics", {"accuracy": accuracy}, of=Callable)
 
 
 def metrics_by_column(names: tuple[str, ...]) -> Mapping[str, Metric]:
@@ -140,10 +116,10 @@ def check_metric(name: str, metric: Metric, model: EvalModel, seq_len: int) -> N
         what = first if isinstance(error, InputError) else f"{type(error).__name__}: {first}"
         raise InputError(f"evaluation.metrics: {name} cannot be measured: {what}") from None
     shape = sums.shape if isinstance(sums, jax.ShapeDtypeStruct) else type(sums).__name__
-    if shape != (2,) and shape not in [(2, k) for k in range(1, seq_len + 1) if seq_len % k == 0]:
+    if shape != (2,):
         raise InputError(
             f"evaluation.metrics: {name} returns {shape} of 2 sequences of {seq_len} targets; "
-            f"expected sums [2], or [2, K] where K divides {seq_len}"
+            "expected sums [2]"
         )
 
 
@@ -152,7 +128,7 @@ class MetricSums(NamedTuple):
 
     Attributes:
         total: sum over all sequences.
-        each: sum of each sequence, [N, b] or [N, b, K]; padding after the last one is ignored.
+        each: sum of each sequence, [N, b]; padding after the last one is ignored.
     """
 
     total: jax.Array
@@ -290,13 +266,11 @@ def _add_up(
     def one(sequence_T1: jax.Array) -> jax.Array:
         return measure(params, sequence_T1[None])[0]
 
-    zero = jnp.zeros(jax.eval_shape(one, sequences_NxbxT1[0, 0]).shape)
-    none = MetricSums(zero, jnp.zeros((len(sequences_NxbxT1), size, *zero.shape)))
+    none = MetricSums(jnp.zeros(()), jnp.zeros((len(sequences_NxbxT1), size)))
     sums = jax.lax.fori_loop(0, full, add, none)
     if rest:
         each = (jax.vmap(one) if at_once else partial(jax.lax.map, one))(sequences_NxbxT1[full])
-        counted = (places_b < rest).reshape(-1, *[1] * zero.ndim)
-        total = sums.total + jnp.sum(each, axis=0, where=counted)
+        total = sums.total + jnp.sum(each, axis=0, where=places_b < rest)
         sums = MetricSums(total, sums.each.at[full, places_b].set(each))
     return sums
 
@@ -334,7 +308,7 @@ class Evaluator:
 
     def __init__(self, held_out: HeldOut, evaluation: Evaluation):
         """Compile the programs."""
-        self._held_out, self._vmapped = held_out, evaluation.vmapped
+        self._held_out = held_out
         self._select = evaluation.select_eval_params()
         self._select_ema = evaluation.select_ema() if held_out.run.averages else None
         self._programs = {name: self._compiled(name, evaluation) for name in held_out.sets}
@@ -359,7 +333,7 @@ class Evaluator:
             loss = HeldOutColumn()
             for name, column in (("bits_per_byte", str(loss)), ("bits_per_byte_se", loss.error)):
                 nats = columns[column]
-                columns[name] = None if nats is None else per_byte(nats, per_token)
+                columns[name] = None if nats is None else nats / math.log(2) / per_token
         return columns
 
     def evaluate_test(self, state: State) -> dict[str, Any]:
@@ -374,7 +348,7 @@ class Evaluator:
             for metric, program in programs.items():
                 sums = jax.device_get(program(params, sequences))
                 column = HeldOutColumn(metric, name, half_life)
-                columns |= _numbers(column, sums, n, width - 1, vmapped=self._vmapped)
+                columns |= _numbers(column, sums, n, width - 1)
         return columns
 
     def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
@@ -392,29 +366,13 @@ def loss_columns(run: RunConfig) -> frozenset[str]:
     return frozenset(str(HeldOutColumn("loss", *own)) for own in product(sets, half_lives))
 
 
-def _numbers(
-    column: HeldOutColumn, sums: MetricSums, n: int, targets: int, *, vmapped: bool
-) -> dict[str, Any]:
-    """Return the mean over n sequences and its standard error, of each part if there are several.
-
-    `targets` is the number of targets per sequence.
-    """
+def _numbers(column: HeldOutColumn, sums: MetricSums, n: int, targets: int) -> dict[str, Any]:
+    """Return the mean over n sequences of so many targets, and its standard error."""
     total, each = (np.asarray(x, float) for x in sums)
-    parts = total.shape[vmapped:]
-    targets = targets // math.prod(parts)
-    mean = total / (n * targets)
-    means = each.reshape(*total.shape[:vmapped], -1, *parts) / targets
-    per_sequence = means[:, :n] if vmapped else means[:n]
+    per_sequence = each.reshape(*total.shape, -1)[..., :n] / targets
     with np.errstate(invalid="ignore"):  # not finite
-        error = per_sequence.std(int(vmapped), ddof=1) / math.sqrt(n) if n > 1 else None
-    if not parts:
-        return {str(column): mean, column.error: error}
-    numbers: dict[str, Any] = {}
-    for k in range(*parts):
-        part = replace(column, part=k + 1)
-        numbers[str(part)] = mean[..., k]
-        numbers[part.error] = None if error is None else error[..., k]
-    return numbers
+        error = per_sequence.std(-1, ddof=1) / math.sqrt(n) if n > 1 else None
+    return {str(column): total / (n * targets), column.error: error}
 
 
 class Sequences(NamedTuple):

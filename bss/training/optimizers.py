@@ -136,7 +136,9 @@ class Optimizer(Registered):
         if masks.rates is None:
             return optax.chain(clip, *self.descent(settings, masks))
         # Before weight decay, which is equally strong at every width (as MuAdamW of Yang et al.).
-        own_rates = optax.stateless(lambda updates, _: jax.tree.map(_times, updates, masks.rates))
+        own_rates = optax.stateless(
+            lambda updates, _: jax.tree.map(lambda update, r: update * r, updates, masks.rates)
+        )
         direction, *descent = self.descent(settings, masks)
         return optax.chain(clip, direction, own_rates, *descent)
 
@@ -147,10 +149,6 @@ class Optimizer(Registered):
     def evaluation_params(self, params: optax.Params, state: Any) -> optax.Params:
         """Return the parameters to evaluate, given the trained ones and the chain's state."""
         return params
-
-
-def _times(update: Any, rate: float) -> Any:
-    return update * rate
 
 
 class MomentsState(NamedTuple):

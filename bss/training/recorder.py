@@ -266,12 +266,10 @@ class RunRecorder:
         self, test_losses: Mapping[str, Any], mesh: Mesh, programs: int, recompilations: int
     ) -> RunStatus:
         """Return the status of a finished run, with its final numbers."""
-        position, run = self.position, self.run
-        rows = self.curve
+        position, run, rows = self.position, self.run, self.curve
         last = rows[-1] if rows else {}
-        flops, peak = run.model.training_flops_per_token(run.data.seq_len), None
-        if flops and (one := peak_flops()):
-            peak = one * mesh.size / flops
+        flops, one = run.model.training_flops_per_token(run.data.seq_len), peak_flops()
+        peak = one * mesh.size / flops if flops and one else None
         held_out = {name: value for name, value in last.items() if name not in STEP_COLUMNS}
         return RunStatus(
             "finished",
@@ -327,11 +325,7 @@ def record_metrics(
         The last step's gradient norm of each run, [F], and the action that all processes take.
     """
     metrics = jax.device_get(metrics)  # in one transfer
-    action = (
-        distributed.HostAction.NONE
-        if metrics.action is None
-        else distributed.HostAction(int(metrics.action))
-    )
+    action = distributed.HostAction(0 if metrics.action is None else int(metrics.action))
     count = batch.buckets * gradients
     read_KxF = [np.reshape(x, (-1, runs))[: len(batch.ends)] for x in metrics[:4] if x is not None]
     for m, recorder in [*active.items()]:

@@ -190,7 +190,7 @@ class RunConfig:
         if schedule.beta1_by:
             sizes = [batch * self.data.seq_len for batch in schedule.batch.batches]
             rule, tokens = schedule.beta1_by
-            if all(beta1_by(rule, o.beta1, size, tokens / size) == o.beta1 for size in sizes):
+            if all(beta1_by(rule, o.beta1, tokens / size) == o.beta1 for size in sizes):
                 schedule = schedule.without(("beta1_coupling",))
         return dataclasses.replace(
             self, model=self.model.effective(), optimizer=o.effective(), schedule=schedule

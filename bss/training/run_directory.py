@@ -18,7 +18,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -291,19 +291,10 @@ def read_executions(path: Path) -> Rows:
 
 def read_curve(path: Path) -> Rows:
     """Return the rows of a curve, up to an incomplete line."""
-    try:
-        lines = (path / CURVE).read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
-    rows = []
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            break
-        if not isinstance(row, dict):
-            break
-        rows.append(row)
+    rows: Rows = []
+    with suppress(FileNotFoundError, ValueError, TypeError):  # not there; no JSON; no object
+        for line in (path / CURVE).read_text(errors="replace").splitlines():
+            rows.append({**json.loads(line)})
     return rows
 
 

@@ -37,7 +37,7 @@ from experiments.critical_batch.resampled import (
     exponents_table,
     resampled,
 )
-from experiments.findings import COLUMNS, Question, read_questions
+from experiments.findings import Question, answers_table, read_questions
 from experiments.shared import critical_table
 from experiments.tables import Tables
 
@@ -441,25 +441,19 @@ def findings(questions: Sequence[Question], answers: Mapping[str, Answer]) -> pd
     tested = [q.key for q in questions if q.sign and q.key in answers]
     adjusted = holm([answers[key].estimate.p for key in tested]) if tested else []
     p = dict(zip(tested, adjusted, strict=True))
-    rows = []
-    for question in questions:
-        row = {"question": question.statement, "unit": question.unit, "level": LEVEL}
-        row |= {"key": question.key, "figure": question.figure, **PAPER}
-        one = answers.get(question.key)
-        if one is None:
-            rows.append(row | {"answer": "not tested", "n": 0})
-            continue
+
+    def answered(question: Question, one: Answer) -> dict[str, Any]:
         low, high = one.estimate.ends()
-        row |= {"effect": one.estimate.value, "low": low, "high": high, "n": one.n}
+        row = {"effect": one.estimate.value, "low": low, "high": high, "n": one.n}
         row |= {"conditions": one.conditions, "table": one.table, "p": p.get(question.key)}
         row["answer"] = decided(question, one.estimate, p.get(question.key, 1.0))
         row["detectable"] = float(norm.ppf((1 + LEVEL) / 2) + norm.ppf(POWER)) * one.estimate.error
         if row["answer"] == "inconclusive":
-            row["seeds_needed"] = math.ceil(
-                question.seeds * (row["detectable"] / question.margin) ** 2
-            )
-        rows.append(row)
-    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+            ratio = row["detectable"] / question.margin
+            row["seeds_needed"] = math.ceil(question.seeds * ratio**2)
+        return row
+
+    return answers_table(questions, answers, answered, **PAPER)
 
 
 def decided(question: Question, one: Estimated, p: float) -> str:

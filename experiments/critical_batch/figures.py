@@ -21,13 +21,15 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
         fits: Fits by title.
     """
     figure, axes = style.panels(len(fits), 3.4, beside=1.0)
+    limits = []
     for ax, (title, fit) in zip(axes, fits.items(), strict=True):
         draw_steps(ax, fit)
         style.panel_title(ax, title)
         ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
-        ax.set_ylim(bottom=ax.get_ylim()[0] / 4)
-    style.share_log_ranges(axes)
+        limits.append([*ax.get_xlim(), *ax.get_ylim()])
+    low, high = np.min(limits, axis=0), np.max(limits, axis=0)
     for ax in axes:
+        ax.set(xlim=(low[0], high[1]), ylim=(low[2] / 4, high[3]))
         style.batch_axis(ax.xaxis, most=6)
         style.count_axis(ax.yaxis)
     return figure

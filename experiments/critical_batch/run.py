@@ -19,7 +19,6 @@ from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
-from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import run_table
@@ -81,7 +80,6 @@ class Study(PricedStudy):
         rounds: Rounds of adding LRs.
         schedules: Other LR schedules.
         decay: Last fraction of the tokens of a decay branch; 0 for no branches.
-        registration: File of the preregistration, which must be older than the runs; "" for none.
 
     Raises:
         InputError: If the warm-up is more than a tenth of the smallest budget.
@@ -95,7 +93,6 @@ class Study(PricedStudy):
     rounds: int = 1
     schedules: tuple[Schedule, ...] = ()
     decay: float = 0.0
-    registration: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,10 +116,10 @@ def experiment(study: Study) -> None:
     """Train a part and write its tables; print its price if it is a dry run."""
     if study.dry_run:
         runs = [arm.run for arm in arms(study, planned_run(study.setup))]
-        study.print_hours({"constant LR": price(runs)})
+        study.print_hours({"constant LR": runs})
         return
     results = Results(study)
-    with study.training(study.forks, study.registration) as (base, trainer):
+    with study.training(study.forks) as (base, trainer):
         constant = trainer.contend(arms(study, base), "constant LR")
         for k in range(study.rounds):
             more = wider(constant, trainer)
@@ -201,14 +198,10 @@ def scheduled(study: Study, constant: Sequence[Contender]) -> list[Contender]:
             lr = arm.run.optimizer.lr * schedule.factor
             run = overlay(arm.run, {"optimizer.lr": lr, **schedule.changes})
             ends = entry.ends if schedule.annealed or schedule.branch else entry.ends[-1:]
-            for until in (_until(run, end) for end in ends):
-                one = decay_branch(until, study.decay) if schedule.branch else until
+            for one in (overlay(run, {"schedule.tokens": end}) for end in ends):
+                one = decay_branch(one, study.decay) if schedule.branch else one
                 found.append(Contender(schedule.name, "constant", schedule.name, one))
     return found
-
-
-def _until(run: RunConfig, tokens: int) -> RunConfig:
-    return overlay(run, {"schedule.tokens": tokens})
 
 
 def curve_table(trainer: Trainer, trained: Sequence[Contender]) -> pd.DataFrame:

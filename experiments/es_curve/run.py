@@ -13,12 +13,14 @@ The procedure of Zhou et al. (arXiv 2601.05034), at one shared LR:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
-from bss.laws.base import Options
-from bss.plots import loss_curves
+from bss.laws import fit_es
+from bss.laws.base import DRAWS, Options
+from bss.laws.es import FAMILIES, LAWS
+from bss.laws.es.fit import compare
+from bss.plots.curves import loss_curves
 from bss.points.curve import default_targets, points
 from bss.policies.measured import derive_schedule
 from bss.policies.policy import Limits
@@ -31,8 +33,7 @@ from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import run_table
 from bss.training.run_config import RunConfig
-from experiments.shared import fit_laws
-from experiments.study import PricedStudy, batch_unit, say
+from experiments.study import PricedStudy, say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,11 @@ class Study(PricedStudy):
     late_at: float = 0.7
     late_factor: int = 8
 
+    @property
+    def unit(self) -> int:
+        """The smallest shape bucket; derived batch sizes are multiples of it."""
+        return min(self.setup.engine.buckets, default=1)
+
 
 def experiment(study: Study) -> None:
     """Train the study and write its tables and its report."""
@@ -71,9 +77,14 @@ def experiment(study: Study) -> None:
         say("measuring steps and tokens to each target, fitting the laws")
         targets = default_targets(runs, study.targets, warmup_tokens=base.schedule.warmup)
         measured = points(runs, targets)
-        fits, comparison = fit_laws(measured, Options(study.resamples))
-        limits = Limits(study.stages, batch_unit(study.setup))
-        best = next(iter(fits.values()))
+        best = fit_es(measured, options=Options(study.resamples, draws=DRAWS))
+        comparison, options = best.comparison or compare(measured), Options(study.resamples)
+        joint = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
+        named = dict.fromkeys([joint, *(law.name for law in FAMILIES)])
+        others = [law for law in named if law != best.law_name]
+        fits = {best.law_name: best}
+        fits |= {law: fit_es(measured, law, options=options) for law in others}
+        limits = Limits(study.stages, study.unit)
         schedule, law, note = derive_schedule(best, measured, study.tokens, limits)
 
         stable = contenders(study, constants, schedule, runs)
@@ -81,14 +92,14 @@ def experiment(study: Study) -> None:
         decays = [decaying(contender, study.decay) for contender in stable]
         decays = trainer.contend(decays, f"3/3 the last {study.decay:.0%} decayed to zero")
 
-    plan, compared = overlay(base, {"schedule.batch": schedule}), [*stable, *decays]
+    compared = [*stable, *decays]
     results.write(
         {
             "runs.parquet": runs,
             "points.csv": measured,
             "fits.json": fits,
             "comparison.json": comparison,
-            "schedule.json": described(study, plan) | {"law": law, "note": note},
+            "schedule.json": {"batch": str(schedule), "law": law, "note": note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "loss_curves.png": loss_curves(runs, targets),
         },
@@ -105,7 +116,7 @@ def contenders(
     study: Study, constants: Sequence[RunConfig], schedule: BatchSchedule, runs: pd.DataFrame
 ) -> list[Contender]:
     """Return the runs that are compared at constant LR, for every seed."""
-    unit, best = batch_unit(study.setup), best_constant_batch(runs)
+    unit, best = study.unit, best_constant_batch(runs)
     average = unit * max(1, round(schedule.mean_batch(study.tokens) / unit))
     tried = [("derived schedule", "schedule", str(schedule))]
     if average not in study.batches:
@@ -128,16 +139,3 @@ def best_constant_batch(runs: pd.DataFrame) -> int:
     last = runs.drop_duplicates("run", keep="last")
     losses = last.pivot_table("eval_loss", "batch")["eval_loss"]
     return int(losses.index[losses.argmin()])
-
-
-def described(study: Study, run: RunConfig) -> dict[str, Any]:
-    """Return the derived schedule and the LR that it was tested under."""
-    return {
-        "batch": str(run.schedule.batch),
-        "tokens": run.schedule.tokens,
-        "seq_len": run.data.seq_len,
-        "lr": run.optimizer.lr,
-        "warmup": run.schedule.warmup,
-        "decay": round(study.decay * run.schedule.tokens),
-        "steps": run.plan().steps,
-    }

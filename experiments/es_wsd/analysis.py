@@ -22,8 +22,7 @@ from bss.files import write_json
 from bss.points.curve import Smooth, smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison, half_interval
-from bss.tables import write_table
-from experiments.findings import Measured, findings, read_questions, within
+from experiments.findings import Measured, measurements, within, write_findings
 from experiments.tables import Tables
 
 RESULTS = Path("results/es_wsd")
@@ -320,15 +319,13 @@ def scheduler() -> dict[str, Measured]:
     runs, compared = TABLES.read("scheduler/runs.parquet"), _compared("scheduler")
     conditions = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
     losses = compared.losses("constant")
-    late = (_named(losses, LATE) - _named(losses, RAMP)).to_numpy()
-    found = {"late_constant": Measured(late, conditions, "scheduler/finals.csv")}
+    late = {"late_constant": _named(losses, LATE) - _named(losses, RAMP)}
     savings = efficiency(runs, _best(compared, "constant"), seconds_per_step())
     TABLES.write("scheduler/efficiency.csv", savings)
     own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
-    for key in ("tokens", "seconds"):
-        values = own[f"log_{key}"].to_numpy(float)
-        found[f"scheduler_{key}"] = Measured(values, conditions, "scheduler/efficiency.csv")
-    return found
+    numbers = {f"scheduler_{key}": own[f"log_{key}"] for key in ("tokens", "seconds")}
+    found = measurements(numbers, conditions, "scheduler/efficiency.csv")
+    return measurements(late, conditions, "scheduler/finals.csv") | found
 
 
 def schedule() -> dict[str, Measured]:
@@ -439,7 +436,7 @@ def ablations() -> dict[str, Measured]:
     conditions = "12k parameters, LR 8e-3; 1M tokens"
     gains = {"base": base, **{key: values + base for key, values in numbers.items()}}
     TABLES.write("ablations/gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
-    return {key: Measured(v, conditions, "ablations/gains.csv") for key, v in numbers.items()}
+    return measurements(numbers, conditions, "ablations/gains.csv")
 
 
 def experts() -> dict[str, Measured]:
@@ -452,10 +449,8 @@ def experts() -> dict[str, Measured]:
     TABLES.write("experts/points.csv", points)
     TABLES.write("experts/optima.csv", best)
     rise = per_seed(best, "B_opt", min(enough), max(enough))
-    conditions = (
-        "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
-    )
-    return {"experts": Measured(rise.to_numpy(), conditions, "experts/optima.csv")}
+    told = "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
+    return measurements({"experts": rise}, told, "experts/optima.csv")
 
 
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
@@ -476,12 +471,7 @@ def main() -> None:
     if parser.parse_args().schedules:
         write_json(RESULTS / "stages" / "schedules.json", schedules())
         return
-    measured: dict[str, Measured] = {}
-    for part, numbers in PARTS.items():
-        if (RESULTS / part / "finals.csv").exists():
-            measured |= numbers()
-    found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
-    write_table(found, RESULTS / "findings.csv")
+    write_findings(TABLES, QUESTIONS, PARTS, equivalence=EQUIVALENCE, **PAPER)
 
 
 if __name__ == "__main__":

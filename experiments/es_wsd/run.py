@@ -15,7 +15,6 @@ from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
-from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.trainer import Trainer
@@ -51,14 +50,12 @@ class Study(PricedStudy):
         arms: Compared runs.
         ends: Token counts, as fractions of the token budget, at which a decay branch ends.
         decay: Last fraction of the tokens of a branch, over which the LR decays to zero.
-        registration: File of the preregistration, which must be older than the runs; "" for none.
     """
 
     models: Mapping[str, Any]
     arms: tuple[Arm, ...]
     ends: tuple[float, ...] = ()
     decay: float = 0.2
-    registration: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,17 +74,13 @@ class Study(PricedStudy):
 def experiment(study: Study) -> None:
     """Train a part and write its tables; print its price if it is a dry run."""
     if study.dry_run:
-        runs = [arm.run for arm in arms(study, planned_run(study.setup))]
-        decays = [
-            decay_branch(overlay(run, _stop(end)), study.decay)
-            for run in runs
-            for end in study.stops
-        ]
-        study.print_hours({"constant LR": price(runs), "decays": price(decays)})
+        constant = arms(study, planned_run(study.setup))
+        parts = {"constant LR": constant, "decays": decayed(study, constant)}
+        study.print_hours({name: [arm.run for arm in some] for name, some in parts.items()})
         return
     results = Results(study)
     forks = [decay_start(stop, study.decay) for stop in study.stops]
-    with study.training(forks, study.registration) as (base, trainer):
+    with study.training(forks) as (base, trainer):
         constant = trainer.contend(arms(study, base), f"1/{1 + bool(forks)} constant LR")
         write(results, trainer, constant)
         if forks:
@@ -127,12 +120,11 @@ def decayed(study: Study, constant: Sequence[Contender]) -> list[Contender]:
     """Return the decay branches of arms at every end of the study."""
     return [
         Contender(
-            arm.name, arm.role, "decay", decay_branch(overlay(arm.run, _stop(stop)), study.decay)
+            arm.name,
+            arm.role,
+            "decay",
+            decay_branch(overlay(arm.run, {"schedule.tokens": stop}), study.decay),
         )
         for arm in constant
         for stop in study.stops
     ]
-
-
-def _stop(tokens: int) -> dict[str, int]:
-    return {"schedule.tokens": tokens}

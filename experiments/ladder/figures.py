@@ -93,8 +93,7 @@ def rates_figure(table: pd.DataFrame) -> Figure:
 def bends_figure(table: pd.DataFrame) -> Figure:
     """Draw decayed loss above the minimum against batch size: two widths; mixture and dense.
 
-    A vertical line marks the batch size at which a line is RISE above; a hollow mark at its last
-    batch size is the late switch.
+    A vertical line marks the batch size at which a line is RISE above.
     """
     figure, ((left, right),) = style.new_figure(3.4, 1, 2, 9.8, sharey=True)
     widths = table.loc[table["part"] == "width"].groupby("params")
@@ -113,10 +112,6 @@ def bends_figure(table: pd.DataFrame) -> Figure:
             losses = least(some)
             ax.plot(losses.index, losses - losses.min(), ms=5, lw=1.4, label=name, **look)
             ax.axvline(bend(some), lw=0.8, **{**look, "marker": ""})
-            for _, run in some.loc[~some["batch"].str.isdigit()].iterrows():
-                last, above = int(run["batch"].split(":")[-1]), run["test_loss"] - losses.min()
-                mark = {**look, "linestyle": "none", "mfc": "white"}
-                ax.plot([last], [above], ms=8, label=f"{run['batch']}, late", **mark)
         style.batch_axis(ax.xaxis, least(table).index)
         ax.legend(frameon=False, fontsize=8)
         ax.set(xlabel=LABEL)

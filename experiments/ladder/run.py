@@ -6,11 +6,11 @@ of its tokens and at all of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from bss.sweeps.branching import decay_branch, decay_start, late_switch
 from bss.sweeps.contenders import BatchRates
 from bss.sweeps.grid import overlay, seeded
-from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.sweeps.table import finals, run_table
@@ -59,13 +59,11 @@ class Study(PricedStudy):
     """One part of the series.
 
     Attributes:
-        registration: File of the preregistration, which the runs record; "" for pilots.
         rungs: What is trained.
         ends: Fractions of the tokens at which a forked run has decayed to zero.
         decay: Last fraction of those tokens, in which it decays.
     """
 
-    registration: str
     rungs: tuple[Rung, ...]
     ends: tuple[float, ...] = (0.5, 1.0)
     decay: float = 0.2
@@ -107,15 +105,11 @@ def experiment(study: Study) -> None:
     """Train a part, one seed after the other, and write the tables of the seeds so far."""
     if study.dry_run:
         base = planned_run(study.setup)
-        study.print_hours(
-            {
-                rung.name: price([r for seed in study.seeds for r in study.runs(base, rung, seed)])
-                for rung in study.rungs
-            }
-        )
+        parts = {one.name: [study.runs(base, one, s) for s in study.seeds] for one in study.rungs}
+        study.print_hours({name: [*chain(*runs)] for name, runs in parts.items()})
         return
     results = Results(study)
-    with study.training(study.forks, study.registration) as (base, trainer):
+    with study.training(study.forks) as (base, trainer):
         for seed in study.seeds:
             runs = [run for rung in study.rungs for run in study.runs(base, rung, seed)]
             trainer.train(runs, f"seed {seed}")

@@ -8,8 +8,8 @@ without finals.csv was not trained, and its questions are "not tested".
 
 import argparse
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,7 @@ from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
 from bss.stats import Comparison, half_interval, paired
-from bss.tables import write_table
-from experiments.findings import Measured, findings, read_questions, within
+from experiments.findings import Measured, measurements, within, write_findings
 from experiments.tables import Tables
 
 RESULTS = Path("results/late_switch")
@@ -104,8 +103,7 @@ def finals() -> dict[str, Measured]:
     losses = Comparison(TABLES.read("b1/finals.csv"))
     grown, trunk = losses.losses("constant").loc[GROWN], losses.losses("decay").loc[TRUNK]
     instead = (grown - trunk).to_numpy(float)
-    found = {key: Measured(values, told, table) for key, values in numbers.items()}
-    return found | {
+    return measurements(numbers, told, table) | {
         "growing": Measured(instead, told, table, replaced(instead, 0.005)),
         "law_predicts": law_predicts(),
     }
@@ -122,23 +120,19 @@ def replaced(values: np.ndarray, margin: float) -> str:
 
 def cosines() -> dict[str, Measured]:
     """Return the numbers of the question on runs under a cosine."""
-    values = against("b1c", "cosine")
-    return {"cosine_other": Measured(values, conditions("b1c"), "b1c/finals.csv")}
+    numbers = {"cosine_other": against("b1c", "cosine")}
+    return measurements(numbers, conditions("b1c"), "b1c/finals.csv")
 
 
-def others(part: str, key: str) -> Callable[[], dict[str, Measured]]:
-    """Return what measures a late switch at another size or family."""
-
-    def measured() -> dict[str, Measured]:
-        told, table = conditions(part), f"{part}/finals.csv"
-        predicted(part)
-        return {
-            key: Measured(against(part, "constant"), told, table),
-            f"{key}_early": Measured(against(part, "constant", LATE, EARLY), told, table),
-            f"{key}_decayed_other": Measured(against(part, "decay"), told, table),
-        }
-
-    return measured
+def others(part: str, key: str) -> dict[str, Measured]:
+    """Return the numbers of the questions on a late switch at another size or family."""
+    predicted(part)
+    numbers = {
+        key: against(part, "constant"),
+        f"{key}_early": against(part, "constant", LATE, EARLY),
+        f"{key}_decayed_other": against(part, "decay"),
+    }
+    return measurements(numbers, conditions(part), f"{part}/finals.csv")
 
 
 # Catch-up
@@ -213,12 +207,8 @@ def catching() -> dict[str, Measured]:
         "joins_other": late["to_early"].mean(),
     }
     told = conditions("b1")
-    found = {
-        key: Measured(values.to_numpy(float), told, "b2/catch_up.csv")
-        for key, values in numbers.items()
-    }
-    logs = saved.loc[saved["factor"] == "x 4", "log_tokens"].to_numpy(float)
-    return found | {"tokens_saved": Measured(logs, told, "b2/saved.csv")}
+    logs = {"tokens_saved": saved.loc[saved["factor"] == "x 4", "log_tokens"]}
+    return measurements(numbers, told, "b2/catch_up.csv") | measurements(logs, told, "b2/saved.csv")
 
 
 # The best switch point
@@ -281,11 +271,9 @@ def switch_points() -> dict[str, Measured]:
     TABLES.write("b3/exponents.csv", slopes.reset_index())
     after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
     budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
-    told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}", "b3/switch_points.csv"
-    return {
-        "switch_late": Measured(after.to_numpy(float), *told),
-        "switch_exponent": Measured(exponents(table) - 1, *told),
-    }
+    numbers = {"switch_late": after, "switch_exponent": exponents(table) - 1}
+    told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}"
+    return measurements(numbers, told, "b3/switch_points.csv")
 
 
 # The functional law
@@ -389,8 +377,8 @@ def law_predicts() -> Measured:
 PARTS: Mapping[str, Callable[[], dict[str, Measured]]] = {
     "b1": finals,
     "b1c": cosines,
-    "b1m": others("b1m", "experts"),
-    "b1l": others("b1l", "larger"),
+    "b1m": partial(others, "b1m", "experts"),
+    "b1l": partial(others, "b1l", "larger"),
     "b2": catching,
     "b3": switch_points,
 }
@@ -399,15 +387,11 @@ PARTS: Mapping[str, Callable[[], dict[str, Measured]]] = {
 def main(arguments: list[str] | None = None) -> None:
     """Write the tables of every part that was trained, and findings.csv."""
     argparse.ArgumentParser(description=__doc__).parse_args(arguments)
-    measured: dict[str, Any] = {}
-    for part, numbers in PARTS.items():
-        if (RESULTS / part / "finals.csv").exists():
-            if part != "b3":
-                finals = TABLES.read(f"{part}/finals.csv")
-                TABLES.write(f"{part}/differences.csv", differences(finals))
-            measured |= numbers()
-    found = findings(read_questions(QUESTIONS), measured, equivalence=EQUIVALENCE, **PAPER)
-    write_table(found, RESULTS / "findings.csv")
+    for part in {*PARTS} - {"b3"}:
+        if f"{part}/finals.csv" in TABLES:
+            finals = TABLES.read(f"{part}/finals.csv")
+            TABLES.write(f"{part}/differences.csv", differences(finals))
+    write_findings(TABLES, QUESTIONS, PARTS, equivalence=EQUIVALENCE, **PAPER)
 
 
 if __name__ == "__main__":

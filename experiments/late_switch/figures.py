@@ -3,7 +3,7 @@
 After Wang et al. (arXiv 2602.14208).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -170,3 +170,47 @@ def endings_figure(finals: pd.DataFrame, names: Sequence[str]) -> Figure:
     entries = [*style.handles(titles, ls="none", ms=6)]
     entries.append(style.handle(f"bars: {CI}", ls="none", marker="_", ms=9, color=style.INK))
     return style.side_legend(figure, entries)
+
+
+def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
+    """Return the curve of a schedule at the tokens at which all its seeds were evaluated.
+
+    Args:
+        run: Columns seed, tokens, step, eval_loss, of one schedule at one LR.
+
+    Returns:
+        Columns tokens, steps, loss (mean), low and high (lowest and highest seed).
+    """
+    seeds = run["seed"].nunique()
+    grouped = run.groupby("tokens")
+    losses = grouped["eval_loss"]
+    table = losses.agg(loss="mean", low="min", high="max")
+    table.insert(0, "steps", grouped["step"].first())
+    return table.loc[losses.count() == seeds].reset_index()
+
+
+def clocks_figure(curves: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw held-out loss against tokens and against steps, one line per schedule.
+
+    The highest 5% of the losses are not shown. The first schedule is drawn on top.
+
+    Args:
+        curves: Tables of `mean_curve` by name.
+    """
+    figure, [[tokens, steps]] = style.new_figure(3.6, columns=2, sharey=True)
+    looks = style.lined_styles(curves)
+    for ax, unit in ((tokens, "tokens"), (steps, "steps")):
+        for order, (name, table) in enumerate(curves.items()):
+            at, loss, low, high = style.columns(table, unit, "loss", "low", "high")
+            first = {"zorder": 3 - order / len(curves)}
+            ax.plot(at, loss, lw=1.3, ms=3.5, markevery=3, **looks[name], **first)
+            ax.fill_between(at, low, high, color=looks[name]["color"], alpha=0.2, lw=0)
+        style.panel_title(ax, f"at equal {unit}", xlabel=unit)
+    steps.set_xscale("log")
+    low, high = pd.concat(curves.values())["loss"].quantile([0, 0.95])
+    tokens.set_ylim(low - 0.05 * (high - low), high)
+    style.tokens_axis(tokens.xaxis)
+    style.count_axis(steps.xaxis, most=4)
+    tokens.set_ylabel("held-out loss (nats per token)")
+    entries = style.handles(looks, lw=1.3, ms=4)
+    return style.side_legend(figure, [*entries, style.handle("lowest to\nhighest seed", **BAND)])

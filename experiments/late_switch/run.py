@@ -14,15 +14,14 @@ from typing import Any
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan
-from bss.sweeps.branching import branched, decay_start
+from bss.sweeps.branching import branched, decay_start, shared
 from bss.sweeps.branching import decayed as with_decay
 from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
-from bss.sweeps.price import price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.training.run_config import RunConfig
-from experiments.study import PricedStudy, named_tables, sharing
+from experiments.study import PricedStudy, named_tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,6 @@ class Study(PricedStudy):
     Attributes:
         arms: Compared runs; a run after those that it is forked from.
         decay: Last fraction of the tokens of a run, over which the LR decays to zero.
-        registration: File of the preregistration, which must be older than the runs; "" for none.
 
     Raises:
         InputError: If two arms have one name, or an arm cannot be trained or compared.
@@ -61,7 +59,6 @@ class Study(PricedStudy):
 
     arms: tuple[Arm, ...]
     decay: float = 0.2
-    registration: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,12 +124,11 @@ def experiment(study: Study) -> None:
     """Train a part and write its tables; print its price if it is a dry run."""
     if study.dry_run:
         constant = arms(study, planned_run(study.setup))
-        decays = decayed(study, constant)
-        costs = {"constant LR": constant, "decays": decays}
-        study.print_hours({key: price([one.run for one in some]) for key, some in costs.items()})
+        parts = {"constant LR": constant, "decays": decayed(study, constant)}
+        study.print_hours({name: [one.run for one in some] for name, some in parts.items()})
         return
     results = Results(study)
-    with study.training(study.forks, study.registration) as (base, trainer):
+    with study.training(study.forks) as (base, trainer):
         constant = trainer.contend(arms(study, base), "1/2 constant LR")
         results.write(named_tables(trainer, constant), trainer)
         if decays := trainer.contend(decayed(study, constant), "2/2 decays"):
@@ -152,7 +148,8 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
             run = overlay(base, changes | dict(arm.changes) | own)
             phase = "cosine" if run.schedule.rate == "cosine" else "constant"
             found.append(Contender(arm.name, role, phase, run))
-    return sharing(found, [], study.forks)
+    runs = shared([one.run for one in found], [], study.forks)
+    return [replace(one, run=run) for one, run in zip(found, runs, strict=True)]
 
 
 def decayed(study: Study, constant: Sequence[Contender]) -> list[Contender]:

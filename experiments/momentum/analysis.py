@@ -7,7 +7,7 @@ LRs of Adam, it equals half of the LR.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -89,8 +89,11 @@ def equal_cuts(curves: pd.DataFrame) -> pd.DataFrame:
             for cut in CUTS
         }
         for (batch, beta1, beta2), own in table.loc[~constant].groupby(kinds):
-            found = dict(zip(("at_tokens", "at_sums"), _cuts(ends, _ends(own)), strict=True))
-            rows.append({"batch": batch, "beta1": beta1, "beta2": beta2, "seed": seed} | found)
+            at = [
+                equal_cut([ends[c][i] for c in CUTS], x) for i, x in enumerate(_ends(own).tolist())
+            ]
+            row = {"batch": batch, "beta1": beta1, "beta2": beta2, "seed": seed}
+            rows.append(row | {"at_tokens": at[0], "at_sums": at[1]})
     return pd.DataFrame(rows)
 
 
@@ -100,10 +103,6 @@ def _ends(curve: pd.DataFrame) -> np.ndarray:
     return np.interp(
         at, np.log(curve["tokens"].to_numpy(float)), curve["eval_loss"].to_numpy(float)
     )
-
-
-def _cuts(ends: Mapping[int, np.ndarray], own: np.ndarray) -> list[float]:
-    return [equal_cut([ends[cut][i] for cut in CUTS], loss) for i, loss in enumerate(own.tolist())]
 
 
 def equal_cut(losses: list[float], loss: float) -> float:

@@ -71,7 +71,6 @@ class Study(PricedStudy):
     """One part of the experiment.
 
     Attributes:
-        registration: File of the preregistration, which the runs record; "" for none.
         arms: What is trained from the start.
         forks: Runs that fork from arms.
         choosing: Seeds on which an arm's LR is chosen, by decayed held-out losses.
@@ -84,7 +83,6 @@ class Study(PricedStudy):
         InputError: If a seed is used both to choose LRs and to compare arms.
     """
 
-    registration: str
     arms: tuple[Arm, ...]
     forks: tuple[Fork, ...] = ()
     choosing: tuple[int, ...] = ()
@@ -110,7 +108,7 @@ class Study(PricedStudy):
 def experiment(study: Study) -> None:
     """Train a part and write its tables."""
     results = Results(study)
-    with study.training(study.kept, study.registration) as (base, trainer):
+    with study.training(study.kept) as (base, trainer):
         rates = choose(study, base, trainer)
         for at in range(0, len(study.seeds), study.together):
             seeds = study.seeds[at : at + study.together]

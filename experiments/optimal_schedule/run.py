@@ -4,9 +4,9 @@ A part returns tables and figures by file name, and rows of the table of exponen
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ QUANTITIES = {
     "growth fraction": "growth_fraction",
     "peak batch": "peak_batch",
 }
+S = TypeVar("S")
 Row = dict[str, Any]
 Part = tuple[dict[str, Any], list[Row]]
 """Tables and figures by file name, and rows of the table of exponents."""
@@ -244,27 +245,20 @@ def law_against_exact(study: Study) -> Part:
     """The finite-width law on the exact recursion, for several batch schedules."""
     data, rate = 2 ** (study.exact_powers[1] - 4), study.lr / 4
     small, large = study.min_batch, study.max_batch
+    growing = [small * round((large / small) ** (i / 3)) for i in range(4)]
     schedules = {
         f"batch {small}": BatchSchedule.constant(small),
         f"{small} to {large} at 50%": BatchSchedule.late_switch(small, large, data // 2),
-        "four stages": BatchSchedule.stages(
-            [small * round((large / small) ** (i / 3)) for i in range(4)], data
-        ),
+        "four stages": BatchSchedule.stages(growing, data),
     }
-    panels: dict[str, dict[str, Any]] = {}
-    tables = []
-    for powers in (study.hard[0], study.easy[0]):
-        task, curves = study.task(powers), {}
-        for name, schedule in schedules.items():
-            run = stages(schedule, data, rate)
-            steps = np.linspace(0, sum(stage.steps for stage in run), 481)[4:]
-            law = law_curve(finite_law(task), drive_of(run), rate * steps)
-            exact = risk_curve(task, run, steps)
-            curves[name] = (rate * steps, law, (rate * steps[::20], exact[::20]))
-            columns = {"schedule": name, "time": rate * steps, "law": law, "exact": exact}
-            tables.append(pd.DataFrame({**vars(powers), **columns}))
-        panels[str(powers)] = curves
-    return {"law.csv": pd.concat(tables), "law.png": plots.law_figure(panels)}, []
+
+    def curve(task: Task, schedule: BatchSchedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        run = stages(schedule, data, rate)
+        steps = np.linspace(0, sum(stage.steps for stage in run), 481)[4:]
+        law = law_curve(finite_law(task), drive_of(run), rate * steps)
+        return rate * steps, law, risk_curve(task, run, steps)
+
+    return _law_part(study, "law", schedules, curve, "time"), []
 
 
 def joint_family(study: Study) -> Part:
@@ -343,22 +337,33 @@ def lr_schedules(peak: float) -> dict[str, Callable]:
 
 def law_under_rates(study: Study) -> Part:
     """Compare the finite-width law with the exact recursion at the smallest batch size."""
-    batch, rows, panels = study.min_batch, [], {}
+    batch = study.min_batch
     steps = np.unique(np.linspace(STEPS // 20, STEPS, 400).astype(int))
+
+    def curve(task: Task, rate: Callable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        at = rate(np.arange(STEPS) + 0.5)
+        drive = drive_of([Stage(float(value), batch, 1) for value in at])
+        law = law_curve(finite_law(task), drive, np.append(0, np.cumsum(at))[steps])
+        return steps, law, varying_risks(task, at, np.full(STEPS, batch))[steps]
+
+    return _law_part(study, "law_under_rates", lr_schedules(study.lr / 4), curve, "step"), []
+
+
+def _law_part(
+    study: Study, file: str, schedules: Mapping[str, S], curve: Callable[[Task, S], tuple], x: str
+) -> dict[str, Any]:
+    """Return table and figure of `curve` (x, law, exact) for a hard and an easy task."""
+    rows, panels = [], {}
     for powers in (study.hard[0], study.easy[0]):
-        task, curves = study.task(powers), {}
-        for name, rate in lr_schedules(study.lr / 4).items():
-            at = rate(np.arange(STEPS) + 0.5)
-            drive = drive_of([Stage(float(value), batch, 1) for value in at])
-            law = law_curve(finite_law(task), drive, np.append(0, np.cumsum(at))[steps])
-            exact = varying_risks(task, at, np.full(STEPS, batch))[steps]
-            columns = {"schedule": name, "step": steps, "law": law, "exact": exact}
+        drawn = {}
+        for name, schedule in schedules.items():
+            at, law, exact = curve(study.task(powers), schedule)
+            columns = {"schedule": name, x: at, "law": law, "exact": exact}
             rows.append(pd.DataFrame(vars(powers) | columns))
-            curves[name] = (steps, law, (steps[::20], exact[::20]))
-        panels[str(powers)] = curves
-    figure = plots.law_figure(panels, clock="steps")
-    files = {"law_under_rates.csv": pd.concat(rows), "law_under_rates.png": figure}
-    return files, []
+            drawn[name] = (at, law, (at[::20], exact[::20]))
+        panels[str(powers)] = drawn
+    figure = plots.law_figure(panels, {"time": "intrinsic time", "step": "steps"}[x])
+    return {f"{file}.csv": pd.concat(rows), f"{file}.png": figure}
 
 
 def decays(study: Study) -> Part:

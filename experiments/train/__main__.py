@@ -11,7 +11,7 @@ Interrupt it when you like: the run is saved, and the same command continues it.
 from dataclasses import dataclass, fields
 
 from bss.models.sizes import name_of
-from bss.plots.curves import run_figure
+from bss.plots.curves import varied_curves
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup
@@ -61,7 +61,7 @@ def experiment(study: Study) -> None:
     if not is_primary():
         return
     curve = tables(runs, trainer).runs
-    files = {"runs.parquet": curve, "curve.png": run_figure(curve)}
+    files = {"runs.parquet": curve, "curve.png": varied_curves(curve)}
     results.write(files, trainer, run=runs[0].id)
     last = curve.iloc[-1]
     log_primary(

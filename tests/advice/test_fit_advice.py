@@ -10,8 +10,7 @@ import pytest
 from bss.advice import FitAdvice, advise
 from bss.advice.fit_advice import TOLERANCE, of_losses
 from bss.advice.of_fit import fit_advice, published
-from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, check_losses, fit_table
+from bss.laws import EsFit, check_losses, fit_table
 from bss.laws.base import Estimate, Options
 from bss.rules import Setting
 
@@ -124,21 +123,6 @@ def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
     assert near.loss_at(4.0)
     assert far.best.value is None and "not tested there" in far.best.note
     assert set(far.warnings) <= set(near.warnings)
-
-
-def test_a_law_of_loss_curves_answers_at_one_rate():
-    fit = CurveFit.from_dict(saved("late_switch/fit.json"))
-    with pytest.raises(InputError, match="--lr: missing"):
-        fit_advice(fit, Setting(99e3, 1e6, 64))
-    setting = Setting(99e3, 1e6, 64, lr=2e-3)
-    found = fit_advice(fit, setting, "constant")
-    assert found.best.value and 64 <= found.best.value <= 32 * 64
-    assert any("T_0, A_0" in text for text in found.warnings)
-    for other in (
-        fit_advice(fit, setting),
-        fit_advice(fit, Setting(99e3, 30e9, 64, lr=2e-3), "constant"),
-    ):
-        assert other.best.value is None and "not tested there" in other.best.note
 
 
 def test_a_batch_is_a_sequence_or_more():

@@ -73,29 +73,3 @@ def test_mixed_sequence_lengths_are_refused(tmp_path, capsys):
     path.write_text(HEAD.strip() + ",seq_len\n" + "\n".join(rows) + "\n")
     assert main(["fit", "critical", str(path)]) == 2
     assert "512, 1024 are mixed" in capsys.readouterr().err
-
-
-def test_theory_critical_gives_points_exponent_and_theory(capsys):
-    arguments = ["--capacity", "1.5", "--source", "2.5", "--modes", "60", "--data", "2^5:2^8"]
-    assert main(["theory", "critical", *arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [point["data"] for point in told["points"]] == [32, 64, 128, 256]
-    assert all(set(point) == {"data", "risk", "cbs"} for point in told["points"])
-    assert told["exponent"]["low"] < told["exponent"]["value"] < told["exponent"]["high"]
-    assert told["theory"] == pytest.approx(0.4)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--data", "2^14:2^8"), "--data"),
-        (("--data", "256"), "data"),
-        (("--data", "2^8:2^30"), "--data"),
-        (("--data", "2^4:2^6", "--capacity", "0.5"), "capacity"),
-    ],
-)
-def test_bad_theory_is_one_line(capsys, arguments, told):
-    assert main(["theory", "critical", "--capacity", "1.5", "--source", "2.5", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert told in error

@@ -61,14 +61,14 @@ def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):
     path = tmp_path / "fit.json"
     path.write_text(json.dumps(planted_curves.fit.to_dict()))
     arguments = ["schedule", "--from", str(path), "--tokens", "2M", "--lr", "4e-3"]
-    assert main([*arguments, "--decay", "20%", "--optimise", "batch", "--stages", "2"]) == 0
+    assert main([*arguments, "--decay", "20%", "--stages", "2"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("--batch")
-    assert main([*arguments, "--optimise", "lr", *CONSTANT, "--export", "megatron"]) == 0
+    assert main([*arguments, "--decay", "20%", *CONSTANT, "--export", "megatron"]) == 0
     assert "--lr-wsd-decay-samples" in capsys.readouterr().out
     assert "warning" not in told
     arguments[arguments.index("2M")] = "20M"
-    assert main([*arguments, "--optimise", "lr", *CONSTANT]) == 0
+    assert main([*arguments, *CONSTANT]) == 0
     assert (
         "warning: beyond what was tested: tokens 2e+07 is 10 times the largest measured"
         in capsys.readouterr().out
@@ -91,11 +91,9 @@ def test_bad_options_of_the_fit_are_one_line(runs, capsys, arguments, told):
 @pytest.mark.parametrize(
     ("entry", "arguments", "told"),
     [
-        (OF_STEPS, ("--optimise", "lr"), "optimise"),
-        (OF_STEPS, ("--loss", "2"), "target_loss"),
+        (OF_STEPS, ("--policy", "functional-best"), "reads a fit of `bss fit curve`"),
         ({"kind": "curve", "schema": 7}, (), "schema 7"),
         ({"kind": "curve"}, (), "damaged"),
-        (None, ("--loss", "0.5"), "target_loss: 0.5 is below"),
         (None, ("--multiple-of", "64"), "no multiple of 64"),
         (None, ("--warmup", "1K"), "--warmup"),
     ],

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.laws.functional.forecast import schedule_losses
+from bss.laws.functional.values import schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from tests.cli.called import printed, refused

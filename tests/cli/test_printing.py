@@ -14,7 +14,7 @@ COMMANDS = [
     "rules --params 85M --tokens 2.5B --seq-len 1024 --batch-tokens 128K --lr 1e-3 --to 512K",
     "advise --params 85M --tokens 2.5B --seq-len 1024",
     "models",
-    "theory switch --source .3 --capacity 4 --max-batch 8 --data 2^12:2^14",
+    "theory optimal --source .3 --capacity 4 --max-batch 8 --data 2^14",
     "points results/demo/runs.parquet --targets 1.9,1.7",
     "predict --from results/late_switch/fit.json --batch 8 --tokens 1M --lr 2e-3",
     "import auto tests/samples/wandb-chart.csv -o {out}/o.csv --seq-len 64 --batch 8",

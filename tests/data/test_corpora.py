@@ -74,7 +74,7 @@ def test_documents_are_streamed():
     tracemalloc.start()
     try:
         Long().source()
-        assert sum(1 for _ in itertools.chain(*map(Long()._of_split, SPLITS))) == 99
+        assert sum(1 for _ in itertools.chain(*map(Long().documents, SPLITS))) == 99
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()

@@ -260,8 +260,8 @@ def test_a_root_that_cannot_be_written(sources, tmp_path):
 @pytest.mark.parametrize(
     ("count", "text", "message"),
     [
-        (0, "", "corpus: 0 Python files are too small a corpus"),
-        (3, "x = {}", "corpus: 3 Python files are too small a corpus"),
+        (0, "", "corpus: 'PythonFiles' is too small, its train split has 0 documents"),
+        (3, "x = {}", "corpus: 'PythonFiles' is too small, its train split has"),
         (99, "x{}", "corpus: 'PythonFiles' is too small, its validation split has"),
     ],
 )

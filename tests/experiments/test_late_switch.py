@@ -8,7 +8,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws import CurveFit
-from bss.laws.functional.forecast import schedule_losses
+from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
 from bss.sweeps.setup import planned_run

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from absl.testing import flagsaver
 
-from bss.plots.curves import run_figure
+from bss.plots.curves import varied_curves
 from experiments.main import run_experiment
 from experiments.train.__main__ import Study, experiment
 
@@ -92,6 +92,6 @@ def check_results(folder: Path, printed: str) -> None:
     assert list(curve["batch"].unique()) == [8, 16]
     assert curve["eval_loss"].iloc[-1] < curve["eval_loss"].iloc[0]
 
-    top, bottom = run_figure(curve).axes
-    assert [np.size(line.get_xdata()) for line in top.lines] == [len(curve)] * 3
+    top, bottom = varied_curves(curve).axes
+    assert [np.size(line.get_xdata()) for line in top.lines] == [len(curve)]
     assert np.array_equal(bottom.lines[0].get_ydata(), curve["batch"])

@@ -93,14 +93,14 @@ def test_losses_that_grow_with_the_batch_are_warned_of(tmp_path, capsys, summed,
     assert len(printed(capsys, "import", "auto", *paths, *out)["warnings"]) == warned
 
 
-def test_a_micro_batch_gives_way_to_the_tokens_of_the_log(tmp_path, capsys):
+def test_a_batch_that_contradicts_the_tokens_of_the_log_is_refused(tmp_path, capsys):
     rows = [{"step": i, "tokens": i * 64 * 64, "loss": 3 - i / 10} for i in range(1, 9)]
     command = ["import", "auto", json_lines(tmp_path, "a.jsonl", rows), "-o"]
     command += [str(tmp_path / "o.csv"), "--seq-len", "64", "--batch"]
-    [run] = printed(capsys, *command, "8")["runs"]
+    for batch in ("8", "48"):  # a micro-batch, and another
+        assert "steps and batches make" in refused(capsys, *command, batch)
+    [run] = printed(capsys, *command[:-1])["runs"]
     assert (run["batch"], run["batch_from"]) == ("64", "tokens per step")
-    assert len(run["warnings"]) == 1
-    assert "steps and batches make" in refused(capsys, *command, "48")
 
 
 def test_an_accuracy_is_no_loss(tmp_path, capsys):

@@ -5,7 +5,6 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws.base import FREE, Constraints, Scale
-from bss.laws.resampling import HeldOut, check_hold_out
 
 NAMES = ("L_0", "a", "alpha")
 BOX = np.array([0.0, -5.0, np.log(0.1)]), np.array([2.0, 5.0, np.log(4.0)])
@@ -57,14 +56,3 @@ def test_what_cannot_be_held_is_told_in_a_line(text, told):
 def test_a_parameter_that_the_law_has_not_is_told():
     with pytest.raises(InputError, match=r"k: the law .*L_0, a, alpha"):
         Constraints.parse("k=1").check(NAMES, "the law")
-
-
-def test_errors_left_out_in_turn_are_told_by_group():
-    told = HeldOut.of("batch", "log loss", ["4", "8", "8", "16"], np.array([0.1, 0.3, 0.4, np.nan]))
-    assert told.errors == pytest.approx({"4": 0.1, "8": np.sqrt(0.125)})
-    assert told.counts == {"4": 1, "8": 2}
-    assert told.rmse == pytest.approx(np.sqrt(0.26 / 3))
-    with pytest.raises(InputError, match=r"--hold-out cell: .*run or batch"):
-        check_hold_out("cell", ("run", "batch"), 9, 3)
-    with pytest.raises(InputError, match=r"--hold-out run: 2 .*3 are needed"):
-        check_hold_out("run", ("run",), 2, 3)

@@ -24,23 +24,7 @@ def points():
 
 @pytest.fixture(scope="module")
 def free(points):
-    return fit_es(points, "surface", hold_out=("batch",), options=QUICK)
-
-
-@pytest.mark.slow
-def test_a_batch_left_out_by_hand_has_the_error_that_is_told(points, free):
-    (told,) = free.held_out
-    rest = fit_es(points.loc[points["batch"] != 6], "surface", options=QUICK)
-    rows = points.loc[(points["batch"] == 6) & points["reached"]]
-    errors = [
-        np.log(
-            rest.tokens(row.tokens_to_target / row.steps / row.seq_len, row.target_loss)[0]
-            / row.tokens_to_target
-        )
-        for row in rows.itertuples()
-    ]
-    assert told.counts["batch=6"] == len(errors)
-    assert told.errors["batch=6"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-3)
+    return fit_es(points, "surface", options=QUICK)
 
 
 def test_a_parameter_at_the_fits_own_value_changes_nothing(points, free):
@@ -58,8 +42,6 @@ def test_a_law_keeps_within_its_bounds(points):
     assert held.joint is not None and 0.8 <= held.joint["L_0"] <= 1
     with pytest.raises(InputError, match="k: the surface law "):
         fit_es(points, "surface", constraints="k=1", options=QUICK)
-    with pytest.raises(InputError, match=r"--hold-out cell: .*batch or run"):
-        fit_es(points, "surface", hold_out=("cell",), options=QUICK)
 
 
 def test_a_form_of_final_losses_is_held_too():
@@ -69,12 +51,11 @@ def test_a_form_of_final_losses_is_held_too():
     table = pd.DataFrame({"params": n, "tokens": d, "batch_tokens": b, "loss": loss})
     table = check_losses(table)
     how = {"forms": ["bowl"], "options": QUICK}
-    free = fit_table(table, **how, hold_out=("batch",))
+    free = fit_table(table, **how)
     value = free.parameters["q"].value
     held = fit_table(table, **how, constraints=f"q={value!r}")
     np.testing.assert_allclose(held.losses(n, d, b), free.losses(n, d, b), rtol=1e-4)
     assert held.parameters["q"].value == pytest.approx(value)
-    assert list(free.held_out[0].counts.values()) == [4] * 5
     with pytest.raises(InputError, match="this table's law has no such parameter"):
         fit_table(table, **how, constraints="alpha=1")
     found = held.residuals()
@@ -98,14 +79,12 @@ def steps():
 
 
 def test_a_batch_left_out_of_steps_by_hand(steps):
-    fit = fit_critical(steps, hold_out=("batch",), options=QUICK)
-    (batches,) = fit.held_out
+    fit = fit_critical(steps, options=QUICK)
     rest = fit_critical(steps.loc[steps["batch"] != 1024], options=QUICK)
     errors = [
         np.log(without.steps(np.array(1024.0)) / at.curve.steps[at.curve.batch == 1024][0])
         for without, at in zip(rest.fits, fit.fits, strict=True)
     ]
-    assert batches.errors["batch=1024"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
     found = fit.residuals()
     assert len(found) == sum(len(at.residuals) for at in fit.fits)
     np.testing.assert_allclose(np.log(found["measured"] / found["fitted"]), found["residual"])

@@ -66,8 +66,7 @@ def test_it_makes_the_schedule_on_the_command_line(own, capsys):
         (("--policy", "late-switch", "--set", "when=2"), "late-switch.when is not a field"),
         (("--policy", "late-switch", "--set", "at"), "expected NAME=VALUE"),
         (("--policy", "late-switch", "--stages", "1"), "a late switch has 2"),
-        (("--policy", "measured"), "points: the policy reads a table of `bss points`"),
-        (("--policy", "law-optimum"), "reads a fit of `bss fit es`"),
+        (("--policy", "follow-optimum"), "reads a fit of `bss fit es`"),
         (("--policy", "theory"), "source: the theory's exponent is missing"),
     ],
 )

@@ -11,7 +11,7 @@ from bss.laws import check_losses, fit_es, fit_table
 from bss.laws.base import Options
 from bss.policies import POLICIES, policy_named
 from bss.policies.late_switch import LateSwitch
-from bss.policies.measured import FollowMeasured
+from bss.policies.measured import follow_measured
 from bss.policies.policy import Basis, Limits, Policy
 from bss.policies.theory import Theory
 from bss.schedules.batch import BatchSchedule
@@ -23,11 +23,11 @@ TOKENS = 2_000_000
 @pytest.fixture(scope="module")
 def basis_of(planted, planted_curves):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
-    es = Basis(planted.SEQ_LEN, fit_es(points, "surface", options=Options(1)), points)
-    curve = Basis(planted_curves.fit.seq_len, planted_curves.fit, points)
+    es = Basis(planted.SEQ_LEN, fit_es(points, "surface", options=Options(1)))
+    curve = Basis(planted_curves.fit.seq_len, planted_curves.fit)
     known = {
         "functional-best": curve,
-        "best-batch": Basis(32, fit_table(final_losses(), options=Options(2)), points),
+        "best-batch": Basis(32, fit_table(final_losses(), options=Options(2))),
     }
     return lambda name: known.get(name, es)
 
@@ -121,7 +121,7 @@ def test_the_late_switch_grows_the_smallest_batch_unless_told(planted):
 
 def test_the_best_measured_batches_are_followed_where_no_law_is_assumed(planted):
     points = planted.points(planted.laws["surface"], offset=0, noise=0)
-    schedule = FollowMeasured()(Basis(planted.SEQ_LEN, points=points), 200_000_000, Limits())
+    schedule = follow_measured(points, 200_000_000, Limits())
     least = points.loc[points.groupby("target_loss")["tokens_to_target"].idxmin()]
     for row in least.to_dict("records"):
         count = min(round(row["tokens_to_target"]), 199_999_999)
@@ -129,12 +129,10 @@ def test_the_best_measured_batches_are_followed_where_no_law_is_assumed(planted)
     best = least["batch"].iloc[-1]
     failed = points.loc[points["batch"] == best].assign(reached=False)
     failed = failed.assign(tokens_to_target=100 * failed["tokens_to_target"])
-    again = Basis(planted.SEQ_LEN, points=pd.concat([points, failed]))
-    schedule = FollowMeasured()(again, 200_000_000, Limits())
+    schedule = follow_measured(pd.concat([points, failed]), 200_000_000, Limits())
     assert best not in schedule.batches  # what a run that missed it consumed is a bound
-    none = Basis(planted.SEQ_LEN, points=points.assign(reached=False))
     with pytest.raises(InputError, match="no target was reached"):
-        FollowMeasured()(none, 1_000_000, Limits())
+        follow_measured(points.assign(reached=False), 1_000_000, Limits())
 
 
 def test_the_theory_counts_a_sequence_as_a_sample():

@@ -5,14 +5,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss import plots
 from bss.advice.of_fit import PUBLISHED
 from bss.files import read_json
 from bss.laws import TableFit
-from bss.plots.curves import varied_curves
+from bss.plots.contenders import contenders_figure
+from bss.plots.curves import loss_curves, varied_curves
 from bss.plots.final_loss import table_figure
+from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
+from bss.plots.schedules import schedule_figure
 from bss.plots.style import law_styles, svg
-from bss.policies.follow_optimum import optimal_batch
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -25,19 +26,17 @@ def figures(planted):
         BatchSchedule.parse(planted.schedule), 1_600_000, 128, rate=rates.constant(4e-3, 50_000)
     )
     return {
-        "plan": plots.schedule_figure(plan),
-        "schedule": plots.schedule_figure(plan, optimal_batch(planted.fits["surface"])),
-        "losses": plots.loss_curves(planted.runs, planted.targets),
-        "tokens": plots.tokens_to_target(planted.points, planted.fits),
-        "es": plots.es_panels(planted.points, planted.fits),
-        "batches": plots.batch_against_loss(planted.fits),
-        "contenders": plots.contenders_figure(planted.contenders()),
+        "plan": schedule_figure(plan),
+        "losses": loss_curves(planted.runs, planted.targets),
+        "tokens": tokens_to_target(planted.points, planted.fits),
+        "es": es_panels(planted.points, planted.fits),
+        "batches": batch_against_loss(planted.fits),
+        "contenders": contenders_figure(planted.contenders()),
     }
 
 
 LABELS = {
     "plan": ("tokens consumed", "batch (sequences)", "learning rate"),
-    "schedule": ("tokens consumed", "batch (sequences)", "learning rate"),
     "losses": ("tokens consumed", "held-out loss (nats per token)"),
     "tokens": ("batch B (sequences)", "tokens to the target E"),
     "es": ("optimizer steps to the target S", "tokens to the target E"),
@@ -58,7 +57,7 @@ def test_labels_carry_units_and_a_legend_stands_beside_the_axes(figures, name):
     assert not collisions(figure)
 
 
-@pytest.mark.parametrize("draw", [plots.tokens_to_target, plots.es_panels])
+@pytest.mark.parametrize("draw", [tokens_to_target, es_panels])
 def test_large_batches_and_many_laws_without_a_fit_leave_every_text_readable(planted, draw):
     large = planted.points.assign(
         batch=128 * planted.points["batch"],
@@ -115,12 +114,12 @@ def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
     failed = tuple(dataclasses.replace(f, status="not converged") for f in fit.fits)
     fits = {"surface": dataclasses.replace(fit, fits=failed)}
     colour = law_styles(fits)["surface"]["color"]
-    for draw in (plots.tokens_to_target, plots.es_panels):
+    for draw in (tokens_to_target, es_panels):
         assert lines(draw(planted.points, planted.fits), colour)
         figure = draw(planted.points, fits)
         assert not lines(figure, colour)
         assert "no fit of surface at\n6 of 6 targets" in texts(figure)
-    figure = plots.batch_against_loss(fits)
+    figure = batch_against_loss(fits)
     assert not any(points(figure))
     assert figure.axes[0].get_title(loc="right") == "surface: none at 6 of 6"
 
@@ -139,7 +138,7 @@ def test_a_law_of_final_losses_is_drawn_only_where_it_converged():
 
 
 def test_crossings_are_where_the_points_are(planted):
-    top = plots.loss_curves(planted.runs, planted.targets).axes[0]
+    top = loss_curves(planted.runs, planted.targets).axes[0]
     marks = [line for line in top.lines if line.get_linestyle() == "None"]
     marked = np.sort(np.concatenate([np.asarray(line.get_xdata(), float) for line in marks]))
     reached = planted.points.loc[planted.points["reached"], "tokens_to_target"]
@@ -147,7 +146,7 @@ def test_crossings_are_where_the_points_are(planted):
 
 
 def test_excess_is_zero_for_the_best_batch_and_the_best_batch_grows(planted):
-    bottom = plots.loss_curves(planted.runs, planted.targets).axes[1]
+    bottom = loss_curves(planted.runs, planted.targets).axes[1]
     excess = np.array([line.get_ydata() for line in bottom.lines])
     np.testing.assert_allclose(np.nanmin(excess, axis=0), 0)
     best = np.nanargmin(excess, axis=0)
@@ -159,7 +158,7 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
     schedule = BatchSchedule.parse("0:1024 1T:2048 5T:4096")
     wsd = rates.wsd(3e-4, total, 10**9, total // 5)
     plan = resolve(schedule, total, 4096, rate=wsd)
-    batch, rate = plots.schedule_figure(plan).axes
+    batch, rate = schedule_figure(plan).axes
     assert drawn(batch.lines[0])[1].tolist() == [1024, 2048, 4096, 4096]
     tokens, values = drawn(rate.lines[0])
     assert len(tokens) < 1000
@@ -169,10 +168,10 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
 
 
 def test_the_svg_is_reproducible_and_fetches_nothing(planted):
-    first, second = (svg(plots.contenders_figure(planted.contenders())) for _ in range(2))
+    first, second = (svg(contenders_figure(planted.contenders())) for _ in range(2))
     assert first == second
     assert first.startswith("<svg") and "<metadata" not in first and "<text" not in first
-    named = svg(plots.contenders_figure(planted.contenders()), "one of two")
+    named = svg(contenders_figure(planted.contenders()), "one of two")
     first_ids, ids = (re.findall(r' id="(.*?)"', text) for text in (first, named))
     assert set(ids) == set(re.findall(r'(?:href="|url\()#(.*?)[")]', named))
     assert len(ids) == len(set(ids)) and not set(ids) & set(first_ids)

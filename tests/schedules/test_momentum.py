@@ -1,4 +1,4 @@
-"""beta1 by the steps of a run: a part of them, a user's own."""
+"""beta1 by the steps of a run: a part of them."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from bss.errors import InputError
 from bss.exports import export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
-from bss.schedules.momentum import BETA1_RULES, Share
+from bss.schedules.momentum import beta1_by
 from bss.schedules.plan import resolve
 
 
@@ -20,18 +20,7 @@ def betas(rule: str, text: str = "0:4 250K:32", beta1: float | None = None) -> l
 def test_a_part_of_the_steps_is_a_half_life_and_beta1_is_the_most():
     assert betas("1%") == pytest.approx([0.9, 2 ** (-1 / 2.5)])  # of 2000 and 250 steps
     assert betas("1%", beta1=0.99) == pytest.approx([2 ** (-1 / 20), 2 ** (-1 / 2.5)])
-    assert Share(0.5)(0.9, 64, 2.0) == 0.5
-
-
-def test_a_users_own_is_a_function_of_beta1_batch_and_steps(tmp_path, monkeypatch):
-    (tmp_path / "mybetas.py").write_text(
-        "def rule(beta1, batch_tokens, steps):\n    return beta1 - 1e-4 * batch_tokens\n\n"
-        "def wild(beta1, batch_tokens, steps):\n    return steps\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    assert betas("mybetas:rule") == pytest.approx([0.9 - 0.0256, 0.9 - 0.2048])
-    with pytest.raises(InputError, match=r"wild gives 2000\.0 at a batch of 256 tokens; expected"):
-        betas("mybetas:wild")
+    assert beta1_by("50%", 0.9, 2.0) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -40,7 +29,7 @@ def test_a_users_own_is_a_function_of_beta1_batch_and_steps(tmp_path, monkeypatc
         (".01%", r"0\.01% of 2,000 steps, 0\.2 of one, given; write 0\.05% or more"),
         ("100%", "100% given; write a percentage between 0 and 100"),
         ("1,5%", "coupling beta1: '1,5%'"),
-        ("nnoe", "did you mean 'none'"),
+        ("nnoe", "coupling beta1: nnoe given; write none, or a percentage"),
     ],
 )
 def test_what_is_no_rule_is_refused(rule, says):
@@ -54,7 +43,6 @@ def test_it_needs_the_length_of_the_run_and_no_half_life_beside_it():
     with pytest.raises(InputError, match="beta1_half_life: given with the rule 1%; leave one"):
         Coupling(beta1_rule="1%", beta1_half_life=4096)
     assert Coupling(beta1_rule="1%").given == ("beta1",) and not Coupling().given
-    assert set(BETA1_RULES) == {"none"}
 
 
 @pytest.mark.parametrize("trainer", ["levanter", "torchtitan"])

@@ -143,7 +143,8 @@ def test_what_a_dead_node_prints_is_a_line(cluster, tiny_run, tiny_execution, ca
             statuses = engine.train(runs, execution)
         killing.join()
     assert {status.status for status in statuses.values()} == {"finished"}
-    (line,) = [str(one.message) for one in lines if one.category is RuntimeWarning]
+    told = [str(one.message) for one in lines if one.category is RuntimeWarning]
+    (line,) = [text for text in told if "os.fork()" not in text]  # JAX warns of the cluster's
     assert re.fullmatch(
         r"run \w{12}: worker .*-\w{6}-0 died, or its node .*; see .*; trying again \(1 of 2\)", line
     )

@@ -23,7 +23,7 @@ from bss.training.step import init_state
 from bss.values import to_dict
 from tests.models.bigram import Bigram
 
-METRICS = ("accuracy", "loss_by_position", "bits_per_byte", "tests.training.own_metrics:surprise")
+METRICS = ("accuracy", "tests.training.own_metrics:surprise")
 
 
 @pytest.fixture(scope="module")
@@ -87,20 +87,17 @@ def test_all_held_out_sequences_count_once(
     expected = {
         "eval_loss": losses,
         "eval_accuracy": hits,
-        "eval_bits_per_byte": losses / per_byte,
         "eval_surprise": losses**2,
-        **{f"eval_loss_by_position_{k + 1}": losses[:, 2 * k : 2 * k + 2] for k in range(8)},
     }
     for name, values in expected.items():
         assert (columns[name], columns[f"{name}_se"]) == of_sequences(values), name
     assert columns["bits_per_byte"] == pytest.approx(losses.mean() / per_byte, rel=1e-5)
     assert columns["bits_per_byte_se"] == pytest.approx(columns["eval_loss_se"] / per_byte)
     assert {"test_loss", "test_loss_se", "test_accuracy"} <= columns.keys()
-    assert not [name for name in columns if name.startswith("test_loss_by_position_9")]
 
 
 def test_of_a_fleet_each_run_has_its_own(measured_run, state, tiny_shards):
-    sizes = {"test_tokens": 0, "metrics": ("loss_by_position",)}
+    sizes = {"test_tokens": 0, "metrics": ("tests.training.own_metrics:surprise",)}
     run = replace(measured_run, evaluation=replace(measured_run.evaluation, **sizes))
     other = jax.tree.map(lambda x: 0.9 * x, state)
     both = jax.tree.map(lambda *x: jnp.stack(x), state, other)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws.minimum import FEWEST
 from bss.tables.reading import SETTINGS
 
@@ -69,8 +69,8 @@ class StepsCurve:
         return f"model {self.model}, target {self.target_loss:g}"
 
 
-def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[StepsCurve], list]:
-    """Return the curves of a table of points, in its order, and warnings about them.
+def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> list[StepsCurve]:
+    """Return the curves of a table of points, in its order.
 
     Args:
         points: as `bss.tables.read_points` returns it; a column batch_tokens is checked.
@@ -80,13 +80,11 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> tuple[list[St
         InputError: if sequence lengths are mixed, batches in tokens contradict those in
             sequences, or a target was reached at fewer than 3 batches.
     """
-    if unit not in UNITS:
-        raise InputError(f"unit: {unit!r} is unknown; choose one of {', '.join(UNITS)}")
+    check(unit in UNITS, "unit", unit, f"one of {', '.join(UNITS)}")
     _check_units(points, unit)
     keys = ["model", "params", "budget_tokens", "target_loss", "kind", "seq_len"]
     groups = points.groupby(keys, dropna=False, sort=False)
-    curves = [_curve(key, rows, unit) for key, rows in groups]
-    return curves, [text for curve in curves for text in _warnings(curve)]
+    return [_curve(key, rows, unit) for key, rows in groups]
 
 
 def _check_units(points: pd.DataFrame, unit: str) -> None:
@@ -135,8 +133,3 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
     return StepsCurve(
         name, params, tokens, target, kind, seq_len, batch, steps, seeds, settings, noise, censored
     )
-
-
-def _warnings(curve: StepsCurve) -> list[str]:
-    listed = ", ".join(f"{batch:g}" for batch in curve.censored)
-    return [f"{curve.name}: not reached at batch {listed}; left out of the fit"] if listed else []

@@ -13,6 +13,7 @@ batches do not bracket the bend. On planted curves of 4 to 10 batches, 90% inter
 """
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,9 +23,9 @@ from scipy import special
 from bss.errors import check
 from bss.laws.resampling import draw_noise
 
-SEARCHED = np.log(1e6)  # κ is searched up to this factor outside the batches: 0 and infinity
 SMALLEST = "smallest"
 LEAST_NOISE = 1e-6  # steps are whole numbers: no fit is better than this relative error
+SEARCHED = -np.log(LEAST_NOISE)  # κ is searched so far outside the batches: steps tell no more
 
 
 class Shape(NamedTuple):
@@ -103,12 +104,11 @@ class CbsDefinition:
     reference: float | str = 256.0
 
     def __post_init__(self) -> None:
-        expected = "a positive fraction, 0.2 for 20%"
-        check(0 < self.overhead < np.inf, "overhead", self.overhead, expected)
+        check(0 < self.overhead < np.inf, "overhead", self.overhead, "a positive share, as 0.2")
         known = self.reference if isinstance(self.reference, int | float) else self._share
-        known = 1.0 if self.reference == SMALLEST else known
         expected = "a batch as 256, smallest, or a share of b/a as 10%"
-        check(known is not None and 0 < known < np.inf, "reference batch", self.reference, expected)
+        holds = self.reference == SMALLEST or 0 < known < np.inf
+        check(holds, "reference batch", self.reference, expected)
 
     @classmethod
     def parse(cls, overhead: float, reference: float | str) -> "CbsDefinition":
@@ -118,12 +118,10 @@ class CbsDefinition:
         return cls(overhead, reference)
 
     @property
-    def _share(self) -> float | None:
-        text = str(self.reference)
-        with contextlib.suppress(ValueError):
-            share = float(text[:-1]) / 100 if text.endswith("%") else None
-            return share if share is None or share <= 1 else None
-        return None
+    def _share(self) -> float:
+        """Of b/a, up to 1; 0 if the reference is none."""
+        share = re.fullmatch(r"(\d+\.?\d*|\.\d+)%", str(self.reference))
+        return float(share[1]) / 100 if share and float(share[1]) <= 100 else 0.0
 
     def __str__(self) -> str:
         name = self.reference if isinstance(self.reference, str) else f"{self.reference:g}"

@@ -235,13 +235,10 @@ class CriticalFit(Fit):
         for at in self.fits:
             curve, residual = at.curve, np.array(at.residuals)
             bend = at.B_crit.value or np.nan
-            table = {"batch": curve.batch, "log_batch_over_critical": np.log(curve.batch / bend)}
+            names = ("model", "params", "tokens", "target_loss", "batch")
+            table = {name: getattr(curve, name) for name in names}
+            table |= {"log_batch_over_critical": np.log(curve.batch / bend)}
             table |= {"measured": curve.steps, "fitted": curve.steps * np.exp(-residual)}
-            named = {"params": curve.params, "tokens": curve.tokens}
-            named |= {"target_loss": curve.target_loss}
-            parts.append(
-                pd.DataFrame(table)
-                .assign(model=curve.model, residual=residual, **named)
-                .assign(left_out=-np.array(at.left_out))
-            )
+            table |= {"residual": residual, "left_out": -np.array(at.left_out)}
+            parts.append(pd.DataFrame(table))
         return pd.concat(parts, ignore_index=True)

@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws import minimum
 from bss.laws.base import (
     FREE,
     BestBatch,
@@ -36,11 +37,12 @@ from bss.laws.base import (
     Outlier,
     disjoint,
     interval,
+    refuse_mixed,
     rounded,
     sure,
     tails,
 )
-from bss.laws.es import FAMILIES, INTERPOLATOR, LAWS
+from bss.laws.es import INTERPOLATOR, LAWS
 from bss.laws.es.law import Law, Problem
 from bss.laws.es.values import (
     CROSS_VALIDATED,
@@ -52,9 +54,10 @@ from bss.laws.es.values import (
     TargetFit,
 )
 from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
-from bss.laws.resampling import HeldOut, RunEffects, check_hold_out, redraw, rms
-from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, solve
+from bss.laws.resampling import RunEffects, redraw, rms
+from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, repeated, solve
 from bss.points.measuring import with_runs
+from bss.tables.columns import Origin, positive
 
 USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
 TYPICAL = 0.004  # nats: the noise SD of a run's loss in the committed results
@@ -64,7 +67,7 @@ MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite erro
 ASYMPTOTES = ("S_min", "E_min", "S_opt")
 TIE = 1.04  # ratio of squared errors, up to which the law with fewer parameters is preferred
 EXTRA_STARTS = 3  # of a fold, in addition to the fit of all rows, which is nearly its optimum
-FEWEST = 6  # batch sizes: with fewer, the four inside the range do not rank laws
+FEWEST = 2 * minimum.FEWEST  # batch sizes: with fewer, the four inside do not rank laws
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,6 @@ def fit_es(
     law: Law | str | None = None,
     *,
     constraints: Constraints | str = FREE,
-    hold_out: Sequence[str] = (),
     options: Options | None = None,
 ) -> EsFit:
     """Fit a law E(S) to points of one model at one kind of loss.
@@ -139,7 +141,6 @@ def fit_es(
         points: table of points. A target that was not reached is a lower bound, E(B) > tokens.
         law: a law, or the name of a law; by default it is cross-validated.
         constraints: fixed or bounded parameters, e.g. "L_0=1.69, alpha=.2:1".
-        hold_out: additional cross-validation, by "batch" or "run".
         options: how intervals are made.
 
     Raises:
@@ -156,7 +157,7 @@ def fit_es(
         ended = f"{used.family.name}: {joint.at_bound} ended at a bound of the fit"
         warnings.append(f"{ended}; compare with other laws")
     by_target = {target: part for part in parts for target in part.targets}
-    fits, far = [], {}
+    fits, far, asked = [], {}, choice == REQUESTED
     for target in data.targets.tolist():
         minimum = target_minimum(data, target, options.level)
         at = _target_fit(data, used, target, by_target.get(target), minimum, options)
@@ -165,10 +166,8 @@ def fit_es(
         elif at.status != "converged":
             warnings.append(f"target {target:g}: {at.status}")
         by_law = at.batches.get("B_opt")
-        if by_law is not None or choice != REQUESTED:
-            best = best_batch(
-                by_law, minimum.batch, used.family.name, requested=choice == REQUESTED
-            )
+        if by_law is not None or not asked:
+            best = best_batch(by_law, minimum.batch, used.family.name, requested=asked)
             at = with_best(at, best, minimum, data.seq_len)
             if best.method == "measured" and best.value and by_law and by_law.value:
                 warnings.append(
@@ -194,7 +193,6 @@ def fit_es(
         comparison=comparison,
         outliers=tuple(sorted(far.values(), key=lambda run: run.times)),
         constraints=constraints,
-        held_out=tuple(held_out(data, used, by, constraints) for by in hold_out),
         level=options.level,
         resamples=options.resamples,
         warnings=tuple(warnings),
@@ -287,8 +285,7 @@ def _bootstrap(
     generator, count = np.random.default_rng([options.seed, index]), options.resamples
     noise, scatter = redraw(error, slopes[..., free], used, runs, count, generator)
     scale = np.where(used, arrays["weight"], np.inf)
-    resampled = {k: np.broadcast_to(x, (count, *np.shape(x))) for k, x in arrays.items()}
-    resampled["observed"] = arrays["observed"] + (error + noise) / scale
+    resampled = repeated(arrays, count, observed=arrays["observed"] + (error + noise) / scale)
     refit = solve(problem.residual, theta[None], *box, resampled)
     return refit.parameters, problem.rows[index][used], error[used], scatter
 
@@ -499,23 +496,11 @@ def es_data(points: pd.DataFrame) -> EsData:
 
 def _check(points: pd.DataFrame) -> None:
     """Raise InputError if a table mixes models or kinds, reaches no target or lacks numbers."""
-    for column in ("model", "params", "kind", "seq_len"):
-        values = points[column].drop_duplicates() if column in points else []
-        if len(values) > 1:
-            few = ", ".join(str(value) for value in values[:4])
-            raise InputError(
-                f"points: {column} takes {len(values)} values ({few}); "
-                "E(S) belongs to one, so filter the table"
-            )
+    refuse_mixed(points, "points", "model", "params", "kind", "seq_len")
     if not points["reached"].any():
         raise InputError("points: reached is false in every row; choose targets that runs reach")
-    numbers = points[["target_loss", "batch", "steps", "tokens_to_target"]].to_numpy(float)
-    good = (np.isfinite(numbers) & (numbers > 0)).all(axis=1)
-    if not good.all():
-        raise InputError(
-            f"points: row {int(np.argmin(good)) + 1} has a target_loss, batch, steps or "
-            "tokens_to_target that is not a positive number; correct or drop it"
-        )
+    for name in ("target_loss", "batch", "steps", "tokens_to_target"):
+        positive(points, name, Origin("points"))
 
 
 def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
@@ -562,9 +547,7 @@ def cross_validated(
     least = max(law.least_cross_validated for law in able.values())
     targets = np.array([t for t in data.targets if reaching[t] >= least])
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # laws compile side by side
-        found = pool.map(
-            lambda law: _errors(data, targets, law, data.batch, constraints), able.values()
-        )
+        found = pool.map(lambda law: _errors(data, targets, law, constraints), able.values())
         errors = {n: error for n, error in zip(able, found, strict=True) if error is not None}
     if not errors:
         raise InputError("points: one target is reached; laws of all targets need two")
@@ -576,20 +559,6 @@ def cross_validated(
     rows.sort(key=lambda row: (row["law"] != winner, row["interior_loss"]))
     excluded = tuple(law.name for law in laws if law.name not in errors)
     return Comparison(tuple(rows), winner, excluded)
-
-
-def held_out(data: EsData, law: Law, by: str, constraints: Constraints = FREE) -> HeldOut:
-    """Return errors in log tokens at each batch size, or run, of fits to the others.
-
-    Raises:
-        InputError: If `by` is not "batch" or "run", or there are too few groups.
-    """
-    labels = data.batch if by == "batch" else data.run
-    check_hold_out(by, ("batch", "run"), len(np.unique(labels)), law.least + 1)
-    errors = _errors(data, data.targets, law, labels, constraints)
-    assert errors is not None  # the law was fitted to the same targets
-    names = [f"{x:g}" for x in data.batch.tolist()] if by == "batch" else data.name
-    return HeldOut.of(by, "log tokens", [f"{by}={name}" for name in names], errors)
 
 
 def _row(law: Law, error: np.ndarray, data: EsData, targets: int) -> dict:
@@ -604,9 +573,9 @@ def _row(law: Law, error: np.ndarray, data: EsData, targets: int) -> dict:
 
 
 def _errors(
-    data: EsData, targets: np.ndarray, law: Law, labels: np.ndarray, constraints: Constraints
+    data: EsData, targets: np.ndarray, law: Law, constraints: Constraints
 ) -> np.ndarray | None:
-    """Return the error [N] in log E of each reached row by the fit without its label [N].
+    """Return the error [N] in log E of each reached row by the fit without its batch size.
 
     NaN for rows of other targets; None if the law cannot be fitted to these targets.
     """
@@ -615,12 +584,12 @@ def _errors(
     except InputError:
         return None
     every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
-    folds, error = np.unique(labels), np.full(len(labels), np.nan)
+    folds, error = data.batches, np.full(len(data.batch), np.nan)
 
     def each(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values] * len(folds))
 
-    out = each(labels[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
+    out = each(data.batch[problem.rows]) == np.repeat(folds, len(problem.rows))[:, None]
     arrays = {key: each(value) for key, value in problem.data.items()}
     arrays["weight"] = np.where(out, 0.0, arrays["weight"])
     some = np.linspace(0, problem.starts.shape[1] - 1, EXTRA_STARTS).astype(int)
@@ -635,9 +604,3 @@ def _errors(
         fitted = law.log_sequences(p, data.batch[here], data.target[here])
         error[here] = np.clip(fitted - np.log(data.sequences[here]), -MAX_ERROR, MAX_ERROR)
     return error
-
-
-def shown_laws(comparison: Comparison) -> list[str]:
-    """Return one law of each family, and the joint law of the lowest error, for figures."""
-    best = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
-    return list(dict.fromkeys([best, *(law.name for law in FAMILIES)]))

@@ -265,9 +265,6 @@ class LogError:
         return residuals(error, data)
 
 
-EDGE = 1e-3  # distance of shares from 0 and 1, at which the three-stage law degenerates
-
-
 class HyperbolaParameters(NamedTuple):
     """E_min in sequences, S_min in steps."""
 
@@ -368,8 +365,9 @@ class Piecewise(PerTarget):
     starts = tuple(
         product((0.0,), (-0.7, 0.0, 0.7), (0.3, 0.8), (0.3, 0.8), (0.3, 0.9), (0.15, 0.6))
     )
-    lower = (-5.0, -5.0, *[EDGE] * 4)
-    upper = (5.0, 5.0, *[1 - EDGE] * 4)
+    # The law degenerates at shares of 0 and 1.
+    lower = (-5.0, -5.0, *[1e-3] * 4)
+    upper = (5.0, 5.0, *[1 - 1e-3] * 4)
 
     def shape(self, theta: Any, data: Mapping[str, Any]) -> StageParameters:
         """Return parameters from a box in which every point is admissible (derived here).

@@ -157,11 +157,6 @@ class EsFit(Fit):
         return "measured" if self.choice == UNSELECTED else self.law.name
 
     @property
-    def label(self) -> str:
-        """The source of the estimates, for titles."""
-        return "measured minimum" if self.choice == UNSELECTED else f"{self.law.name} law"
-
-    @property
     def cv_error(self) -> float | None:
         """Root mean square error in log E at left-out batches; None without cross-validation."""
         rows = self.comparison.table if self.comparison else ()
@@ -242,17 +237,11 @@ class EsFit(Fit):
         """Return errors of the laws at left-out batch sizes."""
         if self.comparison is None:
             return {}
-        rows = [
-            {
-                "law": row["law"],
-                "parameters": row["parameters"],
-                "CV error (log tokens)": row["interior_log_E"],
-                "at the smallest and largest batch": row["edge_log_E"],
-                "chosen": row["law"] == self.comparison.winner and self.choice == CROSS_VALIDATED,
-            }
-            for row in self.comparison.table
-        ]
-        return {"Cross-validation": pd.DataFrame(rows)}
+        errors = {"interior_log_E": "CV error (log tokens)"}
+        errors |= {"edge_log_E": "at the smallest and largest batch"}
+        table = pd.DataFrame(self.comparison.table)[["law", "parameters", *errors]]
+        chosen = table["law"].eq(self.comparison.winner) & (self.choice == CROSS_VALIDATED)
+        return {"Cross-validation": table.rename(columns=errors).assign(chosen=chosen)}
 
     def _signal(self, target_loss: float) -> float:
         """Rise in mean log tokens to the nearer end batch, over the SD within batches."""
@@ -320,32 +309,33 @@ class EsFit(Fit):
         """Return predictions for one new run per row.
 
         Args:
-            table: column batch (sequences), and target_loss (nats) or tokens.
+            table: columns batch (sequences) and target_loss (nats).
 
         Returns:
-            With target_loss: columns tokens, low, high (in tokens), steps, steps_low, steps_high,
-            and note. With tokens: columns loss, low, high in nats, and note. Without `draws`, low
-            and high are NaN.
+            Columns tokens, low, high (in tokens), steps, steps_low, steps_high, and note. Without
+            `draws`, low and high are NaN.
 
         Raises:
             InputError: If the law is unidentified, or was fitted at one target that is not this.
         """
-        batch = table["batch"].to_numpy(float)
-        if "target_loss" in table:
-            tokens, low, high = self._token_ends(batch, table["target_loss"].to_numpy(float))
-            columns = {"tokens": tokens, "low": low, "high": high}
-            per_step = batch * self.seq_len
-            steps = {"steps": tokens, "steps_low": low, "steps_high": high}
-            columns |= {name: value / per_step for name, value in steps.items()}
-        else:
-            tokens = table["tokens"].to_numpy(float)
-            loss = self.losses(batch, tokens)
-            needed, *ends = self._token_ends(batch, loss)
-            near = [self.losses(batch, tokens * x) for x in (0.99, 1.01)]
-            slope = (near[0] - near[1]) / np.log(1.01 / 0.99)  # -dL/dlog E
-            low, high = (loss + slope * np.log(end / needed) for end in ends)
-            columns = {"loss": loss, "low": low, "high": high}
-        note = np.where(np.isinf(tokens), NEVER, "" if self._refits else NO_DRAWS)
+        batch, loss = (table[name].to_numpy(float) for name in ("batch", "target_loss"))
+        kept = [self.draws, *(at.draws for at in self.fits)]
+        refits = max((len(next(iter(one.values()))) for one in kept if one), default=0)
+        tokens = self.tokens(batch, loss)
+        low, high = np.full((2, len(tokens)), np.nan)
+        if refits:
+            shape = (RUNS * refits, 1)
+            scatter = draw_noise(*self.lack_of_fit, shape, np.random.default_rng(0))[:, 0]
+            draws = np.exp(self._log_tokens(batch, loss[:, None] / (1 + scatter), drawn=True))
+            low, high = np.nanquantile(draws, tails(self.level), axis=1, method="nearest")
+        columns = {
+            "tokens": tokens,
+            "low": np.minimum(low, tokens),
+            "high": np.maximum(high, tokens),
+        }
+        steps = zip(("steps", "steps_low", "steps_high"), columns.values(), strict=True)
+        columns |= {name: value / (batch * self.seq_len) for name, value in steps}
+        note = np.where(np.isinf(tokens), NEVER, "" if refits else NO_DRAWS)
         return pd.DataFrame(columns | {"note": note}, table.index)
 
     def best_batches(self, target_loss: float) -> dict[str, Estimate]:
@@ -383,23 +373,6 @@ class EsFit(Fit):
         residual = np.log(table["measured"].to_numpy(float) / table["fitted"].to_numpy(float))
         relative = np.log(table["batch"].to_numpy(float)) - log_best
         return table.assign(log_batch_over_best=relative, residual=residual)
-
-    @property
-    def _refits(self) -> int:
-        """Number of refits that the fit keeps."""
-        draws = [self.draws, *(target.draws for target in self.fits)]
-        return max((len(next(iter(one.values()))) for one in draws if one), default=0)
-
-    def _token_ends(self, batch: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return tokens [n] to losses at batches, and the ends of the interval of a new run."""
-        tokens, refits = self.tokens(batch, loss), self._refits
-        if not refits:
-            return tokens, np.full_like(tokens, np.nan), np.full_like(tokens, np.nan)
-        shape = (RUNS * refits, 1)
-        scatter = draw_noise(*self.lack_of_fit, shape, np.random.default_rng(0))[:, 0]
-        draws = np.exp(self._log_tokens(batch, loss[:, None] / (1 + scatter), drawn=True))
-        low, high = np.nanquantile(draws, tails(self.level), axis=1, method="nearest")
-        return tokens, np.minimum(low, tokens), np.maximum(high, tokens)
 
     def _log_tokens(
         self, batch: np.ndarray, loss: np.ndarray, *, drawn: bool = False

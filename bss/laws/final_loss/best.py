@@ -23,10 +23,11 @@ from bss.laws.base import (
 )
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import VARIED
+from bss.laws.final_loss.residual_gp import RUN_NOISE
 from bss.laws.minimum import FEWEST, FORM_SD, measured_minimum, parabola_vertex
 from bss.laws.power import PowerFit, fit_power, unidentified
 
-TOLERANCES = (0.003, 0.005)  # nats: repeated runs differ by as much, if no seeds measure it
+TOLERANCES = (0.003, RUN_NOISE)  # nats: repeated runs differ by as much, if no seeds tell
 MOSTLY = 0.6  # share of best batches inside their (N, D), above which the others have values
 SURE = 2.6  # ratio of the ends of an interval, up to which they have
 SYMBOLS = {"params": "N", "tokens": "D", "batch": "B"}
@@ -113,7 +114,7 @@ def _of_cell(
     best = _within(law, draws, ends, level)
     count = len(np.unique(points.batch[usable]))
     none = replace(best, low=None, high=None)
-    if not points.with_lr and points.single_lr(usable):
+    if not points.with_lr and np.ptp(points.lr[usable]) == 0 < np.ptp(points.batch[usable]):
         why = "all batches share one learning rate, so theirs is not B_opt; retune at two"
         return none.unknown("single_lr", why), draws
     if count < FEWEST:
@@ -246,34 +247,22 @@ def best_lrs(law: LossLaw, batches: Sequence[float | None], level: float) -> Bes
 
 
 def best_lr(law: LossLaw, params: float, tokens: float, batch: float, level: float) -> Estimate:
-    """Return the best learning rate; without a value if the loss falls to the end of the grid."""
-    losses = law.draws(params, tokens, batch, law.grid[1])
-    return _optimum(law.grid[1], losses, law.seed, level, "learning rate")
+    """Return the best learning rate, with an interval from draws of the losses over LRs.
 
-
-def best_batch_at(law: LossLaw, params: float, tokens: float, lr: float, level: float) -> Estimate:
-    """Return the best batch in tokens at a given learning rate."""
-    losses = law.draws(params, tokens, law.grid[0], lr)
-    return _optimum(law.grid[0], losses, law.seed, level, "batch")
-
-
-def _optimum(grid: np.ndarray, losses: np.ndarray, seed: int, level: float, what: str) -> Estimate:
-    """Return the point of a grid [G] with the lowest loss; no value if it is at an end of the grid.
-
-    The first row of losses [1 + R, G] is the expected loss; the other rows are draws of it, from
-    which the interval follows.
+    It has no value if the loss falls to the end of the grid.
     """
-    value, *draws = np.exp(drawn_minimum(grid, losses, [seed])).tolist()
+    grid = law.grid[1]
+    losses = law.draws(params, tokens, batch, grid)
+    value, *draws = np.exp(drawn_minimum(grid, losses, [law.seed])).tolist()
     best = interval(value, np.array(draws), level=level)
     first, last = grid[0] * 1.001, grid[-1] / 1.001
     low = best.low if (best.low or 0) > first else None
     high = best.high if (best.high or np.inf) < last else None
     kept = replace(best, low=low, high=high)
-    if not first < value < last:
-        return replace(kept, value=None, note=f"unidentified: the loss falls to the last {what}")
-    if too_wide(kept):
-        return replace(kept, value=None, note=f"unidentified: {SPANS}")
-    return kept
+    ended = not first < value < last
+    why = "the loss falls to the last learning rate" if ended else SPANS
+    unknown = replace(kept, value=None, note=f"unidentified: {why}")
+    return unknown if ended or too_wide(kept) else kept
 
 
 def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> Estimate:

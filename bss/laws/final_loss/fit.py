@@ -4,10 +4,10 @@ A form with the residuals that the rows near by predict (bss.laws.final_loss.fit
 and LRs are where its draws are lowest (bss.laws.final_loss.best).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,18 +15,23 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws.base import DRAWS, FREE, SPANS, Constraints, Estimate, Options, Outlier, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
-from bss.laws.final_loss.fitting import best_fit, residuals_over_error, unseen_losses, widened
-from bss.laws.final_loss.folds import Fold, folds_of, requested
+from bss.laws.final_loss.fitting import (
+    Fold,
+    best_fit,
+    folds_of,
+    residuals_over_error,
+    unseen_losses,
+    widened,
+)
 from bss.laws.final_loss.forms import FORMS, Form
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, TableFit, TestedRange
 from bss.laws.minimum import FEWEST
-from bss.laws.resampling import HeldOut, rms, robust_scale
+from bss.laws.resampling import rms, robust_scale
 from bss.laws.solver import Solution
 from bss.points.measuring import equal_steps
-from bss.tables.reading import without
 
 OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billion by chance
 MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
@@ -35,79 +40,55 @@ MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
 def fit_table(
     table: pd.DataFrame,
     *,
-    hold_out: tuple[str, ...] = (),
     forms: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
     constraints: Constraints | str = FREE,
     options: Options | None = None,
-    progress: Callable[[str], None] = lambda text: None,
 ) -> TableFit:
     """Fit the law of final losses.
 
     Args:
         table: as `bss.laws.final_loss.table.check_losses` returns it.
-        hold_out: also cross-validated: params, tokens, batch, cell or run one at a time, or a
-            condition, e.g. tokens>=80B.
         forms: by name or `package.module:ATTRIBUTE`, of which the one with the lowest error at
             left-out (params, tokens) is taken; None for all registered ones that apply.
         constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1".
-        drop: rows that are left out of everything, e.g. "params=2e8,tokens=6e10,batch=256".
         options: number (200 at least) and seed of the draws, level of the intervals.
-        progress: called with each step of the fit.
 
     Raises:
         InputError: If batches or points are too few, or an argument is wrong.
     """
     fixed, how = Constraints.parse(constraints), options or Options(DRAWS)
     how = replace(how, resamples=max(how.resamples, DRAWS))
-    points, warnings = loss_points(without(table, drop))
+    points, warnings = loss_points(table)
     traps = _equal_steps(points)
-    chosen = _applicable(points, forms, drop, traps)
+    chosen = _applicable(points, forms, traps)
     fixed.check([n for form in chosen.values() for n in form.names], "this table's law")
-    progress(f"{len(points.loss)} points, {len(points.cells)} (params, tokens)")
-    progress("cross-validation")
-    tried = [_tried(points, name, fixed, hold_out, how) for name in chosen]
-    cv_errors = {one.law.form: e for one in tried if (e := one.errors["left_out"]["cell"])}
-    best = min(tried, key=lambda one: cv_errors.get(one.law.form, np.inf))
-    law = replace(best.law, cv_errors=cv_errors)
-    progress("best batches")
+    tried = [_tried(points, name, fixed, how) for name in chosen]
+    cv_errors = {law.form: e for law, found, _ in tried if (e := found["left_out"]["cell"])}
+    law, found, at_bound = min(tried, key=lambda one: cv_errors.get(one[0].form, np.inf))
+    law = replace(law, cv_errors=cv_errors)
     return TableFit(
         law=law,
         formula=FORMS[law.form].formula,
         parameters=_parameters(law, how.level),
-        outliers=best.outliers,
-        tested=_tested(law.points, best.folds),
-        **best.errors,
+        **found,
         **_optima(law, how.level),
         level=how.level,
         resamples=how.resamples,
         constraints=fixed,
-        warnings=(*warnings, *traps, *_warnings(law, best.at_bound)),
-        held_out=best.held_out,
+        warnings=(*warnings, *traps, *_warnings(law, at_bound)),
     )
 
 
-class _Tried(NamedTuple):
-    """The law of one form with outliers left out, its errors at folds, parameters at bounds."""
-
-    law: LossLaw
-    outliers: tuple[Outlier, ...]
-    folds: list[Fold]
-    errors: dict[str, Any]
-    held_out: tuple[HeldOut, ...]
-    at_bound: np.ndarray
-
-
 def _tried(
-    points: LossPoints, name: str, fixed: Constraints, hold_out: Sequence[str], how: Options
-) -> _Tried:
+    points: LossPoints, name: str, fixed: Constraints, how: Options
+) -> tuple[LossLaw, dict[str, Any], np.ndarray]:
+    """Return the law of one form, fields of `TableFit` about its errors, parameters at bounds."""
     form = FORMS[name]
     points, fit, outliers = _without_outliers(points, form, fixed)
-    folds, own = folds_of(points), {text: requested(points, text) for text in hold_out}
-    every = [*folds, *chain(*own.values())]
-    unseen = unseen_losses(form, points, fit, every, fixed)
-    inside = widened(points, every, unseen, ("cell",))
-    outside = max(widened(points, every, unseen, ("params", "tokens")), inside)
+    folds = folds_of(points)
+    unseen = unseen_losses(form, points, fit, folds, fixed)
+    inside = widened(points, folds, unseen, ("cell",))
+    outside = max(widened(points, folds, unseen, ("params", "tokens")), inside)
     law = LossLaw(
         form=name,
         theta=fit.parameters[0],
@@ -118,13 +99,13 @@ def _tried(
         resamples=how.resamples,
         seed=how.seed,
     )
-    means = [mean for mean, _ in unseen]
-    held_out = _held_out(points, own, means[len(folds) :])
-    return _Tried(law, outliers, folds, _errors(law, folds, means), held_out, fit.at_bound[0])
+    found = {"outliers": outliers, "tested": _tested(points, folds)}
+    found |= _errors(law, folds, [mean for mean, _ in unseen])
+    return law, found, fit.at_bound[0]
 
 
 def _applicable(
-    points: LossPoints, names: Sequence[str] | None, drop: Sequence[str], traps: Sequence[str]
+    points: LossPoints, names: Sequence[str] | None, traps: Sequence[str]
 ) -> dict[str, Form]:
     """The forms by name: those requested, or all that apply to the table.
 
@@ -133,9 +114,8 @@ def _applicable(
             with (or without) several LRs per batch size.
     """
     batches, count = len(np.unique(points.batch)), len(points.loss)
-    left = ", with what --drop leaves" if drop else ""
     if batches < FEWEST:
-        raise InputError(f"batch: {batches} different ones{left}; the law needs 3 or more")
+        raise InputError(f"batch: {batches} different ones; the law needs 3 or more")
     forms = {FORMS.name_of(form): form for form in map(FORMS.__getitem__, names or FORMS)}
     able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
     for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
@@ -145,7 +125,7 @@ def _applicable(
     if not enough or (names and len(enough) < len(able)):
         needed = min(max(form.free(points), FEWEST) for form in able.values())
         raise InputError(
-            f"table: {count} points of (params, tokens, batch) for {needed} parameters{left}; "
+            f"table: {count} points of (params, tokens, batch) for {needed} parameters; "
             + "; ".join(["add runs", *traps])
         )
     return enough
@@ -206,7 +186,7 @@ def _errors(law: LossLaw, folds: Sequence[Fold], unseen: list[np.ndarray]) -> di
     points = law.points
     near, cell_error = points.excess <= NEAR, np.full(len(points.loss), np.nan)
     errors: dict[str, list[np.ndarray]] = {kind: [] for kind in ("cell", "params", "tokens")}
-    for fold, expected in zip(folds, unseen, strict=False):
+    for fold, expected in zip(folds, unseen, strict=True):
         missed = expected - points.loss[fold.out]
         if fold.kind == "cell":
             cell_error[fold.out] = missed
@@ -230,21 +210,6 @@ def _optima(law: LossLaw, level: float) -> dict[str, Any]:
     if law.points.with_lr:
         found |= {"best_lrs": best_lrs(law, [at.batch.value for at in optima], level)}
     return found
-
-
-def _held_out(
-    points: LossPoints, own: Mapping[str, list[Fold]], unseen: list[np.ndarray]
-) -> tuple[HeldOut, ...]:
-    """Errors at rows that a user asked to leave out, except diverged ones."""
-    found, left = [], iter(unseen)
-    for text, folds in own.items():
-        labels, errors = [], []
-        for fold, expected in zip(folds, left, strict=False):
-            missed = expected - points.loss[fold.out]
-            errors.append(np.where(points.diverged[fold.out], np.nan, missed))
-            labels += [fold.kind] * len(missed)
-        found.append(HeldOut.of(text, "loss in nats", labels, np.concatenate(errors)))
-    return tuple(found)
 
 
 def _tested(points: LossPoints, folds: Sequence[Fold]) -> dict[str, TestedRange]:
@@ -289,8 +254,7 @@ def _warnings(law: LossLaw, at_bound: np.ndarray) -> list[str]:
             "each batch has one LR: intervals ignore that the LR may not be tuned; train with two "
             "LRs at some batches"
         )
-    ended = ", ".join(compress(FORMS[law.form].names, at_bound))
-    if ended:
+    if ended := ", ".join(compress(FORMS[law.form].names, at_bound)):
         texts.append(f"{ended} ended at a bound: the table does not identify it")
     if not law.converged:
         texts.append("the fit did not converge")

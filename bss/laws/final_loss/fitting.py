@@ -1,27 +1,63 @@
-"""The law of final losses fitted, and how wide its intervals are.
+"""A form fitted to all rows, and without each fold: groups of cells, the largest model and budgets.
 
-A form is fitted to all rows and, warm-started, without each fold: eight groups of cells, the
-largest model and the largest budgets. Intervals are as wide as left-out rows require: of cells
+Folds weigh forms and measure errors. Intervals are as wide as left-out rows require: of cells
 inside of the table, of the largest model and budgets outside (derived here).
 """
 
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from bss.laws.base import FREE, Constraints
-from bss.laws.final_loss.folds import Fold
 from bss.laws.final_loss.forms import Form, losses
 from bss.laws.final_loss.law import slopes_of
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.residual_gp import left_out
-from bss.laws.solver import EVERY, Solution, solve_in_rounds
+from bss.laws.solver import CHUNK, EVERY, ROUND, Solution, repeated, solve
 
 PADDING = 96  # rows: tables up to this size share one compiled program
 ROUNDS = 40  # of ten iterations, for a fit that is kept
 Unseen = tuple[np.ndarray, np.ndarray]  # losses predicted for a fold, and their variances
 NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near by luck
+TOP = 0.1 * 2.0 ** np.arange(3)  # shares of the cells whose budgets are left out as the largest
+
+
+class Fold(NamedTuple):
+    """Rows that are left out together.
+
+    Attributes:
+        kind: what of the rows is unseen: "cell", "params" or "tokens".
+        out: [n], True where a row is left out.
+    """
+
+    kind: str
+    out: np.ndarray
+
+
+def folds_of(points: LossPoints) -> list[Fold]:
+    """Return groups of cells, the largest model and budgets; of one cell its inner batches.
+
+    Each leaves two sizes of what is left out.
+    """
+    n, d = points.logs.T[:2]
+    if len(points.cells) < 3:
+        inner = np.unique(points.batch)[1:-1] if len(points.cells) == 1 else ()
+        return [Fold("cell", points.batch == batch) for batch in inner]
+    first = [rows[0] for rows in points.cells]
+    group = np.empty(len(first), int)
+    # As many groups as descend together.
+    group[np.lexsort([n[first], d[first]])] = np.arange(len(first)) % CHUNK
+    member = group[points.cell]
+    folds = [Fold("cell", member == i) for i in range(member.max() + 1)]
+    for kind, axis, share in (("params", 0, 0.0), *(("tokens", 1, top) for top in TOP)):
+        x = points.logs[:, axis]
+        out = x >= np.quantile(x[first], 1 - share, method="higher") - 1e-9
+        new = (out != folds[-1].out).any()
+        if new and points.varies[axis] and len(np.unique(x[~out])) > 1:
+            folds.append(Fold(kind, out))
+    return folds
 
 
 def solved(
@@ -35,9 +71,9 @@ def solved(
     """Return a descent from each start [Q, P], with weights [Q, n]."""
     rows = ((0, 0), (0, -len(points.loss) % PADDING))
     data = {"logs": np.pad(points.logs, (rows[1], (0, 0))), "loss": np.pad(points.loss, rows[1])}
-    box = form.bounds(points, constraints)
-    changed = {"weight": np.pad(weight, rows)}
-    return solve_in_rounds(form.residual, starts, box, data, changed, rounds=rounds)
+    each = repeated(data, len(starts), weight=np.pad(weight, rows))
+    problem = form.residual, starts[:, None], *form.bounds(points, constraints), each
+    return solve(*problem, iterations=ROUND, rounds=rounds)
 
 
 def best_fit(
@@ -49,7 +85,8 @@ def best_fit(
     """Return the best of all starts [Q, P], by default the form has them, on all rows."""
     starts = form.starts(points, points.weight) if starts is None else starts
     each = np.repeat(points.weight[None], len(starts), axis=0)
-    return solved(form, points, starts, each, constraints, ROUNDS).best()
+    found = solved(form, points, starts, each, constraints, ROUNDS)
+    return Solution(*(array[[np.argmin(found.cost)]] for array in found))
 
 
 def residuals_over_error(points: LossPoints, form: Form, fit: Solution) -> np.ndarray:

@@ -28,11 +28,6 @@ from bss.registry import Registry
 
 NONE = -60.0
 """Logarithm of the size of a term that is not there."""
-SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones are no part of a loss
-EXPONENT = (0.01, 4.0)  # of N and D: published ones are .2 to .7
-# The grid of starts: L_0 over the least loss, k, and both of a and g, across their usual ranges.
-FLOORS, POWERS, EXPONENTS = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6)
-FLOOR = 0.2  # of the lowest loss, the lower bound of L_0: text has an entropy above 0
 PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
 UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
 
@@ -120,6 +115,11 @@ class Bowl(Form):
              "H", "U", "V", "E", "x", "y", "p", "s", "t", "S", "T")  # fmt: skip
     logs = frozenset({"A", "G", "h", "B_star", "H", "E"})
     rates = None
+    # The lower bound of L_0 over the least loss, as text has an entropy above 0; bounds of sizes in
+    # nats, as smaller terms are no part of a loss, and of exponents, of which published ones are
+    # .2 to .7; the grid of starts: L_0 over the least loss, k, a and g, across their usual ranges.
+    floor, size, exponent = 0.2, (np.log(1e-9), np.log(1e3)), (0.01, 4.0)
+    grid = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.3, 0.6)
 
     def loss(self, theta, n, d, b, *rate, xp=np):
         """Nats, by the formula."""
@@ -143,9 +143,9 @@ class Bowl(Form):
     def box(self, points: LossPoints) -> tuple[np.ndarray, np.ndarray]:
         """Bounds; a parameter that the table does not vary is fixed."""
         least, (models, budgets) = float(points.loss.min()), points.varies
-        bounds: dict[str, tuple[float, float]] = {"L_0": (FLOOR * least, least)}
+        bounds: dict[str, tuple[float, float]] = {"L_0": (self.floor * least, least)}
         bounds |= {"k": (0.1, 1.5) if models or budgets else (1.0, 1.0)}
-        bounds |= dict.fromkeys("AG", SIZE) | dict.fromkeys("ag", EXPONENT)
+        bounds |= dict.fromkeys("AG", self.size) | dict.fromkeys("ag", self.exponent)
         bounds |= {} if models else {"A": (NONE, NONE), "a": (1.0, 1.0)}
         bounds |= {} if budgets else {"g": (0.4, 0.4)}
         bounds |= dict.fromkeys("hH", (-12.0, 5.0)) | dict.fromkeys("uvUV", (0.05, 6.0))
@@ -174,9 +174,8 @@ class Bowl(Form):
         theta[self.names.index("B_star")] = np.median(b - 0.4 * d)
         for e in rate:
             theta[self.names.index("E")] = np.median(e + 0.3 * n - 0.2 * d - 0.5 * b)
-        floors = points.loss.min() * np.array(FLOORS)
-        for floor, k, a, g in itertools.product(floors, POWERS, EXPONENTS, EXPONENTS):
-            one = theta.copy()
+        for share, k, a, g in itertools.product(*self.grid):
+            floor, one = share * points.loss.min(), theta.copy()
             one[[0, 1, 2, 3, 4, 5]] = 0.0, 1.0, NONE, a, 0.0, g
             data = self.loss(one, *points.logs.T)
             model = np.exp(-a * points.logs[:, 0]) * (lower[2] > NONE)

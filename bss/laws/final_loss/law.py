@@ -178,10 +178,8 @@ class LossLaw:
         centres = self.points.centres
         size = np.log([params, tokens]) - centres[:2]
         logs = [np.log(x) - centre for x, centre in zip(axes, centres[2:], strict=True)]
-        grid = np.meshgrid(*size[:, None], *logs, indexing="ij")
-        every = np.stack([x[0, 0] for x in grid], axis=-1)
-        rows, expected = self.points.logs, self._expected_residuals
-        return self._of_form(every) + residuals_on_grid(size, logs, rows, expected)
+        form = FORMS[self.form].loss(self.theta, *size, *np.ix_(*logs))
+        return form + residuals_on_grid(size, logs, self.points.logs, self._expected_residuals)
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Return batches [b] in tokens, losses at the best LRs, and the best batch."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bss.laws.final_loss.residual_gp import SAME_BUDGET, ResidualGP, noise_sd
+from bss.laws.final_loss.residual_gp import CLIFF, NOISE_GROWS, SAME_BUDGET, ResidualGP, noise_sd
 
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
-WIDE = 0.06  # excess, as a share of the best loss, at which a row weighs .35
-DIVERGED = 0.3  # the same, from which a row brackets no best batch
+WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .35
+DIVERGED = CLIFF  # the same, from which a row brackets no best batch
 NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
 
@@ -136,7 +136,3 @@ class LossPoints:
         sizes, rows = logs[:, :2], self.logs[:, :2]
         away = np.maximum(sizes - rows.max(axis=0), rows.min(axis=0) - sizes)
         return away.max(axis=1) > SAME_BUDGET
-
-    def single_lr(self, rows: np.ndarray) -> bool:
-        """Whether these rows, of several batches, were all trained at one LR."""
-        return bool(np.ptp(self.batch[rows]) > 0 and np.ptp(self.lr[rows]) == 0)

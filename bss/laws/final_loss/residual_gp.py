@@ -100,8 +100,7 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     from scipy.linalg import get_lapack_funcs
 
     potrf, potri = get_lapack_funcs(("potrf", "potri"), (matrix,))
-    factor, _ = potrf(matrix)
-    upper = np.triu(potri(factor)[0])
+    upper = np.triu(potri(potrf(matrix)[0])[0])
     return upper + np.triu(upper, 1).T
 
 

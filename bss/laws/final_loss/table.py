@@ -14,6 +14,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.final_loss.points import VARIED, LossPoints
+from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.points.measuring import near_as_one
@@ -26,8 +27,8 @@ SIZE = ["params", "tokens", "batch_tokens"]
 MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
 DIGITS = 7  # of a loss: draws depend on every digit
-LONG = 4  # budgets of one run, from which they are a curve
-FEWEST_RATED = 12  # rows of three rates or more, from which the rate is in the law
+LONG = FEWEST + 1  # budgets of one run, from which they are a curve
+FEWEST_RATED = FEWEST * (FEWEST + 1)  # rows of three rates or more: the rate is in the law
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 
@@ -150,6 +151,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     lr = rows["rate"].where(rows["rate"] > 0)
     columns = [rows[n].to_numpy(float) for n in SIZE]
     counts = runs["count"].to_numpy(float)
+    lengths = table["seq_len"].unique() if "seq_len" in table else ()
     points = LossPoints(
         *columns,
         lr=lr.to_numpy(float),
@@ -157,7 +159,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
         count=rows["count"].to_numpy(float),
         with_lr=with_lr,
         noise=_noise(tried, means, counts),
-        seq_len=_seq_len(table),
+        seq_len=float(lengths[0]) if len(lengths) == 1 else None,
     )
     return points, [*warnings, *said, *_rate_warnings(table, runs)]
 
@@ -172,7 +174,7 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
         confounded += "batch and LR; train with two LRs at one or more batches"
         moved = bool((runs.groupby(["params", "tokens"])["rate"].nunique() > 1).any())
         return False, [confounded] if moved else []
-    if len(runs) < FEWEST_RATED or runs["rate"].nunique() < 3:
+    if len(runs) < FEWEST_RATED or runs["rate"].nunique() < FEWEST:
         return False, []
     if several == 1:
         return True, [
@@ -190,7 +192,8 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
     lost, warnings = int((~finite).sum()), []
     if lost:
         warnings = [f"{lost} rows without a finite loss, or marked as diverged: left out"]
-    tried = table.loc[finite].assign(rate=_rates(table.loc[finite]))
+    known = table.loc[finite]
+    tried = known.assign(rate=known["lr"].map(near_as_one(known["lr"])) if "lr" in known else 0.0)
     settings = _settings(tried)
     if settings:
         warnings.append(
@@ -211,13 +214,6 @@ def _diverged(table: pd.DataFrame) -> np.ndarray:
         return np.zeros(len(table), bool)
     marks = table["diverged"].astype(str).str.strip().str.lower()
     return marks.isin(["1", "1.0", "true", "yes"]).to_numpy()
-
-
-def _rates(table: pd.DataFrame) -> pd.Series:
-    """The LR of each row, near-equal ones as one; 0 if it has none."""
-    if "lr" not in table:
-        return pd.Series(0.0, index=table.index)
-    return table["lr"].map(near_as_one(table["lr"])).astype(float)
 
 
 def _settings(table: pd.DataFrame) -> list[str]:
@@ -246,11 +242,6 @@ def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> float:
         return float("nan")
     squares = np.nansum(groups.var(ddof=1).to_numpy() * (counts - 1))
     return float(np.sqrt(squares / freedom))
-
-
-def _seq_len(table: pd.DataFrame) -> float | None:
-    lengths = table["seq_len"].unique() if "seq_len" in table else ()
-    return float(lengths[0]) if len(lengths) == 1 else None
 
 
 def _rate_warnings(table: pd.DataFrame, runs: pd.DataFrame) -> list[str]:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws.base import SPANS, BestBatch, Estimate, Fit, Outlier, described, too_wide
 from bss.laws.final_loss.best import (
     BestLRs,
     CellOptimum,
-    best_batch_at,
     best_lr,
     drawn_optimum,
     of_draws,
@@ -66,7 +65,6 @@ class LossPrediction:
         error: root mean square error at left-out runs of this kind, in nats.
         lr: of the run; None for the best one, or if the table has one LR per batch.
         best_lr: at this batch; None for such a table.
-        best_batch_at_lr: in tokens, at this learning rate.
     """
 
     loss: Estimate
@@ -77,12 +75,6 @@ class LossPrediction:
     error: float | None
     lr: float | None = None
     best_lr: Estimate | None = None
-    best_batch_at_lr: Estimate | None = None
-
-    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON form, with LRs only if they vary."""
-        names = ("lr", "best_lr", "best_batch_at_lr")
-        return {n: x for n, x in plain.items() if n not in names or x is not None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,8 +172,7 @@ class TableFit(Fit):
         given = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
         given |= {} if lr is None else {"lr": lr}
         for name, values in given.items():
-            if not np.all(np.asarray(values, float) > 0):
-                raise InputError(f"{name}: {values} at a prediction; give positive numbers")
+            check(bool(np.all(np.asarray(values, float) > 0)), name, values, "positive numbers")
         if lr is not None and not self.with_lr:
             raise InputError(
                 "lr: no batch of the fit's table has several LRs, so the law has no LR; fit a "
@@ -314,11 +305,7 @@ class TableFit(Fit):
         errors = [error for kind in kinds if (error := self.left_out[kind]) is not None]
         best = self.best_batch(params, tokens)
         excess = max(float(loss - law.curve(params, tokens)[1].min()), 0.0)
-        more = {}
-        if self.with_lr:
-            more = {"lr": lr, "best_lr": best_lr(law, params, tokens, batch_tokens, self.level)}
-        if lr is not None:
-            more |= {"best_batch_at_lr": best_batch_at(law, params, tokens, lr, self.level)}
+        at_best = best_lr(law, params, tokens, batch_tokens, self.level) if self.with_lr else None
         return LossPrediction(
             loss=Estimate(float(loss), float(loss - half), float(loss + half), self.level),
             best_batch=best,
@@ -326,7 +313,8 @@ class TableFit(Fit):
             form=law.form,
             beyond=beyond,
             error=max(errors, default=None),
-            **more,
+            lr=lr,
+            best_lr=at_best,
         )
 
     def best_batch(self, params: float, tokens: float) -> BestBatch:

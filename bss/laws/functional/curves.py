@@ -1,22 +1,213 @@
-"""Several runs as one problem for the law of loss curves, and what they identify by design."""
+"""Runs and plans as segments of constant learning rate and batch, and the losses along them.
 
-from collections.abc import Sequence
+A row of a run table has the batch of the steps since the previous row, and the learning rate of its
+last step. Between rows of one batch the learning rate is taken as linear, and in the warm-up as
+rising from 0. A path has about SEGMENTS segments, which bounds the cost of the law whatever the
+number of rows (derived here). Several paths are padded to one problem, which says what the runs
+identify by design.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.base import refuse_mixed
 from bss.laws.functional.law import EvalPoints, Segments
-from bss.laws.functional.paths import Path, run_path
 from bss.points.curve import loss_column
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
 from bss.tables import check_runs
 from bss.tables.columns import Origin, numbers
 from bss.units import format_tokens
 
+COLUMNS = ("step", "tokens", "batch", "loss", "lr")
+SEGMENTS = 48  # per run: a plan and its run table agree to 1e-5 in loss, 1e-4 under a cosine
+FINE = 16  # stretches of a planned LR per segment, over which its mean is taken
+CORNER = 1e-4  # of the peak LR: a larger departure from the line before is a corner, not rounding
+# Shares of a run's steps at which long segments are cut, so that the signal is level on each. Fits
+# and predictions use the same cuts, because parameters compensate for the error of the segments.
+_EARLY = np.concatenate([np.geomspace(1e-4, 1e-2, 6, endpoint=False), np.geomspace(1e-2, 0.1, 13)])
+_CUTS = np.concatenate([[0.0], _EARLY, np.arange(6, SEGMENTS + 1) / SEGMENTS])
 READINGS = 32  # losses kept per run: neighbours of more are correlated and add nothing but cost
-LOSSES = 512  # kept of all runs together, at least 8 per run: bounds the cost of a fit
+LOSSES = 16 * READINGS  # of all runs together, at least 8 per run: bounds the cost of a fit
 VARIED = 1.2  # ratio of the largest to the smallest value from which a quantity varies
+
+
+@dataclass(frozen=True)
+class Path:
+    """One run.
+
+    Attributes:
+        run: its name.
+        steps, lr, batch: [G], of the segments in order, the batch in sequences.
+        at: [N], steps at each evaluated loss.
+        tokens, loss: [N], the loss in nats; NaN if it was not measured.
+        measured: number of losses in the table, of which N are kept or averaged.
+    """
+
+    run: str
+    steps: np.ndarray
+    lr: np.ndarray
+    batch: np.ndarray
+    at: np.ndarray
+    tokens: np.ndarray
+    loss: np.ndarray
+    measured: int = 0
+
+
+def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> Path:
+    """Return a run's rows as a path.
+
+    Args:
+        rows: of a checked run table, in order, with columns lr and loss; a row without a loss gives
+            the schedule alone.
+        warmup, since: in tokens, as in `bss.laws.functional.curves.curves_of`.
+        most: number of losses to keep; None evaluates every row after step 0, with or without loss.
+
+    Raises:
+        InputError: if the learning rate is never above 0.
+    """
+    name, seq_len = str(rows["run"].iloc[0]), int(rows["seq_len"].iloc[0])
+    table = np.stack([rows[key].to_numpy(float) for key in COLUMNS])
+    if table[0, 0] == 0:  # an evaluation before the first step
+        table = table[:, 1:]
+    if not (table.shape[1] and table[-1].max() > 0):
+        raise InputError(f"run {name}: its rate is never above 0; correct lr, or leave it out")
+    (step, tokens, batch, loss, lr), corner = _with_corner(table, warmup)
+    rising = _rising(lr)
+    taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
+    before = np.append(batch[:1], batch[:-1])
+    lr_before = np.append(0.0 if warmup or rising[0] else lr[0], lr[:-1])
+    mixed = np.abs(sequences - taken * batch) >= batch
+    switched = mixed & (batch != before)
+    # Steps and tokens between two rows determine the number of steps of either batch.
+    of_new = (sequences - taken * before) / np.where(switched, batch - before, 1)
+    new = np.clip(np.where(switched, of_new, taken), 0, taken)
+    mean_batch = np.where(mixed & ~switched, sequences / np.maximum(taken, 1), batch)
+    # The learning rate of a row's last step is that of the schedule half a step before.
+    half = np.where((batch == before) & ~corner, lr - lr_before, 0) / (2 * np.maximum(taken, 1))
+    begin = np.where(batch == before, lr_before + half, lr)
+    begin[0] = lr_before[0]
+    pairs = (taken - new, new), (lr_before, begin), (lr_before, lr + half), (before, mean_batch)
+    segments = _segments(*(np.column_stack(pair).ravel() for pair in pairs))
+    found = np.array([step, tokens, loss])
+    if most is None:
+        return Path(name, *segments, *found[:, ~corner])
+    usable = np.isfinite(loss) & (tokens > max(warmup, since)) & ~rising
+    return Path(name, *segments, *_thinned(found, batch, usable, most), measured=int(usable.sum()))
+
+
+def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the table [5, rows] with a row at the end of the warm-up, and a mask of that row."""
+    step, tokens, batch, _, lr = table
+    i, none = int(np.searchsorted(tokens, warmup)), np.zeros(len(step), bool)
+    if not warmup or i == len(tokens) or tokens[i] == warmup or (i and batch[i] != batch[i - 1]):
+        return table, none
+    at = np.interp(warmup, np.append(0.0, tokens), np.append(0.0, step))
+    corner = [at, warmup, batch[i], np.nan, lr[i]]
+    return np.insert(table, i, corner, axis=1), np.insert(none, i, True)
+
+
+def _rising(lr: np.ndarray) -> np.ndarray:
+    """Return a mask of the warm-up: rows from the start on, while the next row's LR is higher."""
+    grows = np.append(np.diff(lr) > 1e-9 * lr[1:], False)
+    return np.cumprod(grows).astype(bool)
+
+
+def _segments(
+    steps: np.ndarray, begin: np.ndarray, end: np.ndarray, batch: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return segments [G] of mean LR and batch from [K] stretches of an LR linear in steps.
+
+    Long stretches are cut. Cuts are also made at changes of the batch or of the slope of the LR.
+    Changes are ignored if there are too many, e.g. at every row of a cosine.
+    """
+    used = steps > 0
+    steps, begin, end, batch = steps[used], begin[used], end[used], batch[used]
+    ends = np.cumsum(steps)
+    total, peak = ends[-1], max(begin.max(), end.max())
+    switched = np.diff(batch) != 0
+    bent = np.diff((end - begin) / steps) * np.minimum(steps[1:], steps[:-1])
+    bent = np.maximum(np.abs(bent), np.abs(begin[1:] - end[:-1])) > CORNER * peak
+    most = (switched, SEGMENTS), (bent, SEGMENTS // 4)
+    changes = [ends[:-1][some] for some, many in most if some.sum() < many]
+    edges = np.unique(np.concatenate([_CUTS * total, *changes]))
+    edges = np.append(edges[:-1][np.diff(edges) > 1e-9 * total], total)
+    which = np.minimum(np.searchsorted(ends, edges, side="right"), len(ends) - 1)
+    into = edges - (ends - steps)[which]
+    slope = (end - begin)[which] / steps[which]
+    rates = np.append(0.0, np.cumsum(steps * (begin + end) / 2))[which]
+    rates += into * (begin[which] + slope * into / 2)
+    sequences = np.append(0.0, np.cumsum(steps * batch))[which] + into * batch[which]
+    taken = np.diff(edges)
+    mean, first = np.diff(sequences) / taken, batch[which[:-1]]
+    batches = np.where(np.isclose(mean, first, rtol=1e-9), first, mean)
+    return taken, np.diff(rates) / taken, batches
+
+
+def _thinned(found: np.ndarray, batch: np.ndarray, usable: np.ndarray, most: int) -> np.ndarray:
+    """Return steps, tokens and losses [3, n] of about `most` usable rows.
+
+    With at most 4·`most` usable rows, evenly spaced rows are picked. With more rows, e.g. a
+    training loss at every step, each result is the geometric mean of neighbouring rows of one
+    batch. A geometric mean of points on a power law is on the same power law.
+    """
+    rows = np.flatnonzero(usable)
+    if len(rows) <= 4 * most:
+        picked = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
+        return found[:, rows[picked[: len(rows)]]]
+    bins = np.arange(len(rows)) * most // len(rows)
+    stage = np.append(0, np.cumsum(np.diff(batch) != 0))[rows]
+    by_stage = stage[-1] - stage[0] < most
+    changes = (np.diff(bins) != 0) | (by_stage & (np.diff(stage) != 0))
+    group = np.append(0, np.cumsum(changes))
+    return np.array(
+        [np.exp(np.bincount(group, np.log(x[rows])) / np.bincount(group)) for x in found]
+    )
+
+
+def plan_path(
+    schedule: BatchSchedule,
+    tokens: int,
+    seq_len: int,
+    rate: Callable[[Any], Any] | float,
+    at: np.ndarray | None = None,
+) -> Path:
+    """Return the path of a schedule, as `bss.schedules.plan` resolves it.
+
+    Args:
+        schedule: batches in sequences.
+        tokens: budget.
+        seq_len: tokens per sequence.
+        rate: the learning rate, or a function of tokens, e.g. `bss.schedules.rates.wsd`.
+        at: [N] tokens at which losses are evaluated; by default the end of the last step.
+
+    Raises:
+        InputError: if `at` is outside the budget, or the budget has no step.
+    """
+    plan = resolve(schedule, tokens, seq_len)
+    bounds = np.array([*(s.start_step for s in plan.segments), plan.steps], float)
+    consumed = np.array([*(s.start_tokens for s in plan.segments), plan.tokens], float)
+    batch = np.array([segment.batch for segment in plan.segments], float)
+    wanted = consumed[-1:] if at is None else np.asarray(at, float)
+    if not (wanted.min() > 0 and wanted.max() <= tokens):
+        raise InputError(f"at: losses can be asked at more than 0 and at most {tokens} tokens")
+    count = np.arange(len(_CUTS))
+    grid = np.interp(np.arange(0, count[-1], 1 / FINE), count, _CUTS * plan.steps)
+    edges = np.unique(np.concatenate([bounds, grid]))
+    taken = np.diff(edges)
+    # The LR may jump where the batch does, so it is evaluated just inside of each stretch.
+    inside = np.stack([edges[:-1] + 1e-6 * taken, edges[1:] - 1e-6 * taken])
+    position = np.interp(inside, bounds, consumed)
+    lr = np.asarray(rate(position) if callable(rate) else np.full(position.shape, rate), float)
+    batches = batch[np.searchsorted(bounds, edges[:-1], side="right") - 1]
+    steps, missing = np.interp(wanted, consumed, bounds), np.full(len(wanted), np.nan)
+    segments = _segments(taken, lr[0], lr[1], batches)
+    return Path(str(schedule), *segments, steps, wanted, missing)
 
 
 @dataclass(frozen=True)
@@ -60,16 +251,6 @@ class Curves:
         known = np.where(known.any(axis=1, keepdims=True), known, used)
         return known.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
 
-    def table(self, **columns: np.ndarray) -> pd.DataFrame:
-        """Return one row per loss: its run, and these columns [R, N]."""
-        used = self.weight > 0
-        names = np.broadcast_to(np.array(self.runs, object)[:, None], used.shape)
-        return pd.DataFrame({"run": names[used]} | {n: x[used] for n, x in columns.items()})
-
-    def at_points(self, of_segments: np.ndarray) -> np.ndarray:
-        """Return values of segments [R, G] at the evaluation points [R, N]."""
-        return np.take_along_axis(of_segments, self.points.segment.astype(int), axis=1)
-
 
 def curves_of(
     runs: pd.DataFrame, *, warmup: int = 0, since: int = 0, every_row: bool = False
@@ -91,11 +272,7 @@ def curves_of(
             learning rate is negative or never above 0, or no run has a loss.
     """
     runs = check_runs(runs, need_loss=False)
-    for column in ("seq_len", "model", "params"):
-        values = list(dict.fromkeys(runs[column].tolist())) if column in runs else []
-        if len(values) > 1:
-            mixed = ", ".join(str(value) for value in values[:4])
-            raise InputError(f"runs: {column} {mixed} are mixed; fit one at a time")
+    refuse_mixed(runs, "runs", "seq_len", "model", "params")
     runs = runs.assign(lr=_learning_rates(runs), loss=runs[loss_column(runs)])
     seq_len, own = int(runs["seq_len"].iloc[0]), runs.groupby("run", sort=False)
     most = None if every_row else max(8, min(READINGS, LOSSES // own.ngroups))

@@ -6,7 +6,7 @@ alone do not identify how noise is forgotten) or by the width of its interval. B
 cluster by run (bss.laws.resampling).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,11 +37,10 @@ from bss.laws.functional.problem import (
     Solved,
     curve_errors,
     curve_problem,
-    solve,
     solved,
 )
 from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
-from bss.laws.resampling import HeldOut, check_hold_out, redraw, rms, robust_scale
+from bss.laws.resampling import redraw, rms, robust_scale
 from bss.laws.solver import Solution, linearize
 
 OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
@@ -54,9 +53,7 @@ def fit_curve(
     warmup: int = 0,
     since: int = 0,
     constraints: Constraints | str = FREE,
-    hold_out: Sequence[str] = (),
     options: Options | None = None,
-    report: Callable[[str], None] = lambda _: None,
 ) -> CurveFit:
     """Fit the functional scaling law to loss curves of one model.
 
@@ -70,9 +67,7 @@ def fit_curve(
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit.
         constraints: of parameters, e.g. "L_0=1.69, s=.2:1".
-        hold_out: "run" for the error at the end of each run left out.
         options: how intervals are made; by default 60 refits.
-        report: called with a line of progress.
 
     Raises:
         InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, or
@@ -80,18 +75,14 @@ def fit_curve(
     """
     curves, fixed = curves_of(runs, warmup=warmup, since=since), Constraints.parse(constraints)
     several = clock is None and len(curves.runs) >= FEWEST
-    every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), fixed, report)
-    best = next(iter(every))
-    errors = tuple(_held_out(curves, every[best], by) for by in hold_out)
-    fit = _fitted(curves, every, best, since, options, report)
-    return replace(fit, warmup=warmup, held_out=errors)
+    every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), fixed)
+    return _fitted(curves, every, since, warmup, options or Options(resamples=60))
 
 
 def _solved_by_clock(
     curves: Curves,
     clocks: Sequence[str],
     constraints: Constraints = FREE,
-    report: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Solved]:
     """Return the solution per time variable, the lowest cross-validated error first.
 
@@ -102,22 +93,15 @@ def _solved_by_clock(
         problem = curve_problem(curves, clock, constraints)
         known = [one.problem.lower < one.problem.upper for one in every.values()]
         if not any(np.array_equal(problem.lower < problem.upper, free) for free in known):
-            report(f"fit to {len(curves.runs)} runs, and without each, with `--clock {clock}`")
             every[clock] = solved(curves, problem)
     return dict(sorted(every.items(), key=lambda entry: entry[1].cv_error or 0.0))
 
 
 def _fitted(
-    curves: Curves,
-    every: dict[str, Solved],
-    clock: str,
-    since: int,
-    options: Options | None,
-    report: Callable[[str], None] = lambda _: None,
+    curves: Curves, every: dict[str, Solved], since: int, warmup: int, options: Options
 ) -> CurveFit:
-    """Return the fit with one time variable, with its intervals."""
-    options, one = options or Options(resamples=60), every[clock]
-    report(f"{options.resamples} refits with `--clock {clock}`")
+    """Return the fit with the first time variable, with its intervals."""
+    clock, one = next(iter(every.items()))
     errors, slopes = linearize(curve_errors, one.theta, one.problem.data)
     refits, level, law = _bootstrap(one, errors, slopes, options), options.level, one.problem.law
     parameters = _parameters(one, refits.parameters, clock, level)
@@ -136,6 +120,7 @@ def _fitted(
         seq_len=curves.seq_len,
         **_ranges(curves),
         since=since,
+        warmup=warmup,
         losses=int(curves.weight.sum()),
         measured=curves.measured,
         runs=len(curves.runs),
@@ -168,17 +153,15 @@ def _ranges(curves: Curves) -> dict[str, Any]:
 
 def fitted_runs(curves: Curves, law: CurveLaw) -> tuple[FittedRun, ...]:
     """Return the losses fitted, of every k-th row if there are more than MAX_ROWS."""
-    table = curves.table(
-        tokens=curves.tokens,
-        batch=curves.at_points(np.asarray(curves.segments.batch)),
-        lr=curves.at_points(np.asarray(curves.segments.lr)),
-        measured=curves.loss,
-        fitted=law_losses(law, curves),
-    )
-    by_run = table.iloc[:: 1 + len(table) // MAX_ROWS].groupby("run", sort=False)
-    names = ("tokens", "batch", "lr", "measured", "fitted")
+    used, (_, lr, batch) = curves.weight > 0, curves.segments
+    kept = used & ((np.cumsum(used) - 1).reshape(used.shape) % (1 + used.sum() // MAX_ROWS) == 0)
+    segment = curves.points.segment.astype(int)
+    batch, lr = (np.take_along_axis(x, segment, axis=1) for x in (batch, lr))
+    columns = curves.tokens, batch, lr, curves.loss, law_losses(law, curves)
     return tuple(
-        FittedRun(str(run), *(tuple(rounded(rows[name])) for name in names)) for run, rows in by_run
+        FittedRun(run, *(tuple(rounded(x[i, kept[i]])) for x in columns))
+        for i, run in enumerate(curves.runs)
+        if kept[i].any()
     )
 
 
@@ -209,13 +192,8 @@ def _bootstrap(one: Solved, errors: np.ndarray, slopes: np.ndarray, options: Opt
     clipped, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
     sampled, _ = redraw(clipped, slopes[..., free], used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + sampled
-    starts = np.tile(one.theta, (options.resamples, 1))
-    return solve(problem, starts, {"observed": observed}, rounds=ROUNDS["refit"])
-
-
-def _held_out(curves: Curves, one: Solved, by: str) -> HeldOut:
-    check_hold_out(by, ("run",), len(curves.runs), FEWEST)
-    return HeldOut.of(by, "log loss", [f"run={name}" for name in curves.runs], one.ends)
+    starts = np.tile(one.theta, (options.resamples, 1, 1))
+    return problem.solve(starts, ROUNDS["refit"], observed=observed)
 
 
 def _outliers(curves: Curves, one: Solved) -> list[Outlier]:

@@ -16,12 +16,13 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError, check
+from bss.laws import minimum
 from bss.laws.base import FREE, Constraints, Scale
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
 from bss.laws.resampling import rms
-from bss.laws.solver import CHUNK, Solution, float64, linearize, solve_in_rounds
+from bss.laws.solver import CHUNK, ROUND, Solution, float64, linearize, repeated, solve
 
 HUBER = 1e-3  # of log loss, as in Li et al.
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
@@ -67,6 +68,12 @@ class CurveProblem:
         with jax.enable_x64(True):
             law = in_units(law_of(np.moveaxis(theta, -1, 0)), self.units)
         return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
+
+    def solve(self, starts: np.ndarray, rounds: int, **changed: np.ndarray) -> Solution:
+        """Solve from starts [K, P], or from [R, 1, P] with the data that differ, [R, ...]."""
+        data = repeated(self.data, len(starts) if changed else 1, **changed)
+        box, how = (self.lower, self.upper), {"iterations": ROUND, "accelerated": True}
+        return solve(curve_residual, starts, *box, data, rounds=rounds, **how)
 
 
 def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -> CurveProblem:
@@ -215,7 +222,7 @@ def _terms(points, data):
     return jax.lax.map(terms, points)
 
 
-FEWEST = 4  # runs from which each is left out: the rest must identify the law
+FEWEST = minimum.FEWEST + 1  # runs from which each is left out: the rest identify the law
 # Rounds of ten iterations: many where parameters trade off, few from the solution of all runs.
 ROUNDS = {"fit": 200, "refit": 20, "fold": 3}
 
@@ -241,17 +248,9 @@ class Solved:
 
 def solved(curves: Curves, problem: CurveProblem) -> Solved:
     """Return the solution from many starts; cross-validated if there are enough runs."""
-    solution = solve(problem, curve_starts(problem), rounds=ROUNDS["fit"]).best()
+    solution = problem.solve(curve_starts(problem), ROUNDS["fit"])
     enough = len(curves.runs) >= FEWEST
     return Solved(problem, solution, left_out(problem, solution) if enough else np.array([]))
-
-
-def solve(problem: CurveProblem, starts: np.ndarray, changed=None, *, rounds: int) -> Solution:
-    """Solve from starts [K, P]; `changed` has data of each start by name."""
-    box, data = (problem.lower, problem.upper), problem.data
-    return solve_in_rounds(
-        curve_residual, starts, box, data, changed, rounds=rounds, accelerated=True
-    )
 
 
 def left_out(problem: CurveProblem, solution: Solution) -> np.ndarray:
@@ -263,8 +262,8 @@ def left_out(problem: CurveProblem, solution: Solution) -> np.ndarray:
     """
     weight = problem.data["weight"]
     folds = weight * ~np.eye(len(weight), dtype=bool)[..., None]
-    starts = np.repeat(solution.parameters, len(weight), axis=0)
-    fits = solve(problem, starts, {"weight": folds}, rounds=ROUNDS["fold"]).parameters
+    starts = np.repeat(solution.parameters[None], len(weight), axis=0)
+    fits = problem.solve(starts, ROUNDS["fold"], weight=folds).parameters
     last = (weight > 0).sum(axis=1) - 1
     errors = [linearize(curve_errors, theta, problem.data)[0] for theta in fits]
     return np.array([error[i, last[i]] for i, error in enumerate(errors)])

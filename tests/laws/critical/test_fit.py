@@ -80,7 +80,7 @@ def test_the_exponent_depends_on_the_overhead(published, overhead, exponent):
 
 
 def test_refits_scatter_about_the_fit(published):
-    curves, _ = steps_curves(published)
+    curves = steps_curves(published)
     generator = np.random.default_rng(1)
     for curve in curves:
         shape = Shape.of(curve.batch, np.log(curve.steps))
@@ -91,7 +91,7 @@ def test_refits_scatter_about_the_fit(published):
 
 def test_exact_curves_are_recovered():
     points = pd.concat([planted(a, 2 * a) for a in (500.0, 1000.0, 2000.0)])
-    curves, _ = steps_curves(points)
+    curves = steps_curves(points)
     for curve, a in zip(curves, (500, 1000, 2000), strict=True):
         shape = Shape.of(curve.batch, np.log(curve.steps))
         assert (shape.a, shape.kappa) == pytest.approx((a, 2 * a), rel=1e-6)
@@ -177,7 +177,7 @@ def test_the_best_setting_with_the_most_seeds_counts():
         exact.assign(steps=exact["steps"] * row["steps"], peak_lr=row["peak_lr"], seed=row["seed"])
         for row in rows
     )
-    curve = steps_curves(points)[0][0]
+    curve = steps_curves(points)[0]
     np.testing.assert_allclose(curve.steps / exact["steps"], np.sqrt(1.4 * 1.6))
     assert set(curve.seeds) == {2} and set(curve.settings) == {3}
     assert curve.seed_noise == pytest.approx(np.log(1.6 / 1.4) / np.sqrt(2))

@@ -179,9 +179,9 @@ BAD = {
     "reached is false in every row": lambda p: p.assign(reached=False),
     "2 batch sizes reach a target": lambda p: p[p["batch"].isin([16, 32])],
     "the surface needs at least 2": lambda p: p[p["target_loss"] == 2.0],
-    "model takes 2 values": lambda p: p.assign(model=np.where(p["batch"] > 8, "a", "b")),
-    "seq_len takes 2 values": lambda p: p.assign(seq_len=np.where(p["batch"] > 8, 64, 128)),
-    "row 3 has a target_loss": lambda p: p.assign(steps=p["steps"].where(p.index != 2)),
+    "model b, a are mixed": lambda p: p.assign(model=np.where(p["batch"] > 8, "a", "b")),
+    "seq_len 128, 64 are mixed": lambda p: p.assign(seq_len=np.where(p["batch"] > 8, 64, 128)),
+    "row 3: steps is nan": lambda p: p.assign(steps=p["steps"].where(p.index != 2)),
     "4 for the 4 parameters of the surface law": lambda p: (
         p[p["batch"].isin([8, 16, 32]) & p["target_loss"].isin([2.0, 1.7])]
         .drop_duplicates(["batch", "target_loss"])

@@ -50,17 +50,6 @@ def test_tokens_to_a_target_between_targets_are_on_a_line_in_the_loss():
     assert bare["low"].isna().all() and bare["note"].str.startswith("no interval").all()
 
 
-def test_losses_have_the_interval_of_the_tokens_times_the_slope():
-    fit = surface_fit()
-    runs = pd.DataFrame({"batch": [BATCH, 32.0], "tokens": [1e6, 4e6]})
-    found = fit.predict(runs)
-    needed = fit.predict(runs[["batch"]].assign(target_loss=found["loss"]))
-    assert needed["tokens"].to_numpy() == pytest.approx(runs["tokens"].to_numpy())
-    earlier = fit.predict(runs.assign(tokens=needed["low"]))["loss"] - found["loss"]
-    assert (found["loss"] - found["low"]).to_numpy() == pytest.approx(earlier.to_numpy(), rel=0.1)
-    assert (found["high"] > found["loss"]).all()
-
-
 def test_best_batches_between_targets_are_on_a_line_in_the_loss():
     fit = hyperbola_fit()
     assert fit.best_batches(1.8)["B_opt"] == fit.fits[1].best

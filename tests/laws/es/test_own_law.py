@@ -101,7 +101,7 @@ def test_the_command_line_fits_it_derives_a_schedule_and_reports(own_law, tmp_pa
     pd.DataFrame(rows).to_csv("runs.csv", index=False)
     pd.DataFrame(rows).to_parquet("runs.parquet")
     measure = ["runs.csv", "--targets", "1.9,1.8,1.7"]
-    command = ["fit", "es", *measure, "--law", "parabola_law:LAW", "--compare", "--json"]
+    command = ["fit", "es", *measure, "--law", "parabola_law:LAW", "--json"]
     assert main([*command, "--resamples", "50", "--plot", "law.svg"]) == 0
     told = capsys.readouterr().out
     fit, comparison = json.loads(told), json.loads(told)["comparison"]

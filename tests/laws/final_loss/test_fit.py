@@ -190,7 +190,7 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     path.write_text("# ours\n" + small(planted(noise=0.001)).to_csv(index=False))
     call = ["fit", "table", str(path), "--resamples", "30"]
     figure = tmp_path / "valleys.png"
-    assert main([*call, "--json", "--hold-out", "tokens<=8B", "--plot", str(figure)]) == 0
+    assert main([*call, "--json", "--plot", str(figure)]) == 0
     printed = capsys.readouterr().out
     fit = json.loads(printed)
     assert not drawn.collisions(saved["valleys.png"])
@@ -201,7 +201,6 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     assert {"law", "rmse", "B_opt_exponents", "warnings"} < set(fit)
     assert set(fit["optima"][0]) >= {"params", "tokens", "B_opt_tokens", "measured"}
     assert set(fit["optima"][0]["B_opt_tokens"]["ranges"][0]) == {"low", "high", "rise"}
-    assert [held["by"] for held in fit["held_out"]] == ["tokens<=8B"]
     kept.write_text(printed)
     ask = ["predict", "--from", str(kept), "--params", "400M", "--tokens", "30B"]
     assert main([*ask, "--batch", "512", "--json"]) == 0
@@ -236,18 +235,6 @@ def test_bad_tables_are_refused_in_one_line(tmp_path, capsys, change, told):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert told in error
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("depth", "expected params, tokens, batch, cell, run"),
-        ("tokens>=9T", "0 of 27 points are left out"),
-    ],
-)
-def test_what_cannot_be_held_out_is_refused(text, told):
-    with pytest.raises(InputError, match=told):
-        fit_table(check_losses(small(planted())), hold_out=(text,), options=QUICK)
 
 
 def test_a_missing_file_is_told():

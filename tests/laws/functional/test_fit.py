@@ -12,11 +12,10 @@ from scipy.integrate import quad
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
-from bss.laws.functional.curves import curves_of, stack, unidentified_by_design
-from bss.laws.functional.forecast import schedule_losses
+from bss.laws.functional.curves import curves_of, plan_path, stack, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, law_losses
-from bss.laws.functional.paths import plan_path
 from bss.laws.functional.problem import NAMES, curve_problem
+from bss.laws.functional.values import schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.theory.joint import varying_risks

@@ -10,8 +10,8 @@ import pytest
 from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.functional.curves import Curves, unidentified_by_design
-from bss.laws.functional.forecast import check_identified, unidentified_for
 from bss.laws.functional.law import EvalPoints, Segments
+from bss.laws.functional.values import check_identified, unidentified_for
 
 
 def rows(step, batch, lr, loss=None, first=0, seq_len=10):

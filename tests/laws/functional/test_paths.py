@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.functional.curves import READINGS, curves_of, stack
+from bss.laws.functional.curves import READINGS, SEGMENTS, curves_of, plan_path, stack
 from bss.laws.functional.law import law_losses
-from bss.laws.functional.paths import SEGMENTS, plan_path
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve

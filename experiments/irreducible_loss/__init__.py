@@ -1,1 +1,0 @@
-"""The fitted L_0 against the synthetic language's own entropy."""

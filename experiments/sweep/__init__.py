@@ -1,1 +1,0 @@
-"""A custom sweep: any axes over one setup."""
