@@ -89,6 +89,22 @@ def _write(file: Path, entry: dict[str, Any]) -> None:
     write_json(file, named | {"date": datetime.date.today().isoformat(), "commit": commit()})
 
 
+def check_committed(file: Path) -> str:
+    """Return the commit that added a registration, which is in a git repository.
+
+    Raises:
+        InputError: If the file is not committed or has changed.
+    """
+    added = _git(file, "log", "--full-history", "--diff-filter=A", "--format=%H", "--", file.name)
+    if not added:
+        raise InputError(f"{file}: is not committed; commit it before its runs are trained")
+    first = added.decode().split()[-1]
+    content = _git(file, "show", f"{first}:./{file.name}") or b""
+    if hashlib.sha256(content).hexdigest() != digest(file):
+        raise InputError(f"{file}: has changed since commit {first[:12]} added it; restore it")
+    return first
+
+
 def check_first(file: Path, outcomes: pd.DataFrame) -> str:
     """Return the commit that added a file, if no run was trained at a commit before it.
 
@@ -97,14 +113,9 @@ def check_first(file: Path, outcomes: pd.DataFrame) -> str:
         outcomes: run, status, commit (of each start) and registration.
 
     Raises:
-        InputError: If the file is not committed or has changed, or a run came before it.
+        InputError: As `check_committed`, or if a run came before the file.
     """
-    added = _git(file, "log", "--full-history", "--diff-filter=A", "--format=%H", "--", file.name)
-    if not added:
-        raise InputError(f"{file}: is not committed; commit it before its runs are trained")
-    first, ours = added.decode().split()[-1], digest(file)
-    if hashlib.sha256(_git(file, "show", f"{first}:./{file.name}") or b"").hexdigest() != ours:
-        raise InputError(f"{file}: has changed since commit {first[:12]} added it; restore it")
+    first, ours = check_committed(file), digest(file)
     started = outcomes.loc[outcomes["status"] != "missing"]
     for run, theirs in zip(started["run"], started["registration"], strict=True):
         if theirs != ours:

@@ -17,9 +17,7 @@ from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.distributed import log_primary as say
 from bss.training.run_config import RunConfig
-from experiments.preregister import check_first, digest
-
-NO_OUTCOMES = pd.DataFrame(columns=["run", "status", "commit", "registration"])
+from experiments.preregister import check_committed, digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +29,8 @@ class PricedStudy:
         results: Directory of the tables.
         engine: What trains the runs, see `bss.sweeps.engines`.
         seeds: Seeds of initialization and data order; runs of one seed share both.
-        registration: File of a preregistration, which the runs record and which must be older than
-            all of them; "" for none.
+        registration: File of a preregistration, committed and unchanged, which the runs record;
+            "" for none.
         resamples: Bootstrap refits per interval.
         setup: Model, data, optimizer, token budget and the engine's settings.
         dry_run: Print the price and stop.
@@ -73,7 +71,7 @@ class PricedStudy:
         base, execution = prepared_run(self.setup)
         if self.registration:
             file = Path(self.registration)
-            check_first(file, NO_OUTCOMES)
+            check_committed(file)
             execution = replace(execution, registration=digest(file))
         with Trainer(ENGINES[self.engine](self.setup.engine), execution, forks) as trainer:
             yield base, trainer

@@ -23,17 +23,17 @@ ROOMS = {
     "bss/policies": 410,
     "bss/report": 353,
     "bss/rules": 336,
-    "bss/schedules": 915,
-    "bss/sweeps": 1_401,
+    "bss/schedules": 919,
+    "bss/sweeps": 1_405,
     "bss/tables": 470,
     "bss/theory": 857,
     "bss/training": 2_852,
 }
-FOLDERS = {"experiments": 4_102, "benchmarks": 2_700, "tests": 21_850}
+FOLDERS = {"experiments": 4_105, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_496
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_507
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

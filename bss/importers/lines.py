@@ -224,7 +224,7 @@ class Cells:
         return texts | {n: int((~np.isnan(v)).sum()) for n, v in self.numbers.items()}
 
     def labels(self, name: str) -> np.ndarray:
-        """Return a column of texts [rows], empty if a cell is empty or there is no such column."""
+        """Return a column of texts [rows], "" where a cell is empty or the column is missing."""
         texts = self.texts.get(name, {})
         return np.array([texts.get(row, "") for row in range(len(self.lines))], dtype=object)
 

@@ -87,10 +87,10 @@ def _chosen(
     columns: Mapping[str, str],
     source: str,
 ) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
-    """Return what `choose` does, with W&B's step if the trainer logs no count of its own.
+    """Return what `choose` does, with W&B's step if the trainer does not log a count.
 
     Raises:
-        InputError: If there is no step, or W&B's counts the calls of log.
+        InputError: If the step is missing, or W&B's step counts the calls of log.
     """
     names = list(names)
     trainer, chosen, notes = choose(trainers, names, columns, source)

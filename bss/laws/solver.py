@@ -111,7 +111,7 @@ def solve(
 def repeated(data: Any, count: int, **changed: np.ndarray) -> Any:
     """Return one problem's data by name for `count` problems, and those that differ, [count, ...].
 
-    What does not differ is not copied.
+    Data that all problems share are broadcast, not copied.
     """
     return jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), data) | changed
 

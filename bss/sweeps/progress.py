@@ -1,5 +1,6 @@
 """Live progress of a sweep: one bar over all its tokens, with the time left."""
 
+import threading
 import time
 from typing import Any
 
@@ -22,6 +23,7 @@ class Progress:
         self._ended: dict[str, str] = {}
         self._started = self._printed = time.monotonic()
         self._already = 0
+        self._lock = threading.Lock()
         self._console = Console(stderr=True, quiet=quiet)
         self._bar = Bar(
             TextColumn("{task.description}"),
@@ -52,14 +54,16 @@ class Progress:
 
     def update(self, run: str, tokens: int) -> None:
         """Set the number of tokens that a run has consumed."""
-        self._done[run] = tokens
-        self._show()
+        with self._lock:
+            self._done[run] = tokens
+            self._show()
 
     def finish(self, run: str, status: str) -> None:
         """Record that a run has ended with a status."""
-        self._ended[run] = status
-        self._done[run] = self._tokens[run]
-        self._show()
+        with self._lock:
+            self._ended[run] = status
+            self._done[run] = self._tokens[run]
+            self._show()
 
     def _show(self, *, last: bool = False) -> None:
         total, done = sum(self._tokens.values()), sum(self._done.values())

@@ -25,7 +25,7 @@ from bss.laws.resampling import draw_noise
 
 SMALLEST = "smallest"
 LEAST_NOISE = 1e-6  # steps are whole numbers: no fit is better than this relative error
-SEARCHED = -np.log(LEAST_NOISE)  # κ is searched so far outside the batches: steps tell no more
+SEARCHED = -np.log(LEAST_NOISE)  # log κ is searched to this distance outside of the batches
 
 
 class Shape(NamedTuple):

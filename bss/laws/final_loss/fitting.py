@@ -47,7 +47,7 @@ def folds_of(points: LossPoints) -> list[Fold]:
         return [Fold("cell", points.batch == batch) for batch in inner]
     first = [rows[0] for rows in points.cells]
     group = np.empty(len(first), int)
-    # As many groups as descend together.
+    # One group per start of a block of the solver.
     group[np.lexsort([n[first], d[first]])] = np.arange(len(first)) % CHUNK
     member = group[points.cell]
     folds = [Fold("cell", member == i) for i in range(member.max() + 1)]

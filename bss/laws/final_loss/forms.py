@@ -115,9 +115,9 @@ class Bowl(Form):
              "H", "U", "V", "E", "x", "y", "p", "s", "t", "S", "T")  # fmt: skip
     logs = frozenset({"A", "G", "h", "B_star", "H", "E"})
     rates = None
-    # The lower bound of L_0 over the least loss, as text has an entropy above 0; bounds of sizes in
-    # nats, as smaller terms are no part of a loss, and of exponents, of which published ones are
-    # .2 to .7; the grid of starts: L_0 over the least loss, k, a and g, across their usual ranges.
+    # Lower bound of L_0 relative to the lowest loss: text has an entropy above 0. Bounds of terms
+    # in nats: smaller ones do not change a loss. Bounds of exponents: published ones are .2 to .7.
+    # Grid of starts over the usual ranges: L_0 relative to the lowest loss, k, a and g.
     floor, size, exponent = 0.2, (np.log(1e-9), np.log(1e3)), (0.01, 4.0)
     grid = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.3, 0.6)
 

@@ -28,7 +28,7 @@ MODELS = ("model", "architecture", "arch")
 TABLE = Origin("table")
 DIGITS = 7  # of a loss: draws depend on every digit
 LONG = FEWEST + 1  # budgets of one run, from which they are a curve
-FEWEST_RATED = FEWEST * (FEWEST + 1)  # rows of three rates or more: the rate is in the law
+FEWEST_RATED = FEWEST * (FEWEST + 1)  # rows, with three LRs or more: the law includes the LR
 REPEATS = ("run", "steps", "step", "flops", "loss_se", "diverged")
 """Columns that may vary from row to row and are no setting of the training."""
 

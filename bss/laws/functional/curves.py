@@ -88,7 +88,7 @@ def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> P
     of_new = (sequences - taken * before) / np.where(switched, batch - before, 1)
     new = np.clip(np.where(switched, of_new, taken), 0, taken)
     mean_batch = np.where(mixed & ~switched, sequences / np.maximum(taken, 1), batch)
-    # The learning rate of a row's last step is that of the schedule half a step before.
+    # A row logs the LR at the midpoint of its last step, half a step before the row.
     half = np.where((batch == before) & ~corner, lr - lr_before, 0) / (2 * np.maximum(taken, 1))
     begin = np.where(batch == before, lr_before + half, lr)
     begin[0] = lr_before[0]

@@ -12,7 +12,7 @@ et al. (arXiv 2405.18392) over the whole run.
 from bss.registry import Registry
 from bss.schedules.rates.base import SETTINGS, LearningRate
 from bss.schedules.rates.power import INVERSE_SQRT, POWER, PowerRate, power_law
-from bss.schedules.rates.wsd import WSD, Rate, Shape, constant, cosine, square_root
+from bss.schedules.rates.wsd import WSD, Rate, Shape, constant, cosine
 
 __all__ = [
     "RATES",
@@ -28,16 +28,25 @@ __all__ = [
 ]
 
 
+def _to_the_end(shape: Shape) -> LearningRate:
+    """Return warm-up, then a decay of that shape to the end of the run."""
+    return LearningRate(
+        lambda peak, tokens, warmup, floor: Rate(
+            peak, tokens, warmup, tokens - warmup, shape, floor
+        )
+    )
+
+
 RATES: Registry[LearningRate] = Registry(
     "rate",
     {
         "wsd": WSD,
-        "cosine": LearningRate(cosine),
+        "cosine": _to_the_end("cosine"),
         "linear": LearningRate(
             lambda peak, tokens, warmup: Rate(peak, tokens, warmup, tokens - warmup)
         ),
         "constant": LearningRate(constant),
-        "1-sqrt": LearningRate(square_root),
+        "1-sqrt": _to_the_end("1-sqrt"),
         "inverse_sqrt": INVERSE_SQRT,
         "power": POWER,
     },

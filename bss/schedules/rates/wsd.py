@@ -143,14 +143,9 @@ def constant(peak: float, warmup: float = 0) -> Rate:
     return Rate(peak, max(warmup, 1), warmup)
 
 
-def cosine(peak: float, tokens: float, warmup: float = 0, floor: float = 0.0) -> Rate:
-    """Return a warm-up, then one half cosine down to `floor · peak` at the end."""
-    return Rate(peak, tokens, warmup, tokens - warmup, "cosine", floor)
-
-
-def square_root(peak: float, tokens: float, warmup: float = 0, floor: float = 0.0) -> Rate:
-    """Return a warm-up, then a fall as 1 − √x down to `floor · peak` at the end."""
-    return Rate(peak, tokens, warmup, tokens - warmup, "1-sqrt", floor)
+def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:
+    """Return a warm-up, then one half cosine down to `floor · peak` at the total."""
+    return Rate(peak, total, warmup, total - warmup, "cosine", floor)
 
 
 def _wsd(
