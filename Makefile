@@ -14,7 +14,7 @@ demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 test: setup  ## lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright --level error
+	$(BIN)/pyrefly check --min-severity error
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -n 2 --dist loadfile
 

@@ -46,7 +46,7 @@ def entered(task: Callable[[], object]) -> tuple[list[str], list[str]]:
         task()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # pyright: ignore[reportArgumentType]
+        threading.setprofile(None)
     return _files(codes), _files(chain)
 
 

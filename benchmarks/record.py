@@ -125,7 +125,8 @@ class Others:
     """
 
     def __init__(self, cores: Sequence[int]):
-        self.cores, self.own, self.share = cores, 0.0, None
+        self.cores, self.own = cores, 0.0
+        self.share: float | None = None
 
     def __enter__(self) -> "Others":
         self._begun, self._before = time.perf_counter(), busy_seconds(self.cores)

@@ -76,7 +76,7 @@ def _exports() -> dict[str, tuple[str, str]]:
 
 
 _EXPORTS = _exports()
-__all__ = sorted([*_EXPORTS, "version"])  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted([*_EXPORTS, "version"])
 
 DISTRIBUTION = "batch-size-scaling"
 """What package indexes know it as; `bss` is somebody else's there."""

@@ -13,6 +13,6 @@ def changeable(room: str) -> set[str]:
         for value in vars(importlib.import_module(module.name)).values():
             if not isinstance(value, type) or value.__module__ != module.name:
                 continue
-            if dataclasses.is_dataclass(value) and not value.__dataclass_params__.frozen:  # pyright: ignore
+            if dataclasses.is_dataclass(value) and not value.__dataclass_params__.frozen:  # pyrefly: ignore
                 found.add(value.__name__)
     return found

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from itertools import cycle
 
 import numpy as np
-import torch  # pyright: ignore[reportMissingImports]
-import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
-from torch import nn  # pyright: ignore[reportMissingImports]
+import torch  # pyrefly: ignore[missing-import]
+import torch.nn.functional as F  # pyrefly: ignore[missing-import]
+from torch import nn  # pyrefly: ignore[missing-import]
 
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, CLIP, DECAY, EPS, LR, Shape, batches

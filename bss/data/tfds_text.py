@@ -69,7 +69,7 @@ class TfdsText(Corpus):
         """
         builder = _prepared(self)
         tfds_split, low, high = _shares(set(builder.info.splits))[split]
-        source = builder.as_data_source(tfds_split)  # pyright: ignore[reportCallIssue]
+        source = builder.as_data_source(tfds_split)
         for start in range(0, len(source), _READ_AT_ONCE):
             indices = list(range(start, min(start + _READ_AT_ONCE, len(source))))
             try:

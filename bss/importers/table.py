@@ -38,7 +38,8 @@ class Table:
     names: list[str]
 
     def __init__(self, file: Path):
-        self.file, self.notes, self.cut = file, (), ""
+        self.file, self.cut = file, ""
+        self.notes: tuple[str, ...] = ()
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return the columns of some names, and those of `labels` as texts.

@@ -40,7 +40,7 @@ _ROOMS = {
 }
 FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
 """The class of each kind of fit, as its JSON names the kind."""
-__all__ = [*_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_ROOMS]
 
 
 def fit_from_dict(entry: dict[str, Any]) -> Any:

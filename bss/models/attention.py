@@ -88,9 +88,10 @@ def splash(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, *, interpret: bool = False):
     _, T, H, _ = q_BxTxHxD.shape
     block = next(size for size in (512, 256, SPLASH_BLOCK) if T % size == 0)
     sizes = ("block_q", "block_kv", "block_q_dkv", "block_kv_dkv", "block_q_dq", "block_kv_dq")
+    blocks: dict[str, Any] = dict.fromkeys(sizes, block)
     kernel = splash_attention.make_splash_mha(
         splash_attention.MultiHeadMask([splash_attention.CausalMask((T, T))] * H),
-        block_sizes=splash_attention.BlockSizes(**dict.fromkeys(sizes, block)),
+        block_sizes=splash_attention.BlockSizes(**blocks),
         head_shards=1,
         q_seq_shards=1,
         interpret=interpret,

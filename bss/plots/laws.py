@@ -37,7 +37,7 @@ def tokens_to_target(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     for ax, target, fitted in panels:
         for law, at_target in fitted.items():
             tokens = fits[law].tokens(batches, target)
-            ax.plot(batches, tokens, zorder=2, **{**looks[law], "marker": ""})
+            ax.plot(batches, tokens, zorder=2, **looks[law] | {"marker": ""})
             if (best := _optimum(at_target)) is not None:
                 ax.plot(best, at_target.E_min or np.nan, **_diamond(looks[law], 7), zorder=5)
         style.batch_axis(ax.xaxis, most=9 if batches[-1] < 1000 else 5)
@@ -66,7 +66,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         for law in fitted:
             tokens = np.array(fits[law].tokens(batches, target))
             steps = tokens / (batches * seq_len)
-            ax.plot(steps, tokens, zorder=2, **{**looks[law], "marker": ""})
+            ax.plot(steps, tokens, zorder=2, **looks[law] | {"marker": ""})
             marks = fits[law].parameters(target)._asdict()
             if "S_1" in marks:
                 _mark_stages(ax, marks, looks[law]["color"])
@@ -209,7 +209,7 @@ def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) 
             entries.append(style.handle(missing, ls="none"))
         if not converged:
             continue
-        entries.append(style.handle(law, **{**looks[law], "marker": ""}))
+        entries.append(style.handle(law, **looks[law] | {"marker": ""}))
         if optimum and any(_optimum(at_target) for at_target in fit.fits):
             entries.append(style.handle(f"{law} $B_{{opt}}$", **_diamond(looks[law], 6)))
     return entries

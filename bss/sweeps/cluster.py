@@ -8,6 +8,7 @@ all nodes share, with locks between machines.
 import os
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from bss.training.hardware import Slot, uses_cpu
 from bss.training.worker import ActorWorker, Job
 
 _CONNECT_SECONDS = 10
+_DEATH_SECONDS = 60  # Ray declares a node dead after about 20 s without an answer
 
 
 class RayEngine(SlotEngine):
@@ -102,6 +104,7 @@ class _RayWorker:
         try:
             result = self._ray.get(self._actor.train.remote(job))
         except self._ray.exceptions.RayActorError as error:
+            self._wait_for_death()
             self._ray.kill(self._actor)
             reason = str(error).strip().splitlines()[-1].strip()
             raise WorkerLost(f"died, or its node ({reason:.200})") from None
@@ -109,6 +112,18 @@ class _RayWorker:
             self._ray.kill(self._actor)
             raise WorkerLost("was interrupted")
         return result
+
+    def _wait_for_death(self) -> None:
+        """Keep the slot until Ray knows whether the node is dead: it would get the next run."""
+        errors = self._ray.exceptions
+        for _ in range(_DEATH_SECONDS):
+            try:
+                self._ray.get(self._actor.__ray_ready__.remote(), timeout=_DEATH_SECONDS)
+                return
+            except errors.ActorUnavailableError:
+                time.sleep(1)
+            except (errors.RayActorError, errors.GetTimeoutError):
+                return
 
     def stop(self) -> None:
         self._actor.stop.remote()
@@ -120,8 +135,8 @@ class _RayWorker:
 def _connected(address: str) -> Any:
     """Return the module of Ray, connected to a cluster."""
     try:
-        import ray  # pyright: ignore[reportMissingImports]
-        import ray.util.scheduling_strategies  # pyright: ignore[reportMissingImports]
+        import ray  # pyrefly: ignore[missing-import]
+        import ray.util.scheduling_strategies  # pyrefly: ignore[missing-import]
     except ModuleNotFoundError:
         raise InputError(
             f"engine ray: Ray is not installed; {install('ray')}, on every node"

@@ -55,7 +55,7 @@ class Results:
             facts: Further fields of the record, in addition to title and provenance.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        record = {"title": self._title, **facts, **self._provenance(trainer)}
+        record: Any = {"title": self._title, **facts, **self._provenance(trainer)}
         for name, value in {"experiment.json": record, **files}.items():
             path = self.directory / name
             columns = {*value} if trainer and isinstance(value, pd.DataFrame) else set()

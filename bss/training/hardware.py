@@ -232,4 +232,4 @@ def peak_flops() -> float | None:
     import jax
 
     target = target_of(jax.local_devices()[0].device_kind)
-    return target and target.peak_flops
+    return target.peak_flops if target else None

@@ -162,7 +162,7 @@ def sum_over_devices(function: F, mesh: Mesh | None, *specs: Any) -> F:
         return jax.lax.psum(function(*arguments), mesh.axis_names)
 
     # check_vma would sum a gradient where it is taken, inside the loop.
-    return jax.shard_map(share, mesh=mesh, in_specs=specs, out_specs=REPLICATED, check_vma=False)  # pyright: ignore[reportReturnType]
+    return jax.shard_map(share, mesh=mesh, in_specs=specs, out_specs=REPLICATED, check_vma=False)  # pyrefly: ignore[bad-return]
 
 
 @jax.tree_util.register_dataclass

@@ -15,6 +15,7 @@ import math
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,9 @@ def covered(
     for known in truth.to_dict("records"):
         target = known["target_loss"]
         at = next((a for a in estimate.fits if math.isclose(a.target_loss, target)), None)
-        found = {"B_opt": at and at.best, "B_min": at and at.batches.get("B_min")}
+        found: dict[str, Any] = {"B_opt": None, "B_min": None}
+        if at is not None:
+            found = {"B_opt": at.best, "B_min": at.batches.get("B_min")}
         for quantity, value in found.items():
             row = {"set": seed, "target_loss": target, "quantity": quantity}
             rows.append(row | {"true": known[quantity], **_held(value, known[quantity])})

@@ -96,7 +96,7 @@ def losses(results: Path) -> pd.DataFrame:
     """Return every predicted loss some of whose runs have finished, and what was measured."""
     registration, table = registration_of(results), finished(results)
     known = table.drop_duplicates("run").set_index("run")
-    trained = [
+    trained: list[dict[str, Any]] = [
         {**one, "runs": runs}
         for one in registration["predictions"]
         if (runs := [run for run in one["runs"] if run in known.index])

@@ -177,6 +177,7 @@ def best_figure(scores: pd.DataFrame, critical: pd.DataFrame) -> Figure:
 
 def _spans(ax: Axes, rows: Any, above: float, look: style.Look) -> None:
     """Draw values with their intervals, one line each; a bound is an arrow."""
+    mark: dict[str, Any] = {**look, "linestyle": "none"}
     for y, (value, low, high) in enumerate(np.asarray(rows, float)):
         drawn = {"color": look["color"], "lw": 1.4}
         ends = [end for end in (low, high) if np.isfinite(end)]
@@ -189,4 +190,4 @@ def _spans(ax: Axes, rows: Any, above: float, look: style.Look) -> None:
                 arrowprops={"arrowstyle": "<|-", **drawn},
             )  # fmt: skip
         if np.isfinite(value):
-            ax.plot([value], [y + above], ms=6, **{**look, "linestyle": "none"})
+            ax.plot([value], [y + above], ms=6, **mark)

@@ -21,7 +21,7 @@ def test_plain_flax_is_our_model():
     params, model = config.init(0), plain.Transformer(config, nnx.Rngs(0))
     model.embedding.embedding[...] = params["embedding"]
     model.head.kernel[...] = params["head"]["kernel"]
-    model.norm.scale[...] = 2 * params["final_norm"]["scale"]  # pyright: ignore[reportAttributeAccessIssue]
+    model.norm.scale[...] = 2 * params["final_norm"]["scale"]
     params["final_norm"]["scale"] *= 2
     for i, block in enumerate(model.blocks):
         layer = params[f"layer_{i}"]

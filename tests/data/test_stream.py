@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ COUNTED = TokenArray((np.arange(10_003, dtype=np.uint16),))
 
 
 def stream(**changes) -> Stream:
-    return Stream(**{"tokens": COUNTED, "seq_len": 10, "seed": 3} | changes)
+    settings: dict[str, Any] = {"tokens": COUNTED, "seq_len": 10, "seed": 3}
+    return Stream(**settings | changes)
 
 
 def test_inputs_and_targets_share_an_array_and_windows_overlap_by_one():

@@ -85,7 +85,7 @@ def t5(path):
 
 def neox(path):
     """A file of GPT-NeoX's form: byte-level BPE, with runs of spaces added behind it."""
-    BPE.inner.save(str(path))  # pyright: ignore
+    BPE.inner.save(str(path))
     made = inner.Tokenizer.from_file(str(path))
     made.add_tokens([inner.AddedToken(" " * n, normalized=False) for n in range(24, 1, -1)])
     made.save(str(path))
@@ -98,13 +98,13 @@ def test_one_of_t5s_form(tmp_path):
     ids = tokenizer.encode(text)
     assert tokenizer.decode([*ids, tokenizer.end_of_document]) == text
     assert tokenizer.end_of_document == 1 and 1 not in ids
-    size = tokenizer.inner.get_vocab_size()  # pyright: ignore
+    size = tokenizer.inner.get_vocab_size()
     assert tokenizer.vocab_size == size > 150
     assert len(tokenizer.encode("</s><extra_id_0>")) > 2
 
 
 def test_no_document_is_cut_or_padded_whatever_the_file_says(tmp_path):
-    BPE.inner.save(str(tmp_path / "plain.json"))  # pyright: ignore
+    BPE.inner.save(str(tmp_path / "plain.json"))
     made = inner.Tokenizer.from_file(str(tmp_path / "plain.json"))
     made.enable_truncation(3)
     made.enable_padding(length=64)

@@ -75,7 +75,7 @@ def test_nonsense_is_refused(text, says):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: BatchSchedule((0,), (8.5,)), "whole number"),  # pyright: ignore
+        (lambda: BatchSchedule((0,), (8.5,)), "whole number"),  # pyrefly: ignore
         (lambda: BatchSchedule((0, 5), (8,)), "2 starts for 1 batches"),
         (lambda: BatchSchedule.constant(8)(-1), "0 or more"),
         (lambda: BatchSchedule.stages([], 100), "at least one"),

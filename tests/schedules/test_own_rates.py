@@ -3,6 +3,7 @@
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,7 +23,7 @@ from tests.exports.exported import code_of
 
 OWN = "tests.schedules.own:"
 PLAN = ("plan", "--tokens=100K", "--seq-len=16", "--batch=0:4 20032:8", "--lr=4e-3")
-SETTINGS = {"warmup": 20_000, "decay": 30_000, "shape": "cosine", "floor": 0.25}
+SETTINGS: dict[str, Any] = {"warmup": 20_000, "decay": 30_000, "shape": "cosine", "floor": 0.25}
 
 
 def schedule(rate: str) -> ScheduleConfig:

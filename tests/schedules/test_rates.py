@@ -91,7 +91,7 @@ def test_decays_never_rise_and_stay_within_floor_and_peak(shape, a, b):
         (lambda: rates.wsd(1.0, 10, math.nan, 1), "warmup"),
         (lambda: rates.wsd(1.0, 10, 1, -1), "decay"),
         (lambda: rates.wsd(1.0, 10, 1, math.nan), "decay"),
-        (lambda: rates.wsd(1.0, 10, 1, 1, "square"), "shape"),  # pyright: ignore
+        (lambda: rates.wsd(1.0, 10, 1, 1, "square"), "shape"),  # pyrefly: ignore
         (lambda: rates.wsd(1.0, 10, 1, 1, floor=1.5), "floor"),
         (lambda: rates.wsd(1.0, 10, 1, 1, floor=math.nan), "floor"),
         (lambda: rates.wsd(1.0, 10, 1, 1, "exponential"), "exponential"),

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 @pytest.fixture
 def cluster(request):
     """A Ray cluster: a head with so many cores, to which nodes are added."""
-    from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
+    from ray.cluster_utils import Cluster
 
     head = {"num_cpus": getattr(request, "param", 0), "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=head)

@@ -54,7 +54,7 @@ def outcome(job: dict) -> dict:
             made = open_source(run, Path(execution.data), make_mesh()).batch(*batch)
             told["rows"] = [np.asarray(shard.data).tolist() for shard in made.addressable_shards]
         else:
-            status = train(run, execution, stop=stop)  # pyright: ignore[reportArgumentType]
+            status = train(run, execution, stop=stop)  # pyrefly: ignore[bad-argument-type]
             told["status"] = to_dict(status)
     except Interrupted as interrupted:
         told["interrupted"] = str(interrupted)

@@ -53,4 +53,4 @@ def test_one_cpu_takes_many_by_itself_and_others_one():
     )
     assert max_steps_per_dispatch(Execution(checkpoint_seconds=0), one) == 1
     gpu = SimpleNamespace(size=1, devices=SimpleNamespace(flat=[SimpleNamespace(platform="gpu")]))
-    assert max_steps_per_dispatch(Execution(), gpu) == 1  # pyright: ignore[reportArgumentType]
+    assert max_steps_per_dispatch(Execution(), gpu) == 1

@@ -88,7 +88,7 @@ def test_buckets_are_squared_unclipped_and_per_target():
     sums = Sums(params, jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
     for bucket in sequences:
         sums = accumulate(loss_sum, params, sums, bucket)
-    assert float(sums.squares) == pytest.approx(3 * (1 + 16))  # pyright: ignore[reportArgumentType]
+    assert float(sums.squares) == pytest.approx(3 * (1 + 16))
     bare = accumulate(loss_sum, params, Sums(params, jnp.zeros(()), jnp.zeros(())), sequences[0])
     assert bare.squares is None
 

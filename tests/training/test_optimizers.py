@@ -52,7 +52,7 @@ def descend(chain: optax.GradientTransformation, steps: int) -> dict:
     for g in gradients(steps):
         updates, state = chain.update(g, state, params)
         params = optax.apply_updates(params, updates)
-    return params  # pyright: ignore[reportReturnType]
+    return params
 
 
 def assert_close(ours: dict, theirs: dict) -> None:
@@ -93,9 +93,9 @@ def test_schedule_free_is_that_of_optax_and_evaluated_at_its_average():
     for g in gradients(9):
         updates, state = ours.update(g, state, params)
         params = optax.apply_updates(params, updates)
-        z.append(state[-1].z["w"])  # pyright: ignore
-        x = config.evaluation_params(params, state)["w"]  # pyright: ignore
-    np.testing.assert_allclose(x, np.mean(z, axis=0), rtol=1e-4)  # pyright: ignore
+        z.append(state[-1].z["w"])
+        x = config.evaluation_params(params, state)["w"]
+    np.testing.assert_allclose(x, np.mean(z, axis=0), rtol=1e-4)
     assert AdamW().evaluation_params(params, state) is params
 
 
@@ -181,7 +181,7 @@ def test_correction_after_beta2_changes_is_the_running_product():
     state, weights = chain[0].init(params), []
     for transformation in chain:
         _, state = transformation.update({"w": jnp.ones(2)}, state, params)
-        weights.append(float(state.nu_weight))  # pyright: ignore[reportAttributeAccessIssue]
+        weights.append(float(state.nu_weight))
     np.testing.assert_allclose(weights, 1 - np.cumprod(betas), rtol=2e-6)
     np.testing.assert_allclose(weights[50], 0.056, atol=5e-4)
     np.testing.assert_allclose(1 - after**51, 0.335, atol=5e-4)  # what the count would say
@@ -192,4 +192,4 @@ def test_constant_gradients_give_unit_directions_through_the_change():
     for k in range(30):
         transformation = scale_by_moments(0.1, 1e-3 if k < 10 else 8e-3, 0.0)
         direction, state = transformation.update({"w": jnp.full(1, 7.0)}, state)
-        np.testing.assert_allclose(direction["w"], 1, rtol=1e-5)  # pyright: ignore
+        np.testing.assert_allclose(direction["w"], 1, rtol=1e-5)

@@ -42,7 +42,7 @@ def test_errors_surface_after_the_items_before_them():
         yield 2
         raise ValueError("torn")
 
-    prefetched = prefetch(source())  # pyright: ignore[reportArgumentType]
+    prefetched = prefetch(source())
     items = iter(prefetched)
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(ValueError, match="torn"):
@@ -52,7 +52,7 @@ def test_errors_surface_after_the_items_before_them():
 
 def test_close_stops_the_thread_of_an_endless_source():
     before = threading.active_count()
-    prefetched = prefetch(itertools.count())  # pyright: ignore[reportArgumentType]
+    prefetched = prefetch(itertools.count())
     assert next(iter(prefetched)) == 0
     assert threading.active_count() == before + 1
     prefetched.close()
@@ -62,7 +62,7 @@ def test_close_stops_the_thread_of_an_endless_source():
 def test_nothing_is_made_while_the_devices_are_busy():
     busy, made = threading.Lock(), []
     items = (made.append(i) or i for i in itertools.count())
-    prefetched = prefetch(items, busy)  # pyright: ignore[reportArgumentType]
+    prefetched = prefetch(items, busy)
     busy.acquire()
     taken = threading.Thread(target=lambda: next(prefetched))
     taken.start()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def started(folder: Path, processes: int, **environment: str) -> list[subprocess
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
     command = [*SCRIPT, str(folder), f"--processes={processes}", f"--coordinator={coordinator}"]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     how["env"] = os.environ | environment
     return [subprocess.Popen([*command, f"--process={i}"], **how) for i in range(processes)]
 

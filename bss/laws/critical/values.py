@@ -110,7 +110,7 @@ class CriticalFit(Fit):
     RESIDUAL_UNIT = "log steps"
 
     @property
-    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
+    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyrefly: ignore
         """Columns of `residuals` to plot against, with axis labels."""
         axes = {"batch": f"batch ({self.unit})", "log_batch_over_critical": "log $B/B_{crit}$"}
         return axes | {"params": "N", "tokens": "D (tokens)"}

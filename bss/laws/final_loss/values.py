@@ -117,7 +117,7 @@ class TableFit(Fit):
     RESIDUAL_UNIT = "nats"
 
     @property
-    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyright: ignore
+    def RESIDUAL_AXES(self) -> dict[str, str]:  # pyrefly: ignore
         """Columns of `residuals` to plot against, with axis labels."""
         axes = {"params": "N", "tokens": "D (tokens)", "log_batch_over_best": "log $B/B_{opt}$"}
         return axes | {"steps": "steps S"} | ({"lr": "learning rate"} if self.with_lr else {})
