@@ -51,6 +51,7 @@ def test_the_glossary_page_is_that_of_the_word_list():
     assert (prose.ROOT / "docs" / "glossary.md").read_text() == prose.glossary()
 
 
+@pytest.mark.slow
 def test_the_rules_flag_few_docstrings_of_other_packages():
     """A sample of modules: on all 6,000 sentences the rules flag 1.5%."""
     sampled = []

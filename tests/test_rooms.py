@@ -14,26 +14,26 @@ ROOMS = {
     "bss/cli": 1_812,
     "bss/data": 1_128,
     "bss/exports": 520,
-    "bss/importers": 1_927,
+    "bss/importers": 1_928,
     "bss/laws": 4_780,
     "bss/machines": 51,
-    "bss/models": 1_049,
+    "bss/models": 1_050,
     "bss/plots": 958,
     "bss/points": 525,
     "bss/policies": 410,
     "bss/report": 353,
     "bss/rules": 336,
     "bss/schedules": 919,
-    "bss/sweeps": 1_405,
+    "bss/sweeps": 1_418,
     "bss/tables": 470,
     "bss/theory": 857,
     "bss/training": 2_852,
 }
-FOLDERS = {"experiments": 4_105, "benchmarks": 2_700, "tests": 21_850}
+FOLDERS = {"experiments": 4_109, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_507
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_526
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -52,6 +52,7 @@ def es(planted):
     return fit_es(points, "surface", options=Options(200, draws=200)), points
 
 
+@pytest.mark.slow
 def test_the_run_named_first_narrows_B_opt_more_than_the_one_named_last(es, planted):
     fit, points = es
     runs = next_runs(fit, "B_opt@2").sort_values("variance_reduction")

@@ -8,6 +8,7 @@ from benchmarks.laws.__main__ import curves, main, read, summary
 from benchmarks.laws.planted_curves import SMALLEST
 
 
+@pytest.mark.slow
 def test_best_batches_of_laws_that_are_not_the_packages():
     for law, seed in (("inner", 1), ("inner", 3)):
         ((_, (true, value, low, high)),) = curves(law, seed)

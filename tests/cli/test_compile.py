@@ -41,6 +41,7 @@ def test_the_train_step_of_a_run_on_two_devices(tiny_run, run_file, capsys):
     assert found["programs"][1]["peak_bytes"] > found["programs"][0]["peak_bytes"]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_has_status_1_and_every_number(run_file, monkeypatch, capsys):
     needs = max(
         p["peak_bytes"]

@@ -39,6 +39,7 @@ def output(capsys, *arguments: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads_back):
     fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", *FEW)
     reads_back(EsFit, fit)

@@ -36,6 +36,7 @@ def fit_file(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_hyperbola_of_points_has_the_closed_form(capsys, fit_file):
     arguments = ["fit", "es", POINTS, *EIGHT, "--law", "hyperbola", "--step-time", LINEAR]
     found = rows(printed(capsys, *arguments))

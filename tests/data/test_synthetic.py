@@ -136,6 +136,7 @@ def test_log_probs_of_targets_average_to_minus_the_entropy():
     assert abs(surprise.mean()) < 4 * surprise.std() / math.sqrt(len(surprise))
 
 
+@pytest.mark.slow
 def test_tokens_are_zipfian():
     language = SyntheticLanguage(vocab_size=64, seq_len=64, seed=2)
     counts = np.bincount(np.asarray(sequences(language, 0, 1000)).ravel(), minlength=64)
@@ -143,6 +144,7 @@ def test_tokens_are_zipfian():
     assert -1.3 < slope < -0.7
 
 
+@pytest.mark.slow
 def test_every_range_tells_something():
     language = SyntheticLanguage(vocab_size=64, seq_len=64, seed=2)
     law, made = tables(language), sequences(language, 0, 500)

@@ -153,6 +153,7 @@ def test_planted_exponents_of_n_and_d_are_found(table):
     assert 0 < other.of(1, 0).value < in_size.value and other.of(0, 1).value < in_data.value
 
 
+@pytest.mark.slow
 def test_the_critical_batches_are_those_of_fit_critical(table):
     fit = analysis.fitted(table)
     [first, *_] = cells_of(table)
@@ -258,6 +259,7 @@ def test_published_runs_have_the_known_bends_and_the_odd_row_is_named():
     assert (rows.drop("gpt3_175b")["outliers"] == "").all()
 
 
+@pytest.mark.slow
 def test_figures_have_every_curve(table):
     fit = analysis.fitted(table)
     curves = analysis.curve_table(table, {"both": fit})

@@ -28,6 +28,7 @@ def results(study, tmp_path_factory, saved):
     return folder
 
 
+@pytest.mark.slow
 def test_tables_hold_every_task_with_every_procedure(study, results):
     table, points = (pd.read_csv(results / f"{name}.csv") for name in ("exponents", "points"))
     assert table["overhead"].tolist() == [0.2, 0.2, 0.5, 0.5]
@@ -39,6 +40,7 @@ def test_tables_hold_every_task_with_every_procedure(study, results):
     np.testing.assert_allclose(points["cbs"].iloc[-4:], [point.cbs for point in found.points])
 
 
+@pytest.mark.slow
 def test_the_figure_and_the_record_are_written(results, saved):
     figure = saved["least_squares.png"]
     assert points(figure) == [2 * 4 + 2 * 4] and (results / "least_squares.png").exists()

@@ -35,6 +35,7 @@ def results(study, tmp_path_factory, saved):
     return folder
 
 
+@pytest.mark.slow
 def test_tables_figures_and_record_are_written(results, saved):
     for name in TABLES:
         numbers = pd.read_csv(results / f"{name}.csv").select_dtypes("number")
@@ -47,6 +48,7 @@ def test_tables_figures_and_record_are_written(results, saved):
     assert record["config"]["hard"][0] == {"source": 0.3, "capacity": 4.0}
 
 
+@pytest.mark.slow
 def test_the_measured_exponents_are_those_of_the_theory(results):
     table = pd.read_csv(results / "exponents.csv")
     errors = np.abs(table["value"].to_numpy() - table["theory"].to_numpy())
@@ -55,6 +57,7 @@ def test_the_measured_exponents_are_those_of_the_theory(results):
     assert errors[exact].max() < 0.1  # 32 modes, small budgets
 
 
+@pytest.mark.slow
 def test_the_family_shares_its_risk_in_the_exact_recursion(results):
     family = pd.read_csv(results / "family.csv")
     risks, steps = family["exact_risk"].to_numpy(), family["steps"].to_numpy()

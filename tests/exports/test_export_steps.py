@@ -57,6 +57,7 @@ def trained_batches(code, steps):
     return batches
 
 
+@pytest.mark.slow
 def test_the_trainer_takes_every_batch_of_a_million_steps():
     plan = million()
     batches = trained_batches(code_of(export(plan, "huggingface")), plan.steps)

@@ -75,7 +75,7 @@ def test_laws_of_the_demo(law):
     assert_same(fit_es(points, asked(law, expected), options=Options()), expected)
 
 
-@pytest.mark.parametrize("group", every("es_wsd/fits.json", "annealed, envelope"))
+@pytest.mark.parametrize("group", every("es_wsd/fits.json"))
 def test_laws_under_wsd(group):
     table = pd.read_csv(RESULTS / "es_wsd/points.csv", dtype={"run": str})
     kind, rates = group.split(", ")

@@ -27,6 +27,7 @@ def free(points):
     return fit_es(points, "surface", options=QUICK)
 
 
+@pytest.mark.slow
 def test_a_parameter_at_the_fits_own_value_changes_nothing(points, free):
     own = f"alpha={free.joint['alpha']!r}"
     held = fit_es(points, "surface", constraints=own, options=QUICK)
@@ -44,6 +45,7 @@ def test_a_law_keeps_within_its_bounds(points):
         fit_es(points, "surface", constraints="k=1", options=QUICK)
 
 
+@pytest.mark.slow
 def test_a_form_of_final_losses_is_held_too():
     sizes = [(n, d, b) for n in (1e8, 4e8) for d in (2e9, 8e9) for b in (2.0 ** np.arange(15, 20))]
     n, d, b = np.array(sizes).T

@@ -67,7 +67,7 @@ TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2}
 
 @pytest.mark.parametrize(
     ("length", "key_heads", "dtype"),
-    [(256, 1, "float32"), (128, 2, "bfloat16")],
+    [pytest.param(256, 1, "float32", marks=pytest.mark.slow), (128, 2, "bfloat16")],
 )
 def test_splash_interpreted_equals_the_reference(length, key_heads, dtype):
     attend = functools.partial(splash, interpret=True)

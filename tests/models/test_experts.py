@@ -67,6 +67,7 @@ def test_all_experts_chosen_are_a_dense_layer():
     np.testing.assert_allclose(experts(x)[0], dense, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_equal_experts_are_one_mlp():
     """Also in their gradients, which the experts of a token share by its weights."""
     experts, x = made(TINY)
@@ -93,6 +94,7 @@ def test_balance_is_one_at_equal_loads_and_grows_with_the_most_loaded():
     assert experts(jnp.ones_like(x))[1] > 1.8 * 3 * 10  # all to two of four: 2 to each target
 
 
+@pytest.mark.slow
 def test_the_reported_loss_is_without_balance_and_sequences_add_up():
     one, tokens = replace(TINY, num_layers=1), jax.random.randint(jax.random.key(2), (4, 13), 0, 29)
     params, loss = one.init(0), jax.jit(one.loss)
@@ -108,6 +110,7 @@ def test_the_reported_loss_is_without_balance_and_sequences_add_up():
     assert float(losses[0]) == pytest.approx(float(whole), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_stacked_layers_and_remat_change_nothing():
     other = replace(TINY, scan_layers=True, remat=True)
     params, tokens = TINY.init(0), jax.random.randint(jax.random.key(2), (2, 9), 0, 29)
@@ -157,6 +160,7 @@ def test_blocks_are_the_ragged_product(experts, chosen):
         )
 
 
+@pytest.mark.slow
 def test_the_gradients_of_blocks_are_summed_in_float32():
     """Of a crowded expert they are many, and bfloat16 would stop growing."""
     blocks = Blocks.of(jnp.full(4096, 3), 64)

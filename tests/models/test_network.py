@@ -20,6 +20,13 @@ VARIANTS = {
     ),
 }
 each_variant = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
+default_or_slow = pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(config, id=name, marks=[] if name == "default" else pytest.mark.slow)
+        for name, config in VARIANTS.items()
+    ],
+)
 
 
 @functools.cache
@@ -64,7 +71,7 @@ assert_trees_close = functools.partial(
 )
 
 
-@each_variant
+@default_or_slow
 def test_a_token_changes_its_own_logits_and_later_ones_only(config):
     params, tokens = parameters(config), sequences(config)
     before = logits_of(config, params, tokens)
@@ -130,7 +137,9 @@ def stack(params):
     return rest | {"layers": jax.tree.map(lambda *leaves: np.stack(leaves), *layers)}
 
 
-@pytest.mark.parametrize(("scan", "remat"), [(True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("scan", "remat"), [pytest.param(True, False, marks=pytest.mark.slow), (True, True)]
+)
 def test_scan_and_remat_change_neither_loss_nor_gradient(scan, remat):
     plain = VARIANTS["modern"]
     other = dataclasses.replace(plain, scan_layers=scan, remat=remat)
@@ -174,6 +183,7 @@ def test_loss_survives_large_logits():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((loss, gradient)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tied", "slack"), [(False, 0.03), (True, 0.1)])
 def test_initial_loss_is_that_of_the_uniform_guess(tied, slack):
     config = TransformerConfig(
@@ -211,6 +221,7 @@ def test_initialisation_is_a_pure_function_of_the_seed():
     assert np.abs(first - other).max() > 0
 
 
+@pytest.mark.slow
 def test_initial_spreads_are_the_documented_ones():
     config = TransformerConfig(
         vocab_size=500, num_layers=2, d_model=64, num_heads=4, d_ff=256, scan_layers=True

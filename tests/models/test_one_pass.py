@@ -78,6 +78,7 @@ def error(found, expected):
     return max(np.linalg.norm(np.asarray(x, np.float32) - y) / np.linalg.norm(y) for x, y in pairs)
 
 
+@pytest.mark.slow
 def test_loss_and_gradients_are_the_same_up_to_rounding(fused):
     exact = graded(MODERN, "reference")
     assert 0 < error(graded(MODERN, fused), exact) < 5e-6
@@ -87,6 +88,7 @@ def test_loss_and_gradients_are_the_same_up_to_rounding(fused):
     assert found[0] == pytest.approx(float(exact[0]), rel=2e-3)
 
 
+@pytest.mark.slow
 def test_how_layers_are_computed_changes_neither_loss_nor_gradient(fused):
     four = dataclasses.replace(PUBLISHED, num_layers=4)
     assert error(graded(four, fused, Layers(2, "attention")), graded(four, fused)) < 5e-6

@@ -98,6 +98,7 @@ def test_other_optimizers_are_refused():
         RunConfig(model(128, "mup"), optimizer=SGD())
 
 
+@pytest.mark.slow
 def test_weight_decay_is_as_strong_at_every_width():
     wide = model(128, "mup")
     params = wide.init(0)

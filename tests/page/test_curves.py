@@ -72,6 +72,7 @@ def test_steps_and_tokens_to_targets(measured, expected):
     assert any(not points["reached"].all() for points in expected)
 
 
+@pytest.mark.slow
 def test_measured_minima(measured, expected):
     interior = 0
     for found, points in zip(measured, expected, strict=True):

@@ -118,6 +118,7 @@ def test_a_section_stands_where_its_files_are(results, tmp_path, title):
     assert [name for name in SECTIONS if f"<h2>{name}</h2>" in page] == [title]
 
 
+@pytest.mark.slow
 def test_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
     for file in ("experiment.json", "points.csv"):
         (tmp_path / file).write_bytes((results / file).read_bytes())

@@ -59,6 +59,7 @@ def averaged(tiny_run, execution_in, tmp_path_factory):
     return run, train(run, execution), read_curve(Path(execution.runs) / run.id)
 
 
+@pytest.mark.slow
 def test_a_run_reports_its_averages_and_they_are_better_at_a_high_rate(averaged):
     _, status, rows = averaged
     assert all("eval_loss_avg_4%" in row for row in rows)

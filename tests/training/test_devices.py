@@ -90,6 +90,7 @@ def test_a_run_goes_on_on_other_devices(trained):
         np.testing.assert_allclose(many, one, rtol=1e-5 if name == "grad_norm" else 1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_in_bfloat16_are_those_of_float32():
     batch, seq_len, vocab = 64, 256, 48
     model = TransformerConfig(vocab, num_layers=1, d_model=16, num_heads=1, d_ff=32)

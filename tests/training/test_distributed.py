@@ -97,7 +97,12 @@ time.sleep(2)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "paused", "status"), [(0.5, "", 1), (0.5, "guard.pause()", 0), (0, "", 0)]
+    ("seconds", "paused", "status"),
+    [
+        (0.5, "", 1),
+        pytest.param(0.5, "guard.pause()", 0, marks=pytest.mark.slow),
+        pytest.param(0, "", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_a_process_that_hangs_ends_with_its_stacks(seconds, paused, status):
     program = HANGING.format(seconds=seconds, paused=paused)

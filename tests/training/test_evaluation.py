@@ -96,6 +96,7 @@ def test_all_held_out_sequences_count_once(
     assert {"test_loss", "test_loss_se", "test_accuracy"} <= columns.keys()
 
 
+@pytest.mark.slow
 def test_of_a_fleet_each_run_has_its_own(measured_run, state, tiny_shards):
     sizes = {"test_tokens": 0, "metrics": ("tests.training.own_metrics:surprise",)}
     run = replace(measured_run, evaluation=replace(measured_run.evaluation, **sizes))
@@ -177,6 +178,7 @@ def test_a_set_has_a_name_of_its_own(name):
         EvaluationConfig(sets=(HeldOutSet("mine"), HeldOutSet(name)))
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_not_finite_is_told_once_and_left_out(tiny_run, tiny_execution):
     metrics = ("tests.training.own_metrics:infinite",)
     short = {"schedule.tokens": 1024, "schedule.batch": "2", "evaluation.metrics": metrics}

@@ -39,6 +39,7 @@ def curve(run, execution):
     return np.array([[row[name] or 0 for name in names] for row in rows])
 
 
+@pytest.mark.slow
 def test_split_weights_train_as_one_device_and_resume_on_any(
     tiny_run, tiny_execution, tmp_path, stop_after
 ):

@@ -87,6 +87,7 @@ def test_what_is_no_logger_is_one_line_before_anything_is_written(
     assert not Path(tiny_execution.runs, tiny_run.id).exists()
 
 
+@pytest.mark.slow
 def test_tensorboard_holds_the_curve(tiny_run, tiny_execution, stop_after):
     """Read by our own importer; what is repeated after a stop takes the place of what was there."""
     pytest.importorskip("tensorboardX")

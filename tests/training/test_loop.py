@@ -72,7 +72,9 @@ def test_a_finished_run_is_a_no_op(tiny_run, whole, monkeypatch):
     assert train(shorter, execution) == status
 
 
-@pytest.mark.parametrize(("steps", "stops"), [(1, [1, 31, 50]), (3, [2, 9, 14])])
+@pytest.mark.parametrize(
+    ("steps", "stops"), [(1, [1, 31, 50]), pytest.param(3, [2, 9, 14], marks=pytest.mark.slow)]
+)
 def test_interrupted_anywhere_and_resumed_is_bit_identical(
     tiny_run, tiny_execution, whole, stop_after, assert_same_outcome, steps, stops
 ):
@@ -98,6 +100,7 @@ def test_a_fork_asked_for_behind_the_last_step_is_kept_at_its_end(tiny_run):
     assert fork_points(run, plan, (2048, 8200, 9000)) == {2048, 8192}
 
 
+@pytest.mark.slow
 def test_a_trunk_goes_on_when_more_tokens_are_asked_for(
     tiny_run, tiny_execution, whole, assert_same_outcome
 ):
@@ -120,6 +123,7 @@ def test_an_interrupted_trunk_asked_for_less_is_done(tiny_run, tiny_execution, s
     assert (status.status, status.tokens) == ("finished", stopped)
 
 
+@pytest.mark.slow
 def test_checkpoints_at_every_step_change_nothing(
     tiny_run, tiny_execution, whole, assert_same_outcome
 ):
@@ -248,6 +252,7 @@ def _row_after(run, execution) -> int:
     return next(r["tokens"] for r in read_curve(directory_of(run, execution)) if r["tokens"] > 4096)
 
 
+@pytest.mark.slow
 def test_a_late_switch_branch_equals_the_two_stage_run(
     tiny_run, whole, tiny_execution, assert_same_outcome
 ):
@@ -261,6 +266,7 @@ def test_a_late_switch_branch_equals_the_two_stage_run(
     assert_same_outcome(branch, execution, switched, straight, since=fork)
 
 
+@pytest.mark.slow
 def test_a_branch_may_have_longer_sequences_held_out_on_those_of_its_parent(tiny_run, whole):
     execution, _ = whole
     fork, length = 4224, tiny_run.data.seq_len
@@ -302,6 +308,7 @@ def test_held_out_tokens_are_checked_before_anything_is_trained(tiny_run, tiny_e
     assert read_curve(directory_of(greedy, tiny_execution)) == []
 
 
+@pytest.mark.slow
 def test_a_fork_point_asked_for_later_is_made_and_changes_nothing(
     tiny_run, tiny_execution, whole, assert_same_outcome
 ):

@@ -35,6 +35,7 @@ def planted_step(draw, bucket: int, buckets: int) -> tuple[float, float]:
     return float((gradients**2).sum(1).mean()), float((gradients.mean(0) ** 2).sum())
 
 
+@pytest.mark.slow
 def test_estimates_are_unbiased_at_every_split():
     draw = np.random.default_rng(0)
     for bucket, buckets in ((1, 2), (4, 2), (2, 8), (1, 32)):
@@ -140,6 +141,7 @@ def test_a_batch_of_one_bucket_is_missing(measured, whole):
         assert (row["noise_scale"] is None) == (row["tokens"] <= 4096)
 
 
+@pytest.mark.slow
 def test_split_measures_every_batch_above_one(tiny_run, tiny_execution):
     split = {"noise_scale.half_life": 500, "noise_scale.split": True}
     run = overlay(tiny_run, {**split, "schedule.batch": "0:1 1024:4 4096:8"})

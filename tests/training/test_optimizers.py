@@ -99,6 +99,7 @@ def test_schedule_free_is_that_of_optax_and_evaluated_at_its_average():
     assert AdamW().evaluation_params(params, state) is params
 
 
+@pytest.mark.slow
 def test_muon_is_that_of_optax_at_one_rate_layer_by_layer():
     def params(*stack):
         return {"w": jnp.ones((*stack, 3, 4)), "scale": jnp.ones(4)}

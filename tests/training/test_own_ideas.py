@@ -67,6 +67,7 @@ def test_a_model_without_products_is_trained_and_priced(own_run, tiny_execution,
     assert price([short]).flops == 0
 
 
+@pytest.mark.slow
 def test_a_killed_one_ends_bit_identically(
     own_run, tiny_execution, stop_after, assert_same_outcome
 ):

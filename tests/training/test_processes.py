@@ -112,6 +112,7 @@ def two(run, execution_in, tmp_path_factory):
     return {name: pair for name, *pair in zip(jobs, first, second, strict=True)}, here
 
 
+@pytest.mark.slow
 def test_two_processes_are_one_through_a_batch_change(two, run, alone):
     told, here = two
     assert [one["status"]["status"] for one in told["whole"]] == ["finished"] * 2
@@ -120,12 +121,14 @@ def test_two_processes_are_one_through_a_batch_change(two, run, alone):
     assert told["again"][0] == {**told["whole"][0], "made": []}
 
 
+@pytest.mark.slow
 def test_a_process_makes_only_its_rows(two):
     """Half of every bucket of 2."""
     first, second = (one["made"] for one in two[0]["whole"])
     assert (first, second) == ([*range(0, 60, 2)], [*range(1, 60, 2)])
 
 
+@pytest.mark.slow
 def test_of_the_synthetic_language_it_makes_a_block_of_its_rows(two, run):
     """Two buckets of 4 from position 5 on, and room for one more."""
     language = SyntheticLanguage(run.model.vocab_size, run.data.seq_len)
@@ -138,6 +141,7 @@ def test_of_the_synthetic_language_it_makes_a_block_of_its_rows(two, run):
         assert not np.any(rest)
 
 
+@pytest.mark.slow
 def test_a_stop_asked_of_the_second_saves_all_at_one_step_and_one_process_continues(
     two, run, alone
 ):
@@ -154,6 +158,7 @@ def test_a_stop_asked_of_the_second_saves_all_at_one_step_and_one_process_contin
     assert_same_curve(directory, alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mistake"),
     [

@@ -71,6 +71,7 @@ def test_accumulated_gradients_equal_the_full_batch(tiny_run, start, sequences, 
     assert largest_error(mean, gradients) < 1e-5
 
 
+@pytest.mark.slow
 def test_every_split_makes_the_same_step_and_ignores_unused_rows(
     tiny_run, start, sequences, full_batch
 ):

@@ -38,9 +38,12 @@ def side_by_side(tiny_run, execution_in, tmp_path_factory):
     return runs, execution, train_vmapped(runs, execution)
 
 
-def test_every_run_has_the_numbers_that_it_has_alone(tiny_transformer, execution_in, tmp_path):
+@pytest.mark.parametrize(
+    "kind", ["tiny_run", pytest.param("tiny_transformer", marks=pytest.mark.slow)]
+)
+def test_every_run_has_the_numbers_that_it_has_alone(kind, request, execution_in, tmp_path):
     changes = {"schedule.tokens": 1024, "schedule.batch": "4", "evaluation.test_tokens": 160}
-    pair = members(tiny_transformer, **changes)[1:3]
+    pair = members(request.getfixturevalue(kind), **changes)[1:3]
     execution, alone = execution_in(tmp_path / "fleet"), execution_in(tmp_path / "alone")
     statuses, status = train_vmapped(pair, execution), train(pair[1], alone)
     mine = statuses[pair[1].id]

@@ -35,6 +35,7 @@ def test_no_law_is_chosen_as_often_as_the_planted_one_and_hardly_one_unlike_it(p
     assert sum(one not in {law, *BESIDE[law]} for one in winners) <= 1
 
 
+@pytest.mark.slow
 def test_all_laws_predict_the_same_points_and_errors_are_of_the_noise(of_surface):
     table = of_surface.table
     assert of_surface.winner == "surface"
@@ -81,6 +82,7 @@ class Loose(Valley):
     lower, upper = (-5.0, -5.0, -1.0), (5.0, 5.0, 1.0)
 
 
+@pytest.mark.slow
 def test_of_laws_that_tie_the_one_of_fewest_parameters_wins(planted):
     points = planted.points(planted.laws["hyperbola"])
     told = compare(points, [Loose("loose"), Valley("valley")])

@@ -123,6 +123,7 @@ def test_unreached_targets_bound_the_law(planted):
     assert after > before * 1.05
 
 
+@pytest.mark.slow
 def test_minimum_outside_the_batches_is_unidentified_with_a_bound(planted):
     fit = fit_es(exact(planted, "surface", batches=(64, 128, 256, 512)), "surface", options=QUICK)
     B_opt, B_min = (fit.at(2.0).batches[name] for name in ("B_opt", "B_min"))

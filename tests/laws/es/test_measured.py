@@ -28,6 +28,7 @@ def test_the_law_is_chosen_by_left_out_batches(chosen):
     assert all(at.best.value is not None for at in chosen.fits)
 
 
+@pytest.mark.slow
 def test_a_chosen_fit_survives_json(chosen):
     entry = json.loads(json.dumps(chosen.to_dict(), allow_nan=False))
     again = EsFit.from_dict(entry)

@@ -76,6 +76,7 @@ def points(planted):
     return planted.points(lambda b, loss: truth(b, loss)[0], batches=BATCHES, targets=TARGETS)
 
 
+@pytest.mark.slow
 def test_it_is_fitted_compared_and_read_back(own_law, points):
     assert len(FILE.splitlines()) <= 40
     fit = fit_es(points, own_law, options=QUICK)

@@ -66,6 +66,7 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
     assert list(fit.summary()["status"]) == ["ok"] * 9
 
 
+@pytest.mark.slow
 def test_draws_have_a_number_and_a_seed():
     table = check_losses(small(planted(noise=0.001)))
     first, again, other, more = (

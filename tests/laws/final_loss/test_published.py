@@ -32,6 +32,7 @@ def width(estimate):
     return estimate.high - estimate.low
 
 
+@pytest.mark.slow
 def test_left_out_losses_are_predicted(fit):
     assert fit.left_out["cell"] <= 0.0087  # 1.15 times .0076, .0067 and .0065
     assert fit.left_out["params"] <= 0.0077

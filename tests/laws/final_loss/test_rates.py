@@ -19,6 +19,7 @@ ASKED = [(N, D) for N in (2e8, 4e8, 1.2e9) for D in (8e9, 2e10, 6e10)]
 CELLS = 9
 
 
+@pytest.mark.slow
 def test_best_batch_and_rate_at_measured_sizes_and_between_them():
     off = np.array([octaves(fitted(PLAIN).law, PLAIN, *sizes) for sizes in ASKED])
     assert np.abs(off[:, 0]).max() < 0.15 and np.abs(off[:, 1]).max() < 0.2
@@ -99,6 +100,7 @@ def test_rates_all_on_one_side_of_the_best_tell_no_best():
         assert all(x.value is None for x in told.exponents.values())
 
 
+@pytest.mark.slow
 def test_one_cell_of_a_few_rows():
     table = {"octaves": (-1.5, 0.0, 1.5), "rates": (-1.6, -0.5, 0.6, 1.7)}
     fit: Any = fitted(PLAIN, **ONE, **table)

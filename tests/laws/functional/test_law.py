@@ -14,6 +14,7 @@ SEGMENTS = Segments(
 POINTS = EvalPoints(np.array([[0.0, 2.0], [1.0, 1.0]]), np.array([[0.4, 1.0], [0.0, 0.7]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [0.7, 1.0, 2.5])
 def test_derivatives_match_finite_differences(q):
     with jax.enable_x64(True):
