@@ -14,8 +14,8 @@ def runs(directory: Path, /, *, show: Show = Show()) -> Output:
         directory: directory of run directories
 
     Examples:
-        bss runs runs/mine
-        bss runs runs/mine --json
+        bss runs runs/mine/runs
+        bss runs runs/mine/runs --json
     """
     from bss.sweeps.table import list_runs
 

@@ -1,4 +1,4 @@
-"""bss train: one run from CONFIG.json, {"run": {...}, "execution": {...}}."""
+"""bss train: one run from RUN.json, {"run": {...}, "execution": {...}}."""
 
 from pathlib import Path
 from typing import Annotated
@@ -36,8 +36,8 @@ def train(
         config: JSON: {"run": {...}, "execution": {...}}
 
     Examples:
-        bss train CONFIG.json
-        bss train CONFIG.json --json
+        bss train RUN.json
+        bss train RUN.json --json
     """
     with initialized(processes):
         return _train(config, show)

@@ -47,7 +47,7 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
     monkeypatch.setattr("bss.sweeps.engines.use_compilation_cache", lambda _: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     job = {"run": to_dict(tiny_run), "execution": to_dict(tiny_execution)}
-    Path("CONFIG.json").write_text(json.dumps(job))
+    Path("RUN.json").write_text(json.dumps(job))
     Path("SWEEP.json").write_text(json.dumps(CONFIG))
     Path("LOGS").mkdir()
     shutil.copy(ROOT / "tests/samples/wandb-chart.csv", "LOGS/chart.csv")
@@ -62,4 +62,6 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
         if command == "fit es":
             shutil.copy(ROOT / "results/demo/runs.parquet", "RUNS.parquet")
         for line in examples(command, capsys, monkeypatch):
+            if "--on h100" in line:  # needs the compiler of a GPU
+                continue
             assert main(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
