@@ -75,6 +75,7 @@ def test_the_other_laws_have_the_same_shape(runs, capsys, reads_back, law, key):
         assert fit["warnings"]
 
 
+@pytest.mark.slow
 def test_compare_ranks_the_planted_law_first(runs, capsys):
     fit = output(capsys, "fit", "es", str(runs), "--targets", "1.9,1.8,1.7", *FEW)
     assert fit["comparison"]["winner"] == "surface"

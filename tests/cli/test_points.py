@@ -52,6 +52,7 @@ def test_the_best_rate_of_each_batch_is_taken_and_shown(tmp_path, capsys):
     assert "trials" not in one["points"][0]
 
 
+@pytest.mark.slow
 def test_fit_es_takes_the_same_points(tmp_path, capsys):
     path = saved(tmp_path / "runs.csv", {**dict.fromkeys(BATCHES, (2e-3,)), 4: RATES})
     arguments = ("fit", "es", path, "--targets", "1.9,1.8", *QUICK)

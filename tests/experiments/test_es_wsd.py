@@ -76,6 +76,7 @@ def test_the_priced_part_trains_nothing(capsys):
     assert [1e18 < float(total) < 1e19 for total in totals] == [True]
 
 
+@pytest.mark.slow
 def test_planted_curves_have_the_papers_e_of_s(planted):
     points = analysis.measured_points(planted, (2.05, 2.10, 2.20, 2.30))
     best = analysis.optima(points)

@@ -38,6 +38,7 @@ def test_a_parameter_at_the_fits_own_value_changes_nothing(points, free):
     assert "constraints" not in free.to_dict()
 
 
+@pytest.mark.slow
 def test_a_law_keeps_within_its_bounds(points):
     held = fit_es(points, "surface", constraints="L_0=.8:1", options=QUICK)
     assert held.joint is not None and 0.8 <= held.joint["L_0"] <= 1

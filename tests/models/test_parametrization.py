@@ -80,6 +80,7 @@ def test_at_the_base_width_mup_is_the_standard_one():
     assert standard.rates(params) is None
 
 
+@pytest.mark.slow
 def test_rates_and_spreads_by_hand():
     wide = model(256, "mup")
     params, plain = wide.init(0), model(256, "standard").init(0)

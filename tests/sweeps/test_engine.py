@@ -86,9 +86,10 @@ def signal_worker_once_running(engine, run, execution, number) -> threading.Thre
     ("number", "told"),
     [
         (signal.SIGKILL, "worker 0 was ended by SIGKILL (a guess: "),
-        pytest.param(signal.SIGTERM, "worker 0 ended with status 143", marks=pytest.mark.slow),
+        (signal.SIGTERM, "worker 0 ended with status 143"),
     ],
 )
+@pytest.mark.slow
 def test_a_worker_that_leaves_is_replaced(
     engine, tiny_run, tiny_execution, monkeypatch, number, told
 ):

@@ -107,6 +107,7 @@ def test_learning_rate_and_betas_reuse_one_program(tiny_run, start, sequences):
     assert largest_error(slow.params, fast.params) > 0
 
 
+@pytest.mark.slow
 def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, start, sequences):
     """Of batches of one bucket and of two, where a program has room for three; fewer than most."""
     shapes = jax.eval_shape(lambda: init_state(tiny_run))

@@ -63,6 +63,7 @@ def test_a_finished_fleet_is_a_no_op(side_by_side, monkeypatch):
     assert train_vmapped(runs, execution) == statuses
 
 
+@pytest.mark.slow
 def test_interrupted_and_killed_while_it_saves_it_ends_bit_identical(
     side_by_side, tiny_execution, stop_after
 ):

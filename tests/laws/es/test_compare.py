@@ -45,6 +45,7 @@ def test_all_laws_predict_the_same_points_and_errors_are_of_the_noise(of_surface
     assert best["interior_loss"] < 0.015
 
 
+@pytest.mark.slow
 def test_seven_batches_leave_the_three_stage_law_unjudged(planted):
     comparison = compare(planted.points(planted.laws["hyperbola"]))
     assert (comparison.winner, comparison.excluded) == ("hyperbola", ("piecewise",))

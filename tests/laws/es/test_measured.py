@@ -36,6 +36,7 @@ def test_a_chosen_fit_survives_json(chosen):
     assert isinstance(again.fits[0].batches["B_opt"], BestBatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [None, "surface"])
 def test_where_the_smallest_batch_is_best_no_law_has_a_best_batch(planted, law):
     points = planted.points(planted.laws["hyperbola"], targets=(2.2, 1.85))

@@ -123,6 +123,7 @@ print(json.dumps([one.loss.value, one.loss.low, one.best_lr.value]), "jax" in sy
 """
 
 
+@pytest.mark.slow
 def test_a_fit_is_read_back_without_jax(tmp_path):
     coupled = PLAIN.table(**ONE, rates=(0.0,))
     tuned = PLAIN.table(**ONE, octaves=(-1.5, 1.5), rates=(-1.6, -0.5, 0.6, 1.7))

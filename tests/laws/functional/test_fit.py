@@ -57,6 +57,7 @@ def test_the_law_equals_its_integral(planted_curves, changes):
     assert found == pytest.approx(expected, rel=3e-4)
 
 
+@pytest.mark.slow
 def test_a_planted_law_of_sgd_is_recovered(planted_curves):
     runs = planted_curves.table(planted_curves.constants + planted_curves.two_stage, seed=1)
     fit = fit_curve(runs, clock="sgd", since=0, options=OPTIONS)
