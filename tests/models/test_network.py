@@ -137,9 +137,8 @@ def stack(params):
     return rest | {"layers": jax.tree.map(lambda *leaves: np.stack(leaves), *layers)}
 
 
-@pytest.mark.parametrize(
-    ("scan", "remat"), [pytest.param(True, False, marks=pytest.mark.slow), (True, True)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("scan", "remat"), [(True, False), (True, True)])
 def test_scan_and_remat_change_neither_loss_nor_gradient(scan, remat):
     plain = VARIANTS["modern"]
     other = dataclasses.replace(plain, scan_layers=scan, remat=remat)
