@@ -5,9 +5,9 @@
 | size  | models           | tokens | time on 2 CPU cores | for                    |
 |-------|------------------|--------|---------------------|------------------------|
 | smoke | 131k parameters  | 0.9M   | under a minute      | tests                  |
-| demo  | 131k parameters  | 7.5M   | about 2 minutes     | `make demo`            |
+| demo  | 131k parameters  | 4.4M   | under 2 minutes     | `make demo`            |
 
-Expected at demo size: curves of different batch sizes cross. B_opt is between 2 and 8 sequences and
+Expected at demo size: curves of different batch sizes cross. B_opt is at most 4 sequences and
 grows as the target loss falls. At constant LR a late switch beats every fixed batch size. One seed
 tests none of this.
 """
@@ -23,15 +23,15 @@ BASE = {
     "decay": 0.2,
     "late_at": 0.7,
     "late_factor": 8,
-    "resamples": 200,
+    "resamples": 100,
     "results": "runs/{size}/results",
     "engine": "local",
     "setup": SETUP,
     "setup.optimizer.beta2": 0.95,
-    "setup.schedule": {"tokens": 800_000, "warmup": 50_000},
+    "setup.schedule": {"tokens": 500_000, "warmup": 30_000},
     "setup.evaluation": {
         "tokens": 8_192,
-        "test_tokens": 32_768,
+        "test_tokens": 16_384,
         "per_efold": 10,
         "first": 100_000,
     },

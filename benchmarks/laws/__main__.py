@@ -3,6 +3,7 @@
     python -m benchmarks.laws SETS.jsonl                       # all sets that are missing
     python -m benchmarks.laws SETS.jsonl --only schedules      # of these questions
     python -m benchmarks.laws SETS.jsonl --table OUT.csv       # summary of the sets that are there
+    python -m benchmarks.laws OUT.csv --rules RULES.csv        # judged beside baselines/laws.csv
 
 One line per finished set goes to SETS.jsonl, so that the same command continues. The summary has
 one row per question, kind and measure. It calls `fit_es`, `fit_table`, `fit_curve` and `bss fit`
@@ -36,6 +37,7 @@ from bss.points.curve import points
 from bss.provenance import commit, machine
 
 RESULTS = Path(__file__).parents[2] / "results"
+BASELINE = Path(__file__).parents[1] / "baselines" / "laws.csv"
 PUBLISHED = {"dense": "steplaw_dense_best.csv", "rates": "steplaw_rates.csv"}
 SEQ_LEN = 2048  # of the published runs
 NEAR = 0.1  # nats above the best loss of the same model and budget, up to which rows count
@@ -126,7 +128,7 @@ def left_out(name: str, fold: str) -> Iterator[tuple[str, Answer]]:
 
 
 def costs(name: str) -> Iterator[tuple[str, Answer]]:
-    """CPU seconds of `bss fit` with its defaults, on one thread, start-up included."""
+    """CPU seconds of `bss fit` with its defaults, on one core, start-up included."""
     kind, table, *more = COMMANDS[name]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
@@ -142,11 +144,9 @@ def costs(name: str) -> Iterator[tuple[str, Answer]]:
             path = RESULTS / table
         before = _children()
         words = [sys.executable, "-m", "bss", "fit", kind, str(path), *more]
-        subprocess.run(words, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL, check=True)
+        one_core = partial(os.sched_setaffinity, 0, {min(os.sched_getaffinity(0))})
+        subprocess.run(words, preexec_fn=one_core, stdout=subprocess.DEVNULL, check=True)
         yield name, (math.nan, _children() - before, None, None)
-
-
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 
 
 def _children() -> float:
@@ -235,14 +235,49 @@ def measures(question: str, answers: list[Answer]) -> Iterator[tuple[str, float,
     yield "error_median", float(np.median(np.abs(error))), len(told)
 
 
+RULES = {
+    "share_with_number": (
+        "at least .95 times before; at most .005 where none is due",
+        lambda before, after: after <= 0.005 if before < 0.01 else after >= 0.95 * before,
+    ),
+    "coverage": (
+        "within .03 of before or of .9, or between",
+        lambda before, after: min(before, 0.9) - 0.03 <= after <= max(before, 0.9) + 0.03,
+    ),
+    "width_median": (
+        "log at most 1.3 times before",
+        lambda before, after: math.log(after) <= 1.3 * math.log(before),
+    ),
+    "error_rms": ("at most 1.15 times before", lambda before, after: after <= 1.15 * before),
+}
+"""Limit of each measure, and whether a value keeps it; a width is high/low."""
+
+
+def judged(after: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per question, kind and rule: before, after, and whether the rule is kept."""
+    keys = ["question", "kind", "measure"]
+    table = pd.read_csv(BASELINE).merge(after, on=keys, suffixes=("_before", "_after"))
+    ruled = table["measure"].isin([*RULES]) & ~table["question"].isin([*SINGLE])
+    ruled &= (table["measure"] != "error_rms") | (table["question"] == "published")
+    table = table.loc[ruled].reset_index(drop=True)
+    pairs = table[["measure", "value_before", "value_after"]].itertuples(index=False)
+    kept = [RULES[measure][1](before, after) for measure, before, after in pairs]
+    return table.assign(limit=[RULES[name][0] for name in table["measure"]], kept=kept)
+
+
 def main() -> None:
     """Measure what is missing, or write the summary."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sets", type=Path, help="JSON lines, one per finished set")
     parser.add_argument("--only", default="", help="questions, with commas")
     parser.add_argument("--table", type=Path, help="write the summary here instead")
+    parser.add_argument("--rules", type=Path, help="judge a summary, and write that here instead")
     options = parser.parse_args()
-    if options.table is None:
+    if options.rules:
+        table = judged(pd.read_csv(options.sets))
+        table.to_csv(options.rules, index=False, lineterminator="\n")
+        print(table.loc[~table["kept"]].to_string())
+    elif options.table is None:
         measure(options.sets, {*filter(None, options.only.split(","))})
     else:
         table = summary(read(options.sets))
