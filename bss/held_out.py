@@ -1,7 +1,5 @@
 """Names of held-out numbers in a curve: training writes them, plots and comparisons read them."""
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 EVAL, TEST = "eval", "test"
@@ -34,9 +32,3 @@ class HeldOutColumn:
     def error(self) -> str:
         """The column of its standard error over the sequences."""
         return f"{self}_se"
-
-
-def losses_in(columns: Iterable[str]) -> list[HeldOutColumn]:
-    """Return the columns with held-out losses during a run, of the weights and of each average."""
-    read = (re.fullmatch(rf"{HeldOutColumn()}(?:_avg_([^_]+))?", name) for name in columns)
-    return [HeldOutColumn(half_life=one[1] or "") for one in read if one]

@@ -9,7 +9,7 @@ ROOT = Path(bss.__file__).parent
 
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
-    "bss": 720,
+    "bss": 715,
     "bss/advice": 330,
     "bss/cli": 1_812,
     "bss/data": 1_128,
