@@ -144,9 +144,14 @@ def costs(name: str) -> Iterator[tuple[str, Answer]]:
             path = RESULTS / table
         before = _children()
         words = [sys.executable, "-m", "bss", "fit", kind, str(path), *more]
-        one_core = partial(os.sched_setaffinity, 0, {min(os.sched_getaffinity(0))})
-        subprocess.run(words, preexec_fn=one_core, stdout=subprocess.DEVNULL, check=True)
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})  # the command inherits it
+        subprocess.run(words, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL, check=True)
+        os.sched_setaffinity(0, cores)
         yield name, (math.nan, _children() - before, None, None)
+
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 
 
 def _children() -> float:
