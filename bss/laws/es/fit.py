@@ -1,16 +1,13 @@
 """Fit E(S), tokens against steps to a target loss, to points at each run's exact batch size.
 
 Intervals cluster by run: a parametric bootstrap draws a run offset and independent noise
-(bss.laws.resampling) and refits. A quantity that a design does not identify has no value, and a
-note with the reason (derived here).
+(bss.laws.resampling) and refits. What a design does not identify has no value, and a note.
 
-B_opt is the optimum of the law. If the intervals of the optimum and of the measured minimum do not
-overlap, the measured minimum is reported. If the measured minimum is within noise, or at the
-smallest or largest batch size, B_opt has no value for any law (derived here).
+B_opt is the optimum of the law, or the measured minimum where their intervals do not overlap. It
+has no value if the measured minimum is within noise, or at the smallest or largest batch size.
 
-Laws are compared by leaving batch sizes out, refitting and predicting them; all laws predict the
-same points. Predictions at batch sizes inside the range of a target choose the law; predictions at
-the edges, where laws extrapolate and E(S) is steep, are reported (derived here).
+Laws are compared by leaving batch sizes out, refitting and predicting the same points. Errors
+inside the range of a target choose the law. All of this is derived here.
 """
 
 import math
@@ -358,10 +355,7 @@ def _identified(
 
 
 def _rows(data: EsData, law: Law, parts: list[_Part]) -> dict[str, tuple[Any, ...]]:
-    """Return the reached points and the tokens that the law predicts, to seven digits.
-
-    At a target without a law, what it would predict is NaN.
-    """
+    """Return the reached points and the tokens that the law predicts, NaN at targets without."""
     fitted, error = np.full((2, len(data.run)), np.nan)
     for part in parts:
         i = part.rows
@@ -575,9 +569,9 @@ def _row(law: Law, error: np.ndarray, data: EsData, targets: int) -> dict:
 def _errors(
     data: EsData, targets: np.ndarray, law: Law, constraints: Constraints
 ) -> np.ndarray | None:
-    """Return the error [N] in log E of each reached row by the fit without its batch size.
+    """Return the error [N] in log E of each reached row without its batch size, else NaN.
 
-    NaN for rows of other targets; None if the law cannot be fitted to these targets.
+    None if the law cannot be fitted to these targets.
     """
     try:
         problem = law.constrained(law.problem(data, targets), constraints, data.seq_len)
