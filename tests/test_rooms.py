@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_128,
     "bss/exports": 520,
     "bss/importers": 1_928,
-    "bss/laws": 4_780,
+    "bss/laws": 4_785,
     "bss/machines": 51,
     "bss/models": 1_050,
     "bss/plots": 958,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_109, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_521
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_526
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -34,8 +34,9 @@ def command(folder: Path) -> list[str]:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
+    """Starts the command with so many evaluations that it can be interrupted."""
     return subprocess.Popen(
-        command(folder),
+        [*command(folder), "--config.evaluation.per_efold=200"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -61,7 +62,7 @@ def trained(tmp_path, monkeypatch, capsys):
 def test_an_interrupted_run_continues(tmp_path):
     process = start(tmp_path)
     while process.poll() is None and not list(tmp_path.glob("runs/*/curve.jsonl")):
-        time.sleep(0.1)
+        time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=300)
     assert process.returncode == 130, told

@@ -77,11 +77,9 @@ class EsData:
         seed: integer label of the seed pair; 0 if the table has no seeds.
         batch: batch size in sequences, E/S.
         target: target loss in nats.
-        steps, sequences: steps and sequences to the target; if the run did not reach it, steps and
-            sequences of the whole run.
+        steps, sequences: those to the target; of the whole run if it did not reach it.
         reached: whether the target was reached.
-        slope: −dL/dlog E at the target, from neighbouring targets. It converts errors in log E to
-            losses.
+        slope: −dL/dlog E at the target, which converts errors in log E to losses.
         seq_len: tokens per sequence.
         warnings: a sentence per group of excluded rows.
     """
@@ -449,8 +447,7 @@ def es_data(points: pd.DataFrame) -> EsData:
             without it, `bss.points.measuring.with_runs` names the runs.
 
     Raises:
-        InputError: If the table has several models, kinds or sequence lengths, no reached target,
-            or fewer than three batch sizes.
+        InputError: Several models, kinds or sequence lengths; no reached target; under 3 batches.
     """
     _check(points)
     named = with_runs(points)
@@ -493,8 +490,11 @@ def _check(points: pd.DataFrame) -> None:
     refuse_mixed(points, "points", "model", "params", "kind", "seq_len")
     if not points["reached"].any():
         raise InputError("points: reached is false in every row; choose targets that runs reach")
-    for name in ("target_loss", "batch", "steps", "tokens_to_target"):
-        positive(points, name, Origin("points"))
+    columns = ["target_loss", "batch", "steps", "tokens_to_target"]
+    numbers = points[columns].apply(pd.to_numeric, errors="coerce")
+    if not (numbers.gt(0) & np.isfinite(numbers)).all(axis=None):
+        for name in columns:
+            positive(points, name, Origin("points"))
 
 
 def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
