@@ -205,14 +205,25 @@ def conditions(runs: pd.DataFrame) -> list[str]:
 
 
 def by_condition(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the runs of each condition, by its settings as text; of one condition by ""."""
-    if not (names := conditions(independent_runs(runs)[0])):
+    """Return the runs of each model, sequence length and condition, by what differs as text.
+
+    If nothing differs, the only name is "".
+    """
+    names = [name for name in ("model", "seq_len") if name in runs and runs[name].nunique() > 1]
+    if "params" in runs and runs.groupby([*names, "batch"])["params"].nunique().gt(1).any():
+        names.append("params")
+    if not (names := [*names, *conditions(independent_runs(runs)[0])]):
         return {"": runs}
     found = {}
     for values, some in runs.groupby(names, dropna=False):
-        pairs = zip(names, values, strict=True)  # type: ignore[arg-type]
-        found[", ".join(f"{name} {value}" for name, value in pairs)] = some
+        found[
+            ", ".join(f"{name} {_text(value)}" for name, value in zip(names, values, strict=True))
+        ] = some
     return found
+
+
+def _text(value: Any) -> str:
+    return f"{value:,.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:

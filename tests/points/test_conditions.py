@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.measuring import conditions, independent_runs, measure_points
+from bss.points.measuring import by_condition, conditions, independent_runs, measure_points
 from bss.tables import check_runs
 
 
@@ -81,6 +81,21 @@ def test_runs_of_several_conditions_are_refused():
     with pytest.raises(InputError, match=r"optimizer\.weight_decay: 0\.0, 0\.1"):
         measure_points(table(*runs), [1.4])
     assert len(measure_points(table(*runs[::2]), [1.4])[0]) == 3
+
+
+def test_models_and_sequence_lengths_are_measured_apart():
+    runs = table(curve("b2", 2, seed=1), curve("b4", 4, seed=2))
+    assert [*by_condition(runs)] == [""]
+    large = runs.assign(run="large " + runs["run"], params=4e6, loss=runs["loss"] - 0.1)
+    both = by_condition(pd.concat([runs.assign(params=1e6), large]))
+    assert [*both] == ["params 1,000,000", "params 4,000,000"]
+    assert {*both["params 4,000,000"]["run"]} == {"large b2", "large b4"}
+    named = pd.concat([runs.assign(params=1e6, model="s"), large.assign(model="l")])
+    assert [*by_condition(named)] == ["model l", "model s"]
+    assert [*by_condition(pd.concat([runs, large.assign(seq_len=7)]).drop(columns="params"))] == [
+        "seq_len 7",
+        f"seq_len {runs['seq_len'].iloc[0]}",
+    ]
 
 
 def test_what_goes_with_the_batch_is_no_condition():
