@@ -214,16 +214,12 @@ def by_condition(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
         names.append("params")
     if not (names := [*names, *conditions(independent_runs(runs)[0])]):
         return {"": runs}
-    found = {}
-    for values, some in runs.groupby(names, dropna=False):
-        found[
-            ", ".join(f"{name} {_text(value)}" for name, value in zip(names, values, strict=True))
-        ] = some
-    return found
+    groups = runs.groupby(names, dropna=False)
+    return {", ".join(map(_text, names, values)): some for values, some in groups}
 
 
-def _text(value: Any) -> str:
-    return f"{value:,.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+def _text(name: str, value: Any) -> str:
+    return f"{name} {value:,.0f}" if name == "params" else f"{name} {value}"
 
 
 def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:
