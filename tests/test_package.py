@@ -49,7 +49,7 @@ LIGHT = [
     "plan --tokens 10M --seq-len 128 --batch 8 --lr 1e-3",
     "advise --params 350M --tokens 30B --seq-len 2048",
     "import auto tests/samples/wandb-chart.csv -o {out}/runs.parquet --seq-len 64 --batch 8",
-    "fit es results/demo/runs.parquet --targets 1.9,1.8 --law hyperbola --resamples 10",
+    "fit es results/demo/runs.parquet --targets 1.9,1.8 --resamples 10",
     "report results/demo/runs.parquet -o {out}/page.html --targets 1.9 --resamples 10",
 ]
 BLOCKED = """

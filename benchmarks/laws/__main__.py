@@ -242,7 +242,7 @@ def measures(question: str, answers: list[Answer]) -> Iterator[tuple[str, float,
 
 RULES = {
     "share_with_number": (
-        "at least .95 times before; at most .005 where none is due",
+        "at least .95 times before; at most .005 where there is no B_opt",
         lambda before, after: after <= 0.005 if before < 0.01 else after >= 0.95 * before,
     ),
     "coverage": (

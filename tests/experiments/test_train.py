@@ -34,7 +34,7 @@ def command(folder: Path) -> list[str]:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    """Starts the command with so many evaluations that it can be interrupted."""
+    """Starts the command with an evaluation at every step, which leaves time to interrupt it."""
     return subprocess.Popen(
         [*command(folder), "--config.evaluation.per_efold=200"],
         cwd=ROOT,
