@@ -19,6 +19,7 @@ A name is imported from its package on first use, so that `import bss` loads not
 # ruff: noqa: F401 - the imports are for type checkers
 import ast
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,23 +60,32 @@ if TYPE_CHECKING:
     from bss.training.run_config import EvaluationConfig, RunConfig
 
 
-def _exports() -> dict[str, tuple[str, str]]:
-    """Return, by exported name, its module and its name there, from the imports above.
+def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callable[[str], Any]]:
+    """Return, by exported name, its module and its name there, and the package's `__getattr__`.
 
-    They are read from this file, as is usual for packages that load lazily (SPEC 1 of Scientific
-    Python), so that type checkers and `__getattr__` have one list.
+    They are read from the imports of the package's file for type checkers, as is usual for packages
+    that load lazily (SPEC 1 of Scientific Python), so that both have one list.
     """
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    return {
+    exports = {
         alias.asname or alias.name: (str(room.module), alias.name)
         for room in block.body
         if isinstance(room, ast.ImportFrom)
         for alias in room.names
     }
 
+    def imported(name: str) -> Any:
+        """Import an exported name from its module."""
+        if name not in exports:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        room, own_name = exports[name]
+        return getattr(importlib.import_module(room), own_name)
 
-_EXPORTS = _exports()
+    return exports, imported
+
+
+_EXPORTS, __getattr__ = attach(__name__, __file__)
 __all__ = sorted([*_EXPORTS, "version"])
 
 DISTRIBUTION = "batch-size-scaling"
@@ -94,14 +104,6 @@ def install(extra: str) -> str:
     checkout's.
     """
     return f"pip install '{DISTRIBUTION}[{extra}]'"
-
-
-def __getattr__(name: str) -> Any:
-    """Import an exported name from its module."""
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room, own_name = _EXPORTS[name]
-    return getattr(importlib.import_module(room), own_name)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,24 +27,18 @@ ROLES = (*CONSTANT_ROLES, "schedule", "late", "policy")
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class LrPhase:
-    """The LR phase in which a run ends: as a title, in a sentence, and in two words."""
+class LrPhase(NamedTuple):
+    """The LR phase in which a run ends: as a title, and in two words."""
 
     title: str
-    when: str
     short: str
 
 
 LR_PHASES = {
-    "constant": LrPhase("constant learning rate", "at constant learning rate", "constant LR"),
-    "averaged": LrPhase(
-        "constant learning rate, weights averaged",
-        "at constant learning rate with averaged weights",
-        "averaged weights",
-    ),
-    "decay": LrPhase("decayed to zero", "after the decay to zero", "decayed"),
-    "cosine": LrPhase("cosine to zero", "after the cosine to zero", "cosine"),
+    "constant": LrPhase("constant learning rate", "constant LR"),
+    "averaged": LrPhase("constant learning rate, weights averaged", "averaged weights"),
+    "decay": LrPhase("decayed to zero", "decayed"),
+    "cosine": LrPhase("cosine to zero", "cosine"),
 }
 """By the value of the column `ending`."""
 
@@ -98,12 +92,12 @@ def paired(differences: ArrayLike) -> Difference:
     return Difference(mean, se, float(interval.low), float(interval.high), p, p, n)
 
 
-def half_interval(differences: np.ndarray, level: float = LEVEL) -> np.ndarray:
-    """Return half the confidence interval of the mean of [seed, ...]; NaN with one seed."""
+def half_interval(differences: np.ndarray) -> np.ndarray:
+    """Return half the 95% confidence interval of the mean of [seed, ...]; NaN with one seed."""
     seeds = len(differences)
     if seeds < 2:
         return np.full(differences.shape[1:], np.nan)
-    reach = float(student.ppf((1 + level) / 2, seeds - 1))
+    reach = float(student.ppf((1 + LEVEL) / 2, seeds - 1))
     return reach * differences.std(axis=0, ddof=1) / math.sqrt(seeds)
 
 
@@ -134,16 +128,12 @@ def compare(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[K,
     return found | {pair: replace(found[pair], p_adjusted=float(p)) for pair, p in adjusted}
 
 
-def minimum_detectable_effect(
-    sd: float, n: int, *, level: float = LEVEL, power: float = POWER
-) -> float:
-    """Return the mean difference that a paired t test detects in a share `power` of studies.
+def minimum_detectable_effect(sd: float, n: int) -> float:
+    """Return the mean difference that a paired t test at 95% detects in 80% of studies.
 
     Args:
         sd: Standard deviation of one paired difference, positive.
         n: Paired seeds, 2 or more.
-        level: 1 minus the significance level of the test.
-        power: The share of studies.
 
     Examples:
         >>> round(minimum_detectable_effect(0.008, 8), 4)
@@ -151,11 +141,11 @@ def minimum_detectable_effect(
     """
     if not sd > 0 or n < 2:
         raise InputError(f"sd {sd:g}, n {n}; expected a positive sd and 2 seeds or more")
-    least = float(student.ppf((1 + level) / 2, n - 1))
+    least = float(student.ppf((1 + LEVEL) / 2, n - 1))
 
     def missing(shift: float) -> float:
         other = np.nan_to_num(nct.cdf(-least, n - 1, shift))  # SciPy: NaN where it underflows
-        return float(nct.sf(least, n - 1, shift) + other) - power
+        return float(nct.sf(least, n - 1, shift) + other) - POWER
 
     highest = least
     while missing(highest) < 0:
@@ -274,13 +264,13 @@ class Comparison:
         wide = rows.pivot(index="name", columns="seed", values=self.column)
         return wide.loc[rows["name"].unique()]
 
-    def tuned(self, by: Sequence[str] = ("name", "ending")) -> "Comparison":
+    def tuned(self) -> "Comparison":
         """Keep each compared run's best peak LR: the lowest held-out loss, averaged over seeds.
 
-        The column `trials` counts the peak LRs. `by` are the columns that identify a compared run.
+        The column `trials` counts the peak LRs.
         """
         tables = []
-        for _, rows in self.table.groupby(list(by), sort=False):
+        for _, rows in self.table.groupby(["name", "ending"], sort=False):
             means: Any = rows.groupby("peak_lr", sort=False)["eval_loss"].mean()
             tables.append(rows[rows["peak_lr"] == means.idxmin()].assign(trials=len(means)))
         return Comparison(pd.concat(tables, ignore_index=True))
@@ -306,6 +296,10 @@ class Comparison:
             for _, row in first.iterrows()
         ]  # fmt: skip
         return sorted(found, key=lambda one: one.loss)
+
+    def best(self, phase: str) -> str:
+        """Return the name of the best constant-batch run of an LR phase."""
+        return next(one.name for one in self.phase(phase) if one.best)
 
     def by_phase(self) -> dict[str, list[ComparedRun]]:
         """Return the compared runs of every LR phase in the table, in the order of LR_PHASES."""

@@ -46,7 +46,9 @@ def run_experiment(study: type[S], experiment: Callable[[S], None], *, joint: bo
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
             values = from_dict(study, json.loads(config.value.to_json_best_effort()))
-            with initialized(_distributed() if joint else DistributedConfig()):
+            known = fields(DistributedConfig) if joint else ()
+            given: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in known}
+            with initialized(DistributedConfig(**given)):
                 experiment(values)
         except (InputError, OSError) as error:
             print(f"{_name()}: {_one_line(error)}", file=sys.stderr)
@@ -64,11 +66,6 @@ def _define_distributed() -> None:
     flags.DEFINE_string("coordinator", "", "HOST:PORT of process 0, or auto: on a cluster")
     flags.DEFINE_integer("process", None, "index of this process, from 0, with a coordinator")
     flags.DEFINE_float("init_timeout", 60.0, "seconds in which all processes must connect")
-
-
-def _distributed() -> DistributedConfig:
-    values: dict[str, Any] = {f.name: flags.FLAGS[f.name].value for f in fields(DistributedConfig)}
-    return DistributedConfig(**values)
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:

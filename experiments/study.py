@@ -1,9 +1,10 @@
 """Parts that all experiments share: the setup of runs, their training and their price."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
@@ -11,13 +12,16 @@ from bss.errors import InputError
 from bss.sweeps.contenders import Contender, contender_table
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.price import hours, price
-from bss.sweeps.setup import Setup
+from bss.sweeps.results import Results
+from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.sweep import prepared_run
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.distributed import log_primary as say
 from bss.training.run_config import RunConfig
 from experiments.preregister import check_committed, digest
+
+P = TypeVar("P", bound="PricedStudy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +94,44 @@ class PricedStudy:
         say(f"hours: at {self.mfu:.0%} of {self.peak_flops:.3g} FLOP/s (assumed)")
 
 
-def named_tables(
-    trainer: Trainer, constant: Sequence[Contender], decays: Sequence[Contender] = ()
-) -> dict[str, pd.DataFrame]:
-    """Return the curves without a decay, with the names of their runs, and all final losses."""
-    curves = run_table(trainer.runs, [one.run for one in constant])
-    names = {one.run.id: one.name for one in constant}
-    finals = contender_table([*constant, *decays], trainer.statuses)
-    return {"runs.parquet": curves.assign(name=curves["run"].map(names)), "finals.csv": finals}
+def train_arms(
+    study: P,
+    arms: Callable[[P, RunConfig], list[Contender]],
+    decayed: Callable[[P, Sequence[Contender]], list[Contender]],
+    forks: Sequence[int],
+) -> None:
+    """Train a part and write runs.parquet and finals.csv; print its price if it is a dry run.
+
+    Args:
+        study: The part.
+        arms: Maps the study and its base run to the compared runs at constant LR.
+        decayed: Maps the study and those that finished to runs whose last tokens are decayed.
+        forks: Token counts at which runs keep a checkpoint for forked runs.
+    """
+    if study.dry_run:
+        constant = arms(study, planned_run(study.setup))
+        parts = {"constant LR": constant, "decays": decayed(study, constant)}
+        study.print_hours({name: [one.run for one in some] for name, some in parts.items()})
+        return
+    results = Results(study)
+    with study.training(forks) as (base, trainer):
+        constant = trainer.contend(arms(study, base), "1/2 constant LR")
+        tables = {"runs.parquet": named_curves(trainer, constant)}
+        results.write(tables | {"finals.csv": final_table(trainer, constant)}, trainer)
+        if decays := trainer.contend(decayed(study, constant), "2/2 decays"):
+            finals = final_table(trainer, [*constant, *decays])
+            results.write(tables | {"finals.csv": finals}, trainer)
+
+
+def named_curves(trainer: Trainer, arms: Sequence[Contender]) -> pd.DataFrame:
+    """Return the run table of compared runs, with their names."""
+    names = {one.run.id: one.name for one in arms}
+    curves = run_table(trainer.runs, [one.run for one in arms])
+    return curves.assign(name=curves["run"].map(names))
+
+
+def final_table(trainer: Trainer, arms: Sequence[Contender]) -> pd.DataFrame:
+    """Return the final losses of compared runs, with the seconds of each run."""
+    seconds = {run: status.seconds for run, status in trainer.statuses.items()}
+    finals = contender_table(arms, trainer.statuses)
+    return finals.assign(seconds=finals["run"].map(seconds))

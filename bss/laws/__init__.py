@@ -12,8 +12,9 @@ not load the code that fits, which takes ten times as long.
 """
 
 # ruff: noqa: F401 - the imports are for type checkers
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from bss import attach
 
 if TYPE_CHECKING:
     from bss.laws.critical.fit import fit_critical
@@ -26,21 +27,10 @@ if TYPE_CHECKING:
     from bss.laws.functional.fit import fit_curve
     from bss.laws.functional.values import CurveFit, predict_schedule
 
-_ROOMS = {
-    "CriticalFit": "critical.values",
-    "CurveFit": "functional.values",
-    "EsFit": "es.values",
-    "TableFit": "final_loss.values",
-    "check_losses": "final_loss.table",
-    "fit_critical": "critical.fit",
-    "fit_curve": "functional.fit",
-    "fit_es": "es.fit",
-    "fit_table": "final_loss.fit",
-    "predict_schedule": "functional.values",
-}
+_EXPORTS, __getattr__ = attach(__name__, __file__)
 FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
 """The class of each kind of fit, as its JSON names the kind."""
-__all__ = [*_ROOMS]
+__all__ = [*_EXPORTS]
 
 
 def fit_from_dict(entry: dict[str, Any]) -> Any:
@@ -50,10 +40,3 @@ def fit_from_dict(entry: dict[str, Any]) -> Any:
         InputError: The JSON is damaged or has another schema.
     """
     return __getattr__(FITS[entry["kind"]]).from_dict(entry)
-
-
-def __getattr__(name: str) -> Any:
-    """Return a public name, imported from its subpackage at first use."""
-    if name not in _ROOMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)

@@ -6,7 +6,7 @@ separated: the joint law is then refused and the laws in one variable are given 
 here).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -108,15 +108,12 @@ def fit_power(
     dof = count - parameters
     scatter = float(np.sqrt(np.sum((log_y - design @ theta) ** 2) / dof)) if dof else None
     margin = _margin(scatter, dof, errors, level)
-    log_coefficient, *exponents = (
-        _estimate(value, margin, leverage, level, count)
-        for value, leverage in zip(theta, np.diagonal(inverse), strict=True)
-    )
+    first, *others = zip(theta, np.diagonal(inverse), strict=True)
     return PowerFit(
         variables=tuple(x),
         unit=unit,
-        coefficient=_exponentiated(log_coefficient),
-        exponents=tuple(exponents),
+        coefficient=_estimate(*first, margin, level, count, np.exp),
+        exponents=tuple(_estimate(*one, margin, level, count) for one in others),
         scatter=scatter,
         margin=margin,
         inverse=inverse,
@@ -165,7 +162,7 @@ def predict(law: PowerFit, x: Mapping[str, float]) -> Estimate:
     row = law.design({name: [x[name]] for name in law.variables})[0]
     value = np.log(law.coefficient.value or 0.0) + row[1:] @ [p.value for p in law.exponents]
     leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
-    return _exponentiated(_estimate(value, law.margin, leverage, law.level, law.points))
+    return _estimate(value, leverage, law.margin, law.level, law.points, np.exp)
 
 
 def _design(x: Mapping[str, ArrayLike], unit: float) -> np.ndarray:
@@ -186,16 +183,17 @@ def _margin(
 
 
 def _estimate(
-    value: float, margin: float | None, leverage: float, level: float, points: int
+    value: float,
+    leverage: float,
+    margin: float | None,
+    level: float,
+    points: int,
+    printed: Callable[[float], float] = float,
 ) -> Estimate:
+    """Return the estimate of a fitted number as it is printed; without a margin no interval."""
     if margin is None:
-        return Estimate(float(value), level=level, note=f"no interval: {points} points")
+        note = f"no interval: {points} points"
+        return Estimate(float(printed(value)), level=level, note=note)
     half = margin * np.sqrt(leverage)
-    return Estimate(float(value), float(value - half), float(value + half), level)
-
-
-def _exponentiated(log: Estimate) -> Estimate:
-    value, low, high = (
-        None if end is None else float(np.exp(end)) for end in (log.value, log.low, log.high)
-    )
-    return Estimate(value, low, high, log.level, log.note)
+    value, low, high = (float(printed(end)) for end in (value, value - half, value + half))
+    return Estimate(value, low, high, level)

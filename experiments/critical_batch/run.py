@@ -13,18 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pandas as pd
-
 from bss.errors import InputError
 from bss.sweeps.branching import decay_branch, decay_start
 from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
 from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
-from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.run_config import RunConfig
-from experiments.study import PricedStudy, say
+from experiments.study import PricedStudy, named_curves, say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +121,11 @@ def experiment(study: Study) -> None:
         for k in range(study.rounds):
             more = wider(constant, trainer)
             constant += trainer.contend(more, f"more LRs, round {k + 1}")
-        files = {"runs.parquet": curve_table(trainer, constant)}
+        files = {"runs.parquet": named_curves(trainer, constant)}
         results.write(files, trainer)
         if study.schedules:
             others = trainer.contend(scheduled(study, constant), "other LR schedules")
-            curves = curve_table(trainer, [*others])
+            curves = named_curves(trainer, [*others])
             results.write({**files, "schedules.parquet": curves}, trainer)
 
 
@@ -166,7 +163,7 @@ def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:
     The best LR of a model and batch size has the lowest final held-out loss, averaged over seeds.
     The best weight average counts; diverged seeds do not.
     """
-    table = curve_table(trainer, constant)
+    table = named_curves(trainer, constant)
     averages = [name for name in table if str(name).startswith("eval_loss_avg")]
     last = table.groupby("run")[["eval_loss", *averages]].last().min(axis=1)
     by_setting: dict[tuple[str, str], dict[float, list[Contender]]] = {}
@@ -202,10 +199,3 @@ def scheduled(study: Study, constant: Sequence[Contender]) -> list[Contender]:
                 one = decay_branch(one, study.decay) if schedule.branch else one
                 found.append(Contender(schedule.name, "constant", schedule.name, one))
     return found
-
-
-def curve_table(trainer: Trainer, trained: Sequence[Contender]) -> pd.DataFrame:
-    """Return the run table with `name`, and `size`: the name of the model in the study."""
-    names = {arm.run.id: arm.name for arm in trained}
-    curves = run_table(trainer.runs, [arm.run for arm in trained])
-    return curves.assign(name=curves["run"].map(names))

@@ -320,7 +320,7 @@ def scheduler() -> dict[str, Measured]:
     conditions = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
     losses = compared.losses("constant")
     late = {"late_constant": _named(losses, LATE) - _named(losses, RAMP)}
-    savings = efficiency(runs, _best(compared, "constant"), seconds_per_step())
+    savings = efficiency(runs, compared.best("constant"), seconds_per_step())
     TABLES.write("scheduler/efficiency.csv", savings)
     own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
     numbers = {f"scheduler_{key}": own[f"log_{key}"] for key in ("tokens", "seconds")}
@@ -334,7 +334,7 @@ def schedule() -> dict[str, Measured]:
     conditions = "12k parameters, LR 8e-3; 16-token sequences; 1.5M tokens"
     for phase, key in DECIDED.items():
         losses = compared.losses(phase)
-        apart = (_named(losses, RAMP) - losses.loc[_best(compared, phase)]).to_numpy()
+        apart = (_named(losses, RAMP) - losses.loc[compared.best(phase)]).to_numpy()
         found[f"scheduler_{key}"] = Measured(apart, f"{conditions}; {key}", "schedule/finals.csv")
     return found
 
@@ -343,13 +343,9 @@ def _compared(part: str) -> Comparison:
     """Return the compared runs of a part, and write their differences per LR phase."""
     compared, summary = Comparison(TABLES.read(f"{part}/finals.csv")), []
     for phase in DECIDED:
-        summary += _differences(compared.losses(phase), _best(compared, phase), phase)
+        summary += _differences(compared.losses(phase), compared.best(phase), phase)
     TABLES.write(f"{part}/differences.csv", pd.DataFrame(summary))
     return compared
-
-
-def _best(compared: Comparison, phase: str) -> str:
-    return next(one.name for one in compared.phase(phase) if one.best)
 
 
 def _named(losses: pd.DataFrame, part: str) -> pd.Series:

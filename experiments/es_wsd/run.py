@@ -8,18 +8,15 @@ that are written here: runs.parquet (loss curves) and finals.csv (final losses, 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bss.errors import InputError
-from bss.sweeps.branching import decay_branch, decay_start
-from bss.sweeps.contenders import Contender
+from bss.sweeps.branching import decay_start
+from bss.sweeps.contenders import Contender, decaying
 from bss.sweeps.grid import overlay
-from bss.sweeps.results import Results
-from bss.sweeps.setup import planned_run
-from bss.sweeps.trainer import Trainer
 from bss.training.run_config import RunConfig
-from experiments.study import PricedStudy, named_tables
+from experiments.study import PricedStudy, train_arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,33 +70,7 @@ class Study(PricedStudy):
 
 def experiment(study: Study) -> None:
     """Train a part and write its tables; print its price if it is a dry run."""
-    if study.dry_run:
-        constant = arms(study, planned_run(study.setup))
-        parts = {"constant LR": constant, "decays": decayed(study, constant)}
-        study.print_hours({name: [arm.run for arm in some] for name, some in parts.items()})
-        return
-    results = Results(study)
-    forks = [decay_start(stop, study.decay) for stop in study.stops]
-    with study.training(forks) as (base, trainer):
-        constant = trainer.contend(arms(study, base), f"1/{1 + bool(forks)} constant LR")
-        write(results, trainer, constant)
-        if forks:
-            decays = trainer.contend(decayed(study, constant), "2/2 decays")
-            write(results, trainer, constant, decays)
-
-
-def write(
-    results: Results,
-    trainer: Trainer,
-    constant: Sequence[Contender],
-    decays: Sequence[Contender] = (),
-) -> None:
-    """Write the curves at constant LR and all final losses."""
-    tables = named_tables(trainer, constant, decays)
-    seconds = {run: status.seconds for run, status in trainer.statuses.items()}
-    finals = tables["finals.csv"]
-    tables["finals.csv"] = finals.assign(seconds=finals["run"].map(seconds))
-    results.write(tables, trainer)
+    train_arms(study, arms, decayed, [decay_start(stop, study.decay) for stop in study.stops])
 
 
 def arms(study: Study, base: RunConfig) -> list[Contender]:
@@ -119,12 +90,7 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
 def decayed(study: Study, constant: Sequence[Contender]) -> list[Contender]:
     """Return the decay branches of arms at every end of the study."""
     return [
-        Contender(
-            arm.name,
-            arm.role,
-            "decay",
-            decay_branch(overlay(arm.run, {"schedule.tokens": stop}), study.decay),
-        )
+        decaying(replace(arm, run=overlay(arm.run, {"schedule.tokens": stop})), study.decay)
         for arm in constant
         for stop in study.stops
     ]

@@ -45,11 +45,6 @@ WARMUP = 50_000
 # Final losses
 
 
-def best_constant(compared: Comparison, phase: str) -> str:
-    """Return the name of the fixed batch size with the lowest mean held-out loss in an LR phase."""
-    return next(one.name for one in compared.phase(phase) if one.best)
-
-
 def differences(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the final loss of each run minus other runs', per LR phase.
 
@@ -61,7 +56,7 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
     compared, tables = Comparison(finals), []
     for phase, some in finals.groupby("ending", sort=False):
         losses = compared.losses(str(phase))
-        best = best_constant(compared, str(phase))
+        best = compared.best(str(phase))
         first = some.drop_duplicates("name").set_index("name").loc[losses.index]
         table = pd.DataFrame({"phase": phase, "loss": losses.mean(axis=1), "best": best})
         table = table.join(first[["batch", "steps"]])
@@ -78,7 +73,7 @@ def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndar
     """Return losses [seed] of a name minus another's, or the best fixed batch size's."""
     compared = Comparison(TABLES.read(f"{part}/finals.csv"))
     losses = compared.losses(phase)
-    return (losses.loc[name] - losses.loc[other or best_constant(compared, phase)]).to_numpy(float)
+    return (losses.loc[name] - losses.loc[other or compared.best(phase)]).to_numpy(float)
 
 
 def conditions(part: str) -> str:

@@ -18,10 +18,9 @@ from bss.sweeps.branching import branched, decay_start, shared
 from bss.sweeps.branching import decayed as with_decay
 from bss.sweeps.contenders import Contender
 from bss.sweeps.grid import overlay
-from bss.sweeps.results import Results
 from bss.sweeps.setup import planned_run
 from bss.training.run_config import RunConfig
-from experiments.study import PricedStudy, named_tables
+from experiments.study import PricedStudy, train_arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,17 +121,7 @@ class Study(PricedStudy):
 
 def experiment(study: Study) -> None:
     """Train a part and write its tables; print its price if it is a dry run."""
-    if study.dry_run:
-        constant = arms(study, planned_run(study.setup))
-        parts = {"constant LR": constant, "decays": decayed(study, constant)}
-        study.print_hours({name: [one.run for one in some] for name, some in parts.items()})
-        return
-    results = Results(study)
-    with study.training(study.forks) as (base, trainer):
-        constant = trainer.contend(arms(study, base), "1/2 constant LR")
-        results.write(named_tables(trainer, constant), trainer)
-        if decays := trainer.contend(decayed(study, constant), "2/2 decays"):
-            results.write(named_tables(trainer, constant, decays), trainer)
+    train_arms(study, arms, decayed, study.forks)
 
 
 def arms(study: Study, base: RunConfig) -> list[Contender]:
