@@ -13,12 +13,7 @@ from bss.training.run_config import RunConfig
 
 
 def compile(
-    run_file: Path | None = None,
-    /,
-    *,
-    config: str | None = None,
-    on: str,
-    show: Show = Show(),
+    run_file: Path | None = None, /, *, config: str | None = None, on: str, show: Show = Show()
 ) -> Output:
     """Compile the train step of a run; status 1 if it does not fit, 2 for bad input.
 
