@@ -58,7 +58,7 @@ class SweepConfig:
         if callable(self.axes):
             raise InputError('axes is a function; a config names it: write "module:AXIS"')
         if not (self.results or self.dry_run):
-            raise InputError("results is empty; name a directory for the tables and the report")
+            raise InputError("results is empty, --out is missing; name a directory for the results")
 
     def every_axis(self) -> list[Axis]:
         """Return the axes of `axes`, then those of `axis`."""
