@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_128,
     "bss/exports": 520,
     "bss/importers": 1_928,
-    "bss/laws": 4_785,
+    "bss/laws": 4_745,
     "bss/machines": 51,
     "bss/models": 1_050,
     "bss/plots": 958,

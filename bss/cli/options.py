@@ -18,7 +18,7 @@ from bss.units import parse_tokens
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bss.laws.base import Constraints, Options
+    from bss.laws.base import Options
     from bss.tables import Reading
 
 
@@ -260,15 +260,17 @@ class FitOptions:
 
         return without(only(table, self.keep), self.drop)
 
-    def constraints(self) -> "Constraints":
+    def constraints(self) -> str:
         """Return the parameters that are fixed or bounded.
 
         Raises:
             InputError: a text is not a constraint.
         """
-        from bss.laws.base import Constraints
+        from bss.laws.base import parse_ranges
 
+        constraints = ", ".join([*self.fix, *self.bound])
         try:
-            return Constraints.parse(", ".join([*self.fix, *self.bound]))
+            parse_ranges(constraints)
         except InputError as error:
             raise InputError(f"--fix, --bound: {error}") from None
+        return constraints

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
 
 UNIDENTIFIED = "unidentified: "
+Ranges = Mapping[str, tuple[float, float]]
+"""Lowest and highest value of a parameter by its printed name; equal if it is fixed."""
 DRAWS = 200  # kept by a fit: ten beyond each end of a 90% interval, in 150 kB of JSON
 Status = Literal[
     "ok", "at_boundary", "within_noise", "too_few_batches", "interval_too_wide", "single_lr"
@@ -245,99 +247,73 @@ class Scale(NamedTuple):
         return ratio if not self.log else math.log(ratio) if ratio > 0 else -math.inf
 
 
-@dataclass(frozen=True)
-class Constraints:
-    """Ranges of parameters by name, in the units in which they are printed; as text, by commas.
+def parse_ranges(constraints: str, known: Sequence[str] | None = None, law: str = "") -> Ranges:
+    """Return ranges of parameters by name, from NAME=VALUE and NAME=LOW:HIGH, joined by commas.
+
+    Args:
+        constraints: values are in the units in which parameters are printed.
+        known: parameters of the law, if they are known.
+        law: its name.
+
+    Raises:
+        InputError: if a part is neither, a name occurs twice, or the law does not have it.
 
     Examples:
-        >>> fixed = Constraints.parse("L_0=1.69, s=.2:1")
-        >>> str(fixed), fixed.ranges["s"]
-        ('L_0=1.69, s=0.2:1', (0.2, 1.0))
+        >>> parse_ranges("L_0=1.69, s=.2:1")
+        {'L_0': (1.69, 1.69), 's': (0.2, 1.0)}
     """
-
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, text: "Constraints | str") -> "Constraints":
-        """Return the constraints NAME=VALUE and NAME=LOW:HIGH, joined by commas.
-
-        Raises:
-            InputError: if a part is neither, or a name occurs twice.
-        """
-        if isinstance(text, Constraints):
-            return text
-        ranges: dict[str, tuple[float, float]] = {}
-        for part in filter(None, text.replace(" ", "").split(",")):
-            name, _, numbers = part.partition("=")
-            try:
-                ends = [float(end) for end in numbers.split(":")]
-            except ValueError:
-                ends = []
-            if not (
-                name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]
-            ):
-                raise InputError(
-                    f"{part}: not a constraint; write NAME=VALUE or NAME=LOW:HIGH, LOW <= HIGH"
-                )
-            if name in ranges:
-                raise InputError(f"{part}: {name} has two constraints; remove one of them")
-            ranges[name] = ends[0], ends[-1]
-        return cls(ranges)
-
-    def __str__(self) -> str:
-        """Return the text that `parse` takes."""
-        each = ((name, dict.fromkeys(ends)) for name, ends in self.ranges.items())
-        return ", ".join(f"{name}={':'.join(map(_text, ends))}" for name, ends in each)
-
-    def __bool__(self) -> bool:
-        """Return whether there are any."""
-        return bool(self.ranges)
-
-    def check(self, known: Sequence[str], law: str) -> None:
-        """Raise InputError of a parameter that the law does not have."""
-        for name in (name for name in self.ranges if name not in known):
-            have = ", ".join(dict.fromkeys(known)) or "none to fix"
+    ranges: dict[str, tuple[float, float]] = {}
+    for part in filter(None, constraints.replace(" ", "").split(",")):
+        name, _, numbers = part.partition("=")
+        try:
+            ends = [float(end) for end in numbers.split(":")]
+        except ValueError:
+            ends = []
+        if not (name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]):
+            raise InputError(
+                f"{part}: not a constraint; write NAME=VALUE or NAME=LOW:HIGH, LOW <= HIGH"
+            )
+        if name in ranges:
+            raise InputError(f"{part}: {name} has two constraints; remove one of them")
+        if name not in (known if known is not None else [name]):
+            have = ", ".join(dict.fromkeys(known or ())) or "none to fix"
             raise InputError(f"{name}: {law} has no such parameter; it has {have}")
-
-    def box(
-        self, lower: np.ndarray, upper: np.ndarray, scales: Mapping[str, Scale], law: str
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return bounds [P] of fitted numbers, narrowed to the ranges.
-
-        Args:
-            lower, upper: [P].
-            scales: of the parameters that follow from one fitted number.
-            law: its name.
-
-        Raises:
-            InputError: if a range lies outside of the bounds, or its parameter follows from several
-                fitted numbers.
-        """
-        lower, upper = np.array(lower, float), np.array(upper, float)
-        for name, wanted in self.ranges.items():
-            if name not in scales:
-                raise InputError(
-                    f"{name}: {law} computes it from several fitted numbers; constrain "
-                    f"{', '.join(scales) or 'none'}"
-                )
-            i, (low, high) = scales[name].position, map(scales[name].fitted, wanted)
-            if high < lower[i] or low > upper[i]:
-                least, most = map(scales[name].printed, (lower[i], upper[i]))
-                raise InputError(
-                    f"{Constraints({name: wanted})}: outside the range of {law}; choose "
-                    f"values in {least:.6g} to {most:.6g}"
-                )
-            lower[i], upper[i] = np.clip((low, high), lower[i], upper[i])
-        return lower, upper
+        ranges[name] = ends[0], ends[-1]
+    return ranges
 
 
-def _text(x: float) -> str:
-    """Return a number as text, as short as reads back."""
-    return short if float(short := f"{x:g}") == x else repr(x)
+def narrowed(
+    lower: np.ndarray, upper: np.ndarray, ranges: Ranges, scales: Mapping[str, Scale], law: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds [P] of fitted numbers, narrowed to ranges of parameters.
 
+    Args:
+        lower, upper: [P].
+        ranges: by name.
+        scales: of the parameters that follow from one fitted number.
+        law: its name.
 
-FREE = Constraints()
-"""No constraints."""
+    Raises:
+        InputError: if a range lies outside of the bounds, or its parameter follows from several
+            fitted numbers.
+    """
+    lower, upper = np.array(lower, float), np.array(upper, float)
+    for name, wanted in ranges.items():
+        if name not in scales:
+            raise InputError(
+                f"{name}: {law} computes it from several fitted numbers; constrain "
+                f"{', '.join(scales) or 'none'}"
+            )
+        i, (low, high) = scales[name].position, map(scales[name].fitted, wanted)
+        if high < lower[i] or low > upper[i]:
+            least, most = map(scales[name].printed, (lower[i], upper[i]))
+            given = ":".join(f"{end:g}" for end in dict.fromkeys(wanted))
+            raise InputError(
+                f"{name}={given}: outside the range of {law}; choose values in {least:.6g} to "
+                f"{most:.6g}"
+            )
+        lower[i], upper[i] = np.clip((low, high), lower[i], upper[i])
+    return lower, upper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +325,7 @@ class Fit:
         method: how they were made.
         warnings: what a reader must know.
         version: of the package that made the fit.
-        constraints: parameters that a user fixed or bounded.
+        constraints: parameters that a user fixed or bounded, as `parse_ranges` takes them.
     """
 
     KIND: ClassVar[str]
@@ -362,7 +338,7 @@ class Fit:
     method: str = ""
     warnings: tuple[str, ...] = ()
     version: str = field(default_factory=lambda: metadata.version(DISTRIBUTION))
-    constraints: Constraints = FREE
+    constraints: str = ""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.law_name}, {len(self.warnings)} warnings; to_dict()>"

@@ -93,8 +93,6 @@ class Study(PricedStudy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.grid or not self.models or not self.budgets:
-            raise InputError("models, grid and budgets: expected at least one of each")
         warmup, most = self.setup.schedule.warmup, min(self.budgets) // 10
         if warmup > most:
             raise InputError(

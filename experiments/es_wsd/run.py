@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bss.errors import InputError
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import Contender, decaying
 from bss.sweeps.grid import overlay
@@ -53,14 +52,6 @@ class Study(PricedStudy):
     arms: tuple[Arm, ...]
     ends: tuple[float, ...] = ()
     decay: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = [(arm.group, arm.name or arm.batch) for arm in self.arms]
-        if not names or len(set(names)) < len(names):
-            raise InputError(f"arms are {names}; expected at least one, each name once")
-        if any(not 0 < end <= 1 for end in self.ends):
-            raise InputError(f"ends are {self.ends}; expected fractions of the tokens, e.g. 0.5")
 
     @property
     def stops(self) -> list[int]:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
 from bss.plots import theory as plots
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
@@ -64,9 +63,6 @@ class Study:
         law_decades: First and last budget of the law, as powers of 10.
         switch_steps: Steps before the switch whose catch-up is measured.
         results: Directory of tables and figures.
-
-    Raises:
-        InputError: If a task is in the wrong group.
     """
 
     title: str
@@ -81,12 +77,6 @@ class Study:
     law_decades: tuple[int, int]
     switch_steps: int
     results: str
-
-    def __post_init__(self):
-        for tasks, kind in ((self.hard, "hard"), (self.easy, "easy")):
-            for task in tasks:
-                if task.regime != kind:
-                    raise InputError(f"{kind}: the task is {task}; hard is s ≤ 1 − 1/β")
 
     def task(self, powers: Powers, modes: int | None = None) -> Task:
         """Return a task of the exact recursion; `modes` default to the study's."""

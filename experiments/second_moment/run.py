@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from bss.errors import InputError
 from bss.stats import Comparison
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import Contender, contender_table, decaying
@@ -70,9 +69,6 @@ class Study(PricedStudy):
         choosing: Number of seeds, the first ones, on which an arm's LR is chosen.
         widen: Number of times an arm whose best LR is at an end is tried at one LR beyond it.
         decay: Last fraction of the tokens, decayed to zero.
-
-    Raises:
-        InputError: If LRs are chosen and no seed is left for the comparison.
     """
 
     rules: tuple[Rule, ...]
@@ -80,14 +76,6 @@ class Study(PricedStudy):
     choosing: int = 2
     widen: int = 2
     decay: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.choosing >= len(self.seeds) and any(len(arm.rates) > 1 for arm in self.arms):
-            raise InputError(
-                f"choosing is {self.choosing} of {len(self.seeds)} seeds; add seeds to compare, or "
-                "give every arm one LR"
-            )
 
     @property
     def forks(self) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.errors import InputError
 from bss.values import from_dict
 from configs.optimal_schedule import get_config
 from experiments.optimal_schedule.run import Study, experiment
@@ -63,8 +62,3 @@ def test_the_family_shares_its_risk_in_the_exact_recursion(results):
     risks, steps = family["exact_risk"].to_numpy(), family["steps"].to_numpy()
     assert risks.max() < 1.01 * risks.min()
     assert steps.max() > 1.05 * steps.min()
-
-
-def test_an_easy_task_is_no_hard_one(study):
-    with pytest.raises(InputError, match="hard"):
-        replace(study, hard=study.easy)

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import stats
 
 from bss.laws import power
-from bss.laws.base import FREE, Constraints, Estimate, Options, Outlier, interval
+from bss.laws.base import Estimate, Options, Outlier, interval, parse_ranges
 from bss.laws.critical.curves import StepsCurve, steps_curves
 from bss.laws.critical.shape import (
     LEAST_NOISE,
@@ -48,7 +48,7 @@ def fit_critical(
     overhead: float = 0.2,
     reference: float | str = 256,
     unit: str = "sequences",
-    constraints: Constraints | str = FREE,
+    constraints: str = "",
     options: Options | None = None,
 ) -> CriticalFit:
     """Fit critical batch sizes per (model, target), and their law over models and budgets.
@@ -67,7 +67,7 @@ def fit_critical(
     """
     options = options or Options(resamples=2000)
     definition = CbsDefinition.parse(overhead, reference)
-    Constraints.parse(constraints).check((), "S = a + b/B")
+    parse_ranges(constraints, (), "S = a + b/B")
     level = options.level
     generator = np.random.default_rng(options.seed)
     curves = steps_curves(points, unit)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import DRAWS, FREE, SPANS, Constraints, Estimate, Options, Outlier, too_wide
+from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, parse_ranges, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import (
     Fold,
@@ -41,7 +41,7 @@ def fit_table(
     table: pd.DataFrame,
     *,
     forms: Sequence[str] | None = None,
-    constraints: Constraints | str = FREE,
+    constraints: str = "",
     options: Options | None = None,
 ) -> TableFit:
     """Fit the law of final losses.
@@ -56,13 +56,14 @@ def fit_table(
     Raises:
         InputError: If batches or points are too few, or an argument is wrong.
     """
-    fixed, how = Constraints.parse(constraints), options or Options(DRAWS)
+    how = options or Options(DRAWS)
     how = replace(how, resamples=max(how.resamples, DRAWS))
     points, warnings = loss_points(table)
     traps = _equal_steps(points)
     chosen = _applicable(points, forms, traps)
-    fixed.check([n for form in chosen.values() for n in form.names], "this table's law")
-    tried = [_tried(points, name, fixed, how) for name in chosen]
+    names = [name for form in chosen.values() for name in form.names]
+    parse_ranges(constraints, names, "this table's law")
+    tried = [_tried(points, name, constraints, how) for name in chosen]
     cv_errors = {law.form: e for law, found, _ in tried if (e := found["left_out"]["cell"])}
     law, found, at_bound = min(tried, key=lambda one: cv_errors.get(one[0].form, np.inf))
     law = replace(law, cv_errors=cv_errors)
@@ -74,17 +75,17 @@ def fit_table(
         **_optima(law, how.level),
         level=how.level,
         resamples=how.resamples,
-        constraints=fixed,
+        constraints=constraints,
         warnings=(*warnings, *traps, *_warnings(law, at_bound)),
     )
 
 
 def _tried(
-    points: LossPoints, name: str, fixed: Constraints, how: Options
+    points: LossPoints, name: str, constraints: str, how: Options
 ) -> tuple[LossLaw, dict[str, Any], np.ndarray]:
     """Return the law of one form, fields of `TableFit` about its errors, parameters at bounds."""
-    form = FORMS[name]
-    points, fit, outliers = _without_outliers(points, form, fixed)
+    form, fixed = FORMS[name], parse_ranges(constraints)
+    points, fit, outliers = _without_outliers(points, form, constraints)
     folds = folds_of(points)
     unseen = unseen_losses(form, points, fit, folds, fixed)
     inside = widened(points, folds, unseen, ("cell",))
@@ -95,7 +96,7 @@ def _tried(
         widened={"inside": inside, "outside": outside},
         converged=bool(fit.converged[0]),
         points=points,
-        constraints=fixed,
+        constraints=constraints,
         resamples=how.resamples,
         seed=how.seed,
     )
@@ -132,9 +133,10 @@ def _applicable(
 
 
 def _without_outliers(
-    points: LossPoints, form: Form, fixed: Constraints
+    points: LossPoints, form: Form, constraints: str
 ) -> tuple[LossPoints, Solution, tuple[Outlier, ...]]:
     """Return rows without outliers, the fit of a form to them, and outliers, the farthest first."""
+    fixed = parse_ranges(constraints)
     fit = best_fit(form, points, fixed)
     off = residuals_over_error(points, form, fit)
     far = np.abs(off) > OUTLIER * max(robust_scale(off), 1.0)
@@ -161,7 +163,8 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
     from scipy.special import ndtri
 
     form, points, theta = FORMS[law.form], law.points, law.theta
-    lower, upper = form.bounds(points, law.constraints)
+    ranges = parse_ranges(law.constraints)
+    lower, upper = form.bounds(points, ranges)
     fixed = lower == upper
     spread = np.sqrt(np.diag(law.linearized[1])) * law.widened["inside"]
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
@@ -169,7 +172,7 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
         low, value, high = map(float, map(form.scale(name, points).printed, ends))
         estimate, note = Estimate(value, low, high, level), ""
-        if name in law.constraints.ranges:
+        if name in ranges:
             pass  # its value is the user's
         elif fixed[i]:
             note = "fixed: the table does not vary what would identify it"

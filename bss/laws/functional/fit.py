@@ -15,14 +15,13 @@ import pandas as pd
 
 from bss.laws.base import (
     DRAWS,
-    FREE,
     SPANS,
     WIDE,
-    Constraints,
     Estimate,
     Options,
     Outlier,
     interval,
+    parse_ranges,
     rounded,
     tails,
     too_wide,
@@ -52,7 +51,7 @@ def fit_curve(
     clock: str | None = None,
     warmup: int = 0,
     since: int = 0,
-    constraints: Constraints | str = FREE,
+    constraints: str = "",
     options: Options | None = None,
 ) -> CurveFit:
     """Fit the functional scaling law to loss curves of one model.
@@ -73,17 +72,13 @@ def fit_curve(
         InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, or
             too few runs are left.
     """
-    curves, fixed = curves_of(runs, warmup=warmup, since=since), Constraints.parse(constraints)
+    curves = curves_of(runs, warmup=warmup, since=since)
     several = clock is None and len(curves.runs) >= FEWEST
-    every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), fixed)
+    every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), constraints)
     return _fitted(curves, every, since, warmup, options or Options(resamples=60))
 
 
-def _solved_by_clock(
-    curves: Curves,
-    clocks: Sequence[str],
-    constraints: Constraints = FREE,
-) -> dict[str, Solved]:
+def _solved_by_clock(curves: Curves, clocks: Sequence[str], constraints: str) -> dict[str, Solved]:
     """Return the solution per time variable, the lowest cross-validated error first.
 
     A time variable with the same free parameters as an earlier one is skipped.
@@ -215,7 +210,7 @@ def _parameters(one: Solved, draws: np.ndarray, clock: str, level: float) -> dic
     for i, name in enumerate(CurveLaw._fields):
         value = float(law[i])
         estimate, note = interval(value, spread[i], level=level), ""
-        if name in problem.constraints.ranges:
+        if name in parse_ranges(problem.constraints):
             pass  # its value, or its bounds, are the user's
         elif fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
             estimate = Estimate(value, value, value, level, "fixed at the value for SGD")

@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 
 from bss.errors import InputError, check
 from bss.laws import minimum
-from bss.laws.base import FREE, Constraints, Scale
+from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
@@ -61,7 +61,7 @@ class CurveProblem:
     upper: np.ndarray
     data: dict[str, Any]
     units: tuple[float, float, float]
-    constraints: Constraints = FREE
+    constraints: str = ""
 
     def law(self, theta: np.ndarray) -> CurveLaw:
         """Return the law in the runs' units: floats for theta [P], arrays [Q] for [Q, P]."""
@@ -76,7 +76,7 @@ class CurveProblem:
         return solve(curve_residual, starts, *box, data, rounds=rounds, **how)
 
 
-def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -> CurveProblem:
+def curve_problem(curves: Curves, clock: str, constraints: str = "") -> CurveProblem:
     """Return the problem of curves.
 
     Args:
@@ -96,17 +96,16 @@ def curve_problem(curves: Curves, clock: str, constraints: Constraints = FREE) -
             "runs: all have one batch and one LR, which cannot separate noise from signal; add "
             "runs with other batches, and runs that change their batch"
         )
-    reasons = {name: why for name, why in reasons.items() if name not in constraints.ranges}
+    text = f"the law of curves with `--clock {clock}`"
+    ranges = parse_ranges(constraints, CurveLaw._fields, text)
+    reasons = {name: why for name, why in reasons.items() if name not in ranges}
     fixed = {"feedback" if name == "A_1" else name for name in reasons}
     fixed |= {"m", "B_phi"} if clock == "sgd" else set()
     box = _BOX | {name: (_FIXED[name],) * 2 for name in fixed}
     box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
     lower, upper = np.array([box[name] for name in NAMES]).T
     units, data = _scaled(curves)
-    if constraints:
-        text = f"the law of curves with `--clock {clock}`"
-        constraints.check(CurveLaw._fields, text)
-        lower, upper = constraints.box(lower, upper, _scales(units), text)
+    lower, upper = narrowed(lower, upper, ranges, _scales(units), text)
     free, losses = int((lower < upper).sum()), int(data["weight"].sum())
     if losses <= free:
         raise InputError(
