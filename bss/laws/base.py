@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
 
 UNIDENTIFIED = "unidentified: "
-Ranges = Mapping[str, tuple[float, float]]
-"""Lowest and highest value of a parameter by its printed name; equal if it is fixed."""
 DRAWS = 200  # kept by a fit: ten beyond each end of a 90% interval, in 150 kB of JSON
 Status = Literal[
     "ok", "at_boundary", "within_noise", "too_few_batches", "interval_too_wide", "single_lr"
@@ -247,7 +245,9 @@ class Scale(NamedTuple):
         return ratio if not self.log else math.log(ratio) if ratio > 0 else -math.inf
 
 
-def parse_ranges(constraints: str, known: Sequence[str] | None = None, law: str = "") -> Ranges:
+def parse_ranges(
+    constraints: str, known: Sequence[str] | None = None, law: str = ""
+) -> dict[str, tuple[float, float]]:
     """Return ranges of parameters by name, from NAME=VALUE and NAME=LOW:HIGH, joined by commas.
 
     Args:
@@ -283,13 +283,13 @@ def parse_ranges(constraints: str, known: Sequence[str] | None = None, law: str 
 
 
 def narrowed(
-    lower: np.ndarray, upper: np.ndarray, ranges: Ranges, scales: Mapping[str, Scale], law: str
+    lower: np.ndarray, upper: np.ndarray, constraints: str, scales: Mapping[str, Scale], law: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds [P] of fitted numbers, narrowed to ranges of parameters.
+    """Return bounds [P] of fitted numbers, narrowed to the ranges of constrained parameters.
 
     Args:
         lower, upper: [P].
-        ranges: by name.
+        constraints: as `parse_ranges` takes them.
         scales: of the parameters that follow from one fitted number.
         law: its name.
 
@@ -298,7 +298,7 @@ def narrowed(
             fitted numbers.
     """
     lower, upper = np.array(lower, float), np.array(upper, float)
-    for name, wanted in ranges.items():
+    for name, wanted in parse_ranges(constraints).items():
         if name not in scales:
             raise InputError(
                 f"{name}: {law} computes it from several fitted numbers; constrain "

@@ -84,10 +84,10 @@ def _tried(
     points: LossPoints, name: str, constraints: str, how: Options
 ) -> tuple[LossLaw, dict[str, Any], np.ndarray]:
     """Return the law of one form, fields of `TableFit` about its errors, parameters at bounds."""
-    form, fixed = FORMS[name], parse_ranges(constraints)
+    form = FORMS[name]
     points, fit, outliers = _without_outliers(points, form, constraints)
     folds = folds_of(points)
-    unseen = unseen_losses(form, points, fit, folds, fixed)
+    unseen = unseen_losses(form, points, fit, folds, constraints)
     inside = widened(points, folds, unseen, ("cell",))
     outside = max(widened(points, folds, unseen, ("params", "tokens")), inside)
     law = LossLaw(
@@ -136,15 +136,14 @@ def _without_outliers(
     points: LossPoints, form: Form, constraints: str
 ) -> tuple[LossPoints, Solution, tuple[Outlier, ...]]:
     """Return rows without outliers, the fit of a form to them, and outliers, the farthest first."""
-    fixed = parse_ranges(constraints)
-    fit = best_fit(form, points, fixed)
+    fit = best_fit(form, points, constraints)
     off = residuals_over_error(points, form, fit)
     far = np.abs(off) > OUTLIER * max(robust_scale(off), 1.0)
     if not far.any() or far.mean() > MOST_OUTLIERS:
         return points, fit, ()
     found = [_outlier(points, int(i), float(off[i])) for i in np.flatnonzero(far)]
     points = points.at(~far)
-    fit = best_fit(form, points, fixed, fit.parameters)
+    fit = best_fit(form, points, constraints, fit.parameters)
     return points, fit, tuple(sorted(found, key=lambda one: -one.times))
 
 
@@ -163,8 +162,7 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
     from scipy.special import ndtri
 
     form, points, theta = FORMS[law.form], law.points, law.theta
-    ranges = parse_ranges(law.constraints)
-    lower, upper = form.bounds(points, ranges)
+    lower, upper = form.bounds(points, law.constraints)
     fixed = lower == upper
     spread = np.sqrt(np.diag(law.linearized[1])) * law.widened["inside"]
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
@@ -172,7 +170,7 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
         low, value, high = map(float, map(form.scale(name, points).printed, ends))
         estimate, note = Estimate(value, low, high, level), ""
-        if name in ranges:
+        if name in parse_ranges(law.constraints):
             pass  # its value is the user's
         elif fixed[i]:
             note = "fixed: the table does not vary what would identify it"

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import Ranges, Scale, narrowed
+from bss.laws.base import Scale, narrowed
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.minimum import asymmetric_bowl
 from bss.registry import Registry
@@ -79,11 +79,10 @@ class Form:
         usual, spread = self.usual
         return jnp.concatenate([errors, PRIOR * (theta - usual) / spread])
 
-    def bounds(self, points: LossPoints, ranges: Ranges) -> tuple[np.ndarray, np.ndarray]:
+    def bounds(self, points: LossPoints, constraints: str) -> tuple[np.ndarray, np.ndarray]:
         """`box`, with what a user fixes."""
-        own = {name: ends for name, ends in ranges.items() if name in self.names}
-        scales = {name: self.scale(name, points) for name in own}
-        return narrowed(*self.box(points), own, scales, f"the {self.name} form")
+        scales = {name: self.scale(name, points) for name in self.names}
+        return narrowed(*self.box(points), constraints, scales, f"the {self.name} form")
 
     def scale(self, name: str, points: LossPoints) -> Scale:
         """Return how a parameter is printed; optima in tokens per batch, and per step."""

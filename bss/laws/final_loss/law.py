@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bss.laws.base import parse_ranges
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.residual_gp import covariance, noise_sd, residuals_on_grid
@@ -107,7 +106,7 @@ class LossLaw:
 
     def _slopes(self, logs: np.ndarray) -> np.ndarray:
         form = FORMS[self.form]
-        lower, upper = form.bounds(self.points, parse_ranges(self.constraints))
+        lower, upper = form.bounds(self.points, self.constraints)
         return slopes_of(form, self.theta, logs, lower < upper)
 
     def posterior(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
