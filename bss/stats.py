@@ -101,6 +101,12 @@ def half_interval(differences: np.ndarray) -> np.ndarray:
     return reach * differences.std(axis=0, ddof=1) / math.sqrt(seeds)
 
 
+def mean_interval(differences: np.ndarray) -> np.ndarray:
+    """Return the mean of [seed, ...] and the ends of its 95% confidence interval, [3, ...]."""
+    mean, half = differences.mean(axis=0), half_interval(differences)
+    return np.stack([mean, mean - half, mean + half])
+
+
 def holm(p: Sequence[float]) -> np.ndarray:
     """Return p values [N] adjusted for the number of tests (Holm 1979).
 

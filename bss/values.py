@@ -7,7 +7,6 @@ an entry.
 
 import dataclasses
 import difflib
-import functools
 import math
 import types
 import typing
@@ -72,8 +71,6 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(hints)}"
-            if others := _choices_with(key, cls):
-                hint = f"{cls.key} {others[0]!r} has it"  # type: ignore[attr-defined]
             raise InputError(f"{where}{key} is not a field of {kind.__name__}; {hint}")
     given = {
         names[key]: _value(hints[key], value, f"{where}{key}", strict)
@@ -85,13 +82,6 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     except TypeError as error:
         missing = str(error).rsplit(": ", 1)[-1]
         raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
-
-
-@functools.cache
-def _choices_with(key: str, cls: type) -> list[str]:
-    """Return the names of what can be chosen in its place that have a field of this name."""
-    choices = cls.choices() if hasattr(cls, "choices") else {}  # type: ignore[attr-defined]
-    return [name for name, other in choices.items() if key in _fields(other)[1]]
 
 
 def _fields(kind: type) -> tuple[dict[str, str], dict[str, Any]]:

@@ -133,17 +133,16 @@ class TransformerConfig(ModelFamily):
             check_size(name, getattr(self, name))
         for name in ("num_kv_heads", "head_dim", "base_width"):
             check_size(name, getattr(self, name), optional=True)
-        for name in ("qk_norm", "tied", "scan_layers", "remat"):
-            _check_choice(name, getattr(self, name), (False, True))
-        _check_choice("activation", self.activation, get_args(Activation))
-        _check_choice("norm", self.norm, get_args(Norm))
-        _check_choice("parametrization", self.parametrization, tuple(PARAMETRIZATIONS))
+        choices = dict.fromkeys(("qk_norm", "tied", "scan_layers", "remat"), (False, True))
+        choices |= {"activation": get_args(Activation), "norm": get_args(Norm)}
+        choices |= {"parametrization": tuple(PARAMETRIZATIONS), "dtype": get_args(Dtype)}
+        for name, known in choices.items():
+            _check_choice(name, getattr(self, name), known)
         if (self.base_width is None) != (self.parametrization == "standard"):
             raise InputError(
                 f"base_width={self.base_width}: expected the d_model of the model with known LRs "
                 "for parametrization='mup', and none for 'standard'"
             )
-        _check_choice("dtype", self.dtype, get_args(Dtype))
         if not isinstance(self.rope_theta, int | float) or not 1 < self.rope_theta < math.inf:
             raise InputError(
                 f"rope_theta={self.rope_theta!r}: expected a finite number above 1, such as 10000"

@@ -400,11 +400,8 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
     path = Path(recorder.execution.runs) / run.parent.run
     if path.is_dir():
         parent = run_directory.read_config(path)
-        for name, own, its in (
-            ("model", run.model, parent.model),
-            ("averages", run.averages, parent.averages),
-        ):
-            if own != its:
+        for name in ("model", "averages"):
+            if getattr(run, name) != getattr(parent, name):
                 raise InputError(
                     f"{name} differs from the parent run {parent.id}; "
                     "a branch goes on with its parent's state, so give it the same"

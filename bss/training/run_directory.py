@@ -109,16 +109,9 @@ def throughput(
         span[0] += row["tokens"] - tokens
         span[1] += row["seconds"] - seconds
         tokens, seconds = row["tokens"], row["seconds"]
-    return tuple(
-        Speed(
-            batch,
-            int(spent),
-            spent / took,
-            peak_tokens_per_second and spent / took / peak_tokens_per_second,
-        )
-        for batch, (spent, took) in spans.items()
-        if took > 0
-    )
+    peak = peak_tokens_per_second
+    speeds = [(b, int(spent), spent / took) for b, (spent, took) in spans.items() if took > 0]
+    return tuple(Speed(*one, peak and one[-1] / peak) for one in speeds)
 
 
 class RunDirectory:

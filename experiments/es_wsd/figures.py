@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.plots import style
-from bss.stats import half_interval
+from bss.stats import mean_interval
 
 FALLING = "target loss (nats per token), falling →"
 MARK = {"ls": "none", "marker": "o", "color": style.INK, "ms": 5}
@@ -180,10 +180,9 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
     looks = style.named_styles(names)
     for i, (name, look) in enumerate(looks.items()):
         rows = table.loc[table["name"] == name, columns]
-        mean, half = rows.mean(), half_interval(rows.to_numpy(float))
         x = np.arange(len(columns)) + 0.12 * (i - (len(names) - 1) / 2)
-        line = (x, *np.exp([mean, mean - half, mean + half]))
-        style.bars(ax, [np.asarray(one, float) for one in line], {**look, "linestyle": "none"})
+        line = (x, *np.exp(mean_interval(rows.to_numpy(float))))
+        style.bars(ax, line, {**look, "linestyle": "none"})
     ax.axhline(1, color=style.INK, lw=0.8, zorder=1)
     labels = [str(name).removeprefix("log_").replace("cost_", "time on\n") for name in columns]
     ax.set_xticks(range(len(columns)), labels, fontsize=8)

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.plots import style
-from bss.stats import LR_PHASES, half_interval
+from bss.stats import LR_PHASES, half_interval, mean_interval
 from experiments.late_switch.analysis import STAGES, TRUNK, exponents, log_after
 
 CI = "95% interval"
@@ -70,8 +70,8 @@ def catch_up_figure(table: pd.DataFrame) -> Figure:
         for factor, look in looks.items():
             own = table.loc[table["factor"] == factor]
             wide = own.pivot(index="after", columns="seed", values=column).dropna()
-            y, half = wide.mean(axis=1).to_numpy(), half_interval(wide.to_numpy().T)
-            style.band(ax, (wide.index.to_numpy(float), y, y - half, y + half), look)
+            after = wide.index.to_numpy(float)
+            style.band(ax, (after, *mean_interval(wide.to_numpy().T)), look)
         ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
         style.panel_title(ax, title, xlabel="steps since the switch")
     axes[0, 0].set_ylabel("held-out loss at equal steps (nats)")
@@ -92,14 +92,15 @@ def switch_points_figure(table: pd.DataFrame) -> Figure:
         look = {"ls": "none", "marker": "o", "mec": style.FAINT, "ms": 5}
         ax.plot(x * 0.97, y, **look | mark)
     log_budget, logs = log_after(table)
-    x, mean, half = np.exp(log_budget), logs.mean(axis=1), half_interval(logs.T)
-    spread = (np.exp(mean + reach) for reach in (0 * half, -half, half))
-    style.bars(ax, (x, *spread), {"color": style.INK, "marker": "D", "linestyle": "none"})
+    spread = np.exp(mean_interval(logs.T))
+    style.bars(
+        ax, (np.exp(log_budget), *spread), {"color": style.INK, "marker": "D", "linestyle": "none"}
+    )
     slopes = exponents(table)
     slope, error = slopes.mean(), float(half_interval(slopes))
     for power, line in ((slope, "--"), (1.0, ":")):
-        law = np.exp(mean.mean() + power * (log_budget - log_budget.mean()))
-        ax.plot(x, law, ls=line, color=style.INK, lw=1)
+        law = np.exp(logs.mean() + power * (log_budget - log_budget.mean()))
+        ax.plot(np.exp(log_budget), law, ls=line, color=style.INK, lw=1)
     ax.set(xscale="log", yscale="log", xlabel="budget D (tokens)", ylabel="D − P* (tokens)")
     for axis in (ax.xaxis, ax.yaxis):
         style.tokens_axis(axis)

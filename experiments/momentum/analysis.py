@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.plots import style
-from bss.stats import half_interval
+from bss.stats import mean_interval
 
 CHOOSING = (0, 1)  # seeds
 KEPT = 0.9  # beta1 of the arms that forks leave
@@ -168,7 +168,6 @@ def kinds_of(cuts: pd.DataFrame) -> dict[str, tuple[tuple[float, float], np.ndar
     return kinds
 
 
-def geometric(logs: np.ndarray) -> list[np.ndarray]:
+def geometric(logs: np.ndarray) -> np.ndarray:
     """Return the mean of 2^logs [seed, ...] and the ends of its 95% interval over seeds."""
-    mean, half = logs.mean(axis=0), half_interval(logs)
-    return [2**mean, 2 ** (mean - half), 2 ** (mean + half)]
+    return 2 ** mean_interval(logs)

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.schedules.batch import BatchSchedule
-from bss.stats import half_interval
+from bss.stats import half_interval, mean_interval
 from bss.units import format_tokens
 from experiments.momentum.analysis import (
     CHOOSING,
@@ -206,6 +206,5 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
 
 def _bars(ax, x: np.ndarray, apart: np.ndarray, look: style.Look) -> None:
     """Draw means of differences [seed, x] with their 95% intervals."""
-    order, mean, half = np.argsort(x), apart.mean(axis=0), half_interval(apart)
-    line = (x[order], mean[order], (mean - half)[order], (mean + half)[order])
-    style.bars(ax, line, look)
+    order = np.argsort(x)
+    style.bars(ax, (x[order], *mean_interval(apart)[:, order]), look)
