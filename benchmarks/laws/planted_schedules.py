@@ -1,9 +1,9 @@
 """Planted runs under schedules of rate and batch, by an exact recursion that is not the law.
 
-The risk of one-pass SGD on power-law linear regression with label noise (bss.theory.joint). Budgets
-are 1, 2 and 3.3 times the pilots', peak LRs half, once and twice. Schedules have stairs, decays and
-a falling batch. A run is off by .001 of its loss, and each of its losses by as much again (all
-derived here).
+The risk of one-pass SGD on power-law linear regression with label noise (bss.theory.recursion).
+Budgets are 1, 2 and 3.3 times the pilots', peak LRs half, once and twice. Schedules have stairs,
+decays and a falling batch. A run is off by .001 of its loss, and each of its losses by as much
+again (all derived here).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import pandas as pd
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.theory.joint import varying_risks
+from bss.theory.recursion import varying_risks
 from bss.theory.regression import Task, stable_rate
 
 HORIZON = 2**14  # samples of the shortest runs

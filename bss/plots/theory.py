@@ -105,22 +105,6 @@ def exponents_figure(panels: Mapping[str, Mapping[str, tuple[Curve, float]]]) ->
     return style.side_legend(figure, handles, "points: optimum\nlines: theory")
 
 
-def family_figure(members: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Figure:
-    """Schedules of one ratio of batch to rate, which lose and consume alike.
-
-    Args:
-        members: by name, (share of the data consumed [N], batch sizes [N], LRs [N]).
-    """
-    figure, [[left, right]] = style.new_figure(3.3, columns=2)
-    handles = _lines(left, {name: (share, batch) for name, (share, batch, _) in members.items()})
-    _lines(right, {name: (share, rate) for name, (share, _, rate) in members.items()})
-    for ax, label in ((left, _BATCH), (right, "learning rate")):
-        ax.set(xlabel=_SHARE, ylabel=label, yscale="log")
-    style.batch_axis(left.yaxis)
-    style.count_axis(right.yaxis)
-    return style.side_legend(figure, handles)
-
-
 def _powers(ax: Axes, curves: Mapping[str, tuple[Curve, float]]) -> list[Any]:
     """Plot points, and a power of x through the last one; return their handles."""
     handles = []

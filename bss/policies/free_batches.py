@@ -1,8 +1,8 @@
 """The batch schedule of the lowest predicted loss, with a free batch size in each cell of a grid.
 
 It is found by gradient descent on the law (derived here), for any time variable and LR schedule.
-With the time variable and noise of SGD it is B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) (arXiv 2602.14208,
-bss.theory.joint). The token budget is fixed, because each cell has a fixed number of tokens.
+With the time variable and noise of SGD it is B ∝ sqrt(K(T − u)[A_0 + A_1 e(u)]) (arXiv 2602.14208).
+The token budget is fixed, because each cell has a fixed number of tokens.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Compute each part of the theory: switches, catch-up, optima, the law, the joint family.
+"""Compute each part of the theory: switches, catch-up, optima and the law.
 
 A part returns tables and figures by file name, and rows of the table of exponents.
 """
@@ -20,8 +20,8 @@ from bss.sweeps.results import Results
 from bss.theory.decay import best_peak, decay_order
 from bss.theory.exponents import Powers
 from bss.theory.fsl import drive_of, finite_law, law_curve
-from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varying_risks
 from bss.theory.optimal import Budget, batch_schedule, constant_optimum, optimum
+from bss.theory.recursion import varying_risks
 from bss.theory.regression import Stage, Task, final_risk, risk_curve, stages
 from bss.theory.switch import (
     TwoStage,
@@ -55,7 +55,7 @@ class Study:
         hard: Tasks that switch late, s ≤ 1 − 1/β; the first is drawn in detail.
         easy: Tasks that switch at once.
         modes: Width of the exact recursion.
-        lr: Constant LR, and the largest of the joint optimum.
+        lr: Constant LR.
         noise: Variance of the label noise.
         min_batch: Smallest batch size in samples.
         max_batch: Largest batch size in samples, if it is bounded.
@@ -98,7 +98,7 @@ def experiment(study: Study) -> None:
     files, exponents = {}, []
     computed = (
         *(switching, early_and_late, catch_up, catch_up_times, optima),
-        *(law_against_exact, law_under_rates, decays, joint_family),
+        *(law_against_exact, law_under_rates, decays),
     )
     for part in computed:
         say(f"{part.__name__.replace('_', ' ')} …")
@@ -249,36 +249,6 @@ def law_against_exact(study: Study) -> Part:
         return rate * steps, law, risk_curve(task, run, steps)
 
     return _law_part(study, "law", schedules, curve, "time"), []
-
-
-def joint_family(study: Study) -> Part:
-    """Schedules of the jointly optimal ratio of batch to rate, and their steps."""
-    powers = study.hard[0]
-    data = 2.0 ** (study.exact_powers[0] + 4)
-    best = joint_optimum(study.budget(powers, data, study.max_batch))
-    members = {
-        "rate alone": member(best, 0),
-        "both": member(best, 0.5),
-        "batch alone": member(best, 1),
-        f"batch up to {study.max_batch}, then rate": fewest_steps(best),
-    }
-    consumed = np.cumsum((best.widths * best.ratio)[::-1])[::-1]
-    share = consumed / consumed[0]
-    drawn = {name: (share, one.batches, one.rates) for name, one in members.items()}
-    rows = [
-        {
-            **vars(powers),
-            "member": name,
-            "data": best.budget.data,
-            "steps": one.steps,
-            "risk_by_law": best.risk,
-            "exact_risk": varying_risks(study.task(powers), *unroll(best, one))[-1],
-            "peak_batch": one.batches.max(),
-            "last_rate": one.rates.min(),
-        }
-        for name, one in members.items()
-    ]
-    return {"family.csv": pd.DataFrame(rows), "family.png": plots.family_figure(drawn)}, []
 
 
 def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:

@@ -14,11 +14,11 @@ from tests.drawn import points, texts
 
 TABLES = (
     *("switches", "early_and_late", "catch_up", "catch_up_times", "optima", "law"),
-    *("law_under_rates", "decays", "family", "exponents"),
+    *("law_under_rates", "decays", "exponents"),
 )
 FIGURES = (
     *("switch_points", "early_and_late", "catch_up", "optimal_schedules", "exponents"),
-    *("law", "law_under_rates", "decays", "family"),
+    *("law", "law_under_rates", "decays"),
 )
 
 
@@ -54,11 +54,3 @@ def test_the_measured_exponents_are_those_of_the_theory(results):
     exact = table["quantity"].isin(["data after the switch", "catch-up gap"]).to_numpy()
     assert errors[~exact].max() < 0.02
     assert errors[exact].max() < 0.1  # 32 modes, small budgets
-
-
-@pytest.mark.slow
-def test_the_family_shares_its_risk_in_the_exact_recursion(results):
-    family = pd.read_csv(results / "family.csv")
-    risks, steps = family["exact_risk"].to_numpy(), family["steps"].to_numpy()
-    assert risks.max() < 1.01 * risks.min()
-    assert steps.max() > 1.05 * steps.min()

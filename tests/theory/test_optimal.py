@@ -10,7 +10,6 @@ from bss.errors import InputError
 from bss.schedules.plan import resolve
 from bss.stats import slope
 from bss.theory.exponents import exponents
-from bss.theory.joint import fewest_steps, joint_optimum, member, unroll, varying_risks, water_fill
 from bss.theory.optimal import (
     Budget,
     batch_schedule,
@@ -20,7 +19,6 @@ from bss.theory.optimal import (
     schedule_risk,
     time_left,
 )
-from bss.theory.regression import Task
 
 BUDGETS = np.geomspace(1e10, 1e14, 9)
 
@@ -109,57 +107,6 @@ def test_late_switching_wins_on_hard_tasks():
     assert optimum(budget).risk < late < min(early, constant)
 
 
-@pytest.mark.parametrize(("source", "capacity"), [(0.3, 4), (1, 2)])
-def test_the_numerical_optimum_is_the_elementary_one(source, capacity):
-    budget = Budget(source, capacity, 2**24, min_batch=2)
-    numerical, exact = joint_optimum(budget, feedback=False), optimum(budget)
-    assert numerical.risk == pytest.approx(exact.risk, rel=1e-6)
-    assert numerical.horizon == pytest.approx(exact.horizon, rel=1e-4)
-    assert numerical.ratio.max() * budget.lr == pytest.approx(exact.peak_batch, rel=0.05)
-
-
-@given(total=st.floats(60, 1900), seed=st.integers(0, 99))
-def test_water_filling_equalises_what_a_sample_saves(total, seed):
-    draw = np.random.default_rng(seed)
-    weight, widths = draw.uniform(1e-3, 1, 20), draw.uniform(0.5, 1.5, 20)
-    total *= widths.sum() / 20
-    r = water_fill(weight, widths, total, 2.0)
-    assert widths @ r == pytest.approx(total, rel=1e-9)
-    saved = weight / r**2
-    inside = r > 2.001
-    if inside.any():
-        level = saved[inside].mean()
-        np.testing.assert_allclose(saved[inside], level, rtol=1e-6)
-        assert (saved[r <= 2.001] <= level * 1.01).all()
-
-
-@pytest.mark.parametrize(("source", "capacity"), [(0.3, 4), (1, 2)])
-def test_the_family_shares_data_and_noise_but_not_steps(source, capacity):
-    best = joint_optimum(Budget(source, capacity, 2**20, max_batch=64))
-    members = [member(best, share) for share in (0, 0.5, 1)]
-    for one in (*members, fewest_steps(best)):
-        np.testing.assert_allclose(one.batches / one.rates, best.ratio, rtol=1e-12)
-        assert (one.rates <= best.budget.lr * (1 + 1e-12)).all()
-    steps = [one.steps for one in members]
-    assert steps == sorted(steps, reverse=True)
-    assert steps[0] == pytest.approx(2**20, rel=1e-9)  # batch 1 throughout
-    bounded = fewest_steps(best)
-    assert bounded.batches.max() == 64
-    assert steps[2] <= bounded.steps < steps[0]
-
-
-@pytest.mark.parametrize(("source", "capacity"), [(0.3, 4), (1, 2)])
-def test_in_the_exact_recursion_too_the_ratio_is_all_that_matters(source, capacity):
-    best = joint_optimum(Budget(source, capacity, 2**13))
-    task, risks = Task(source, capacity, 128), []
-    for share in (0, 0.5, 1):
-        rates, batches = unroll(best, member(best, share))
-        assert batches.sum() == pytest.approx(2**13, rel=0.01)
-        assert len(rates) == pytest.approx(member(best, share).steps, abs=2)
-        risks.append(varying_risks(task, rates, batches)[-1])
-    assert max(risks) < 1.02 * min(risks)
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -176,8 +123,3 @@ def test_in_the_exact_recursion_too_the_ratio_is_all_that_matters(source, capaci
 def test_bad_budgets(changes, told):
     with pytest.raises(InputError, match=told):
         Budget(**{"source": 0.3, "capacity": 4, "data": 1000, **changes})
-
-
-def test_bounds_that_cannot_spend_a_total_are_refused():
-    with pytest.raises(InputError, match="cannot be spent"):
-        water_fill(np.ones(3), np.ones(3), 2.0, 1.0)

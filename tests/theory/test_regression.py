@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from bss.theory.joint import varying_risks
+from bss.theory.recursion import varying_risks
 from bss.theory.regression import (
     Stage,
     Task,

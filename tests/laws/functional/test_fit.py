@@ -18,7 +18,7 @@ from bss.laws.functional.problem import NAMES, curve_problem
 from bss.laws.functional.values import schedule_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
-from bss.theory.joint import varying_risks
+from bss.theory.recursion import varying_risks
 from bss.theory.regression import Stage, Task, risk_curve, stages
 
 OPTIONS = Options(resamples=8)
