@@ -15,7 +15,7 @@ from bss.cli.output import Output, Show
 from bss.errors import InputError
 
 if TYPE_CHECKING:
-    from bss.cli.answers import SweepConfig
+    from bss.sweeps.config import SweepConfig
 
 SHOWN = 12  # runs that a dry run lists
 
@@ -51,7 +51,7 @@ def sweep(
 
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        return run_sweep(requested, "--out") or 0
+        return run_sweep(requested) or 0
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -60,8 +60,8 @@ def _config(
     config: str, changes: Sequence[str], axes: Sequence[str], out: Path | None, dry_run: bool
 ) -> "SweepConfig":
     """The config of the file, changed by the options."""
-    from bss.cli.answers import SweepConfig
     from bss.sweeps.axes import parse_set
+    from bss.sweeps.config import SweepConfig
     from bss.sweeps.reading import read_config
     from bss.sweeps.setup import EngineConfig
     from bss.values import from_dict

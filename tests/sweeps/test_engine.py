@@ -141,7 +141,6 @@ def test_an_interrupt_saves_every_run(engine, tiny_run, tiny_execution):
         assert (path / "checkpoints" / str(status.tokens)).is_dir()
 
 
-@pytest.mark.slow
 def test_small_models_share_a_program_on_accelerators(tiny_run, monkeypatch):
     wide = overlay(tiny_run, {"model": {"name": "mini", "vocab_size": tiny_run.model.vocab_size}})
 

@@ -136,7 +136,6 @@ def whole(measured, execution_in, tmp_path_factory):
     return execution
 
 
-@pytest.mark.slow
 def test_a_batch_of_one_bucket_is_missing(measured, whole):
     for row in rows(measured, whole):
         assert (row["noise_scale"] is None) == (row["tokens"] <= 4096)

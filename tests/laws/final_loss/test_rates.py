@@ -26,7 +26,6 @@ def test_best_batch_and_rate_at_measured_sizes_and_between_them():
     assert off[:, 2].max() < 5e-4
 
 
-@pytest.mark.slow
 def test_rates_are_told_with_intervals_that_hold():
     told = fitted(PLAIN).best_lrs
     true = [PLAIN.tuned(at.params, at.tokens, at.batch) for at in told.optima]
