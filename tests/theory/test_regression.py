@@ -181,6 +181,22 @@ def test_sampled_runs_agree_within_their_standard_error():
     assert (standard_error < 0.025 * exact).all()
 
 
+@pytest.mark.parametrize(("source", "capacity"), [(0.3, 4), (1, 2)])
+def test_in_the_exact_recursion_too_the_ratio_is_all_that_matters(source, capacity):
+    """The batch grows, the LR falls, or both: at one ratio b/η in intrinsic time."""
+    horizon, task, risks = 400.0, Task(source, capacity, 128), []
+    for share in (0, 0.5, 1):
+        left, rates, batches = horizon, [], []
+        while left > 0:
+            growth = max(1.0, 8 * (left / 40 + 1) ** -0.9)  # from 1 to 8, at the end of the run
+            rates.append(0.05 / growth ** (1 - share))
+            batches.append(growth**share)
+            left -= rates[-1]
+        assert sum(batches) == pytest.approx(17_340, rel=0.01)
+        risks.append(varying_risks(task, np.array(rates), np.array(batches))[-1])
+    assert max(risks) < 1.02 * min(risks)
+
+
 def test_modes_that_are_not_learnt_are_noise():
     wide, narrow = Task(0.5, 1.5, 60), Task(0.5, 1.5, 12)
     lost = narrow.approximation - wide.approximation  # what the modes 13 to 60 carry
