@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
 
 from bss.errors import InputError
 from bss.points.curve import (
@@ -34,7 +33,6 @@ _SEED_SETTINGS = ("optimizer.lr", "schedule.batch", "data.seed", "parent.tokens"
 _HORIZON = "schedule.tokens"
 _RUN = ("model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr")
 EQUAL = 1.02  # the ratio of step counts below which they are as many
-_ALIKE = ["model", "kind", "target_loss", "batch"]
 
 NEAR = 0.01  # rates within 1% are one
 _KEYS, _SEEDS = ["model", "kind", "target_loss", "batch"], ["seed", "data_seed"]
@@ -260,18 +258,6 @@ def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     return [*equal_steps(constant["batch"], constant["step"]), *_tuned(known)]
 
 
-def least_of(count: int) -> float:
-    """Return the expected minimum of `count` draws of a standard normal (derived here).
-
-    Examples:
-        >>> [round(least_of(count), 3) + 0.0 for count in (1, 2, 5)]
-        [0.0, -0.564, -1.163]
-    """
-    x = np.linspace(-9, 9, 3601)
-    density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-    return float(np.trapezoid(x * count * density * ndtr(-x) ** (count - 1), x))
-
-
 def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
     """Return a warning if all batch sizes were trained for the same number of steps.
 
@@ -298,39 +284,17 @@ def _tuned(known: pd.DataFrame) -> list[str]:
     if counts.nunique() < 2:
         return []
     fewest, most, at = int(counts.min()), int(counts.max()), counts.idxmax()
-    optimism = _optimism(known, least_of(fewest) - least_of(most))
     if (counts > 1).sum() == 1:
         return [
-            f"the LR was tuned only at batch size {at:g} ({most} LRs): its best LR{optimism}, "
-            "which biases B_opt towards it; tune every batch size, or use one LR (--at-rate)"
+            f"the LR was tuned only at batch size {at:g} ({most} LRs): its best LR needs "
+            "fewer tokens by chance, which biases B_opt towards it; tune every batch size, or use "
+            "one LR (--at-rate)"
         ]
     return [
-        f"batch sizes have {fewest} to {most} LRs (the most at {at:g}): the best of {most}"
-        f"{optimism} than the best of {fewest}, which biases B_opt towards {at:g}; try the same "
-        "number at each"
+        f"batch sizes have {fewest} to {most} LRs (the most at {at:g}): the best of {most} needs "
+        f"fewer tokens by chance than the best of {fewest}, which biases B_opt towards {at:g}; try "
+        "the same number at each"
     ]
-
-
-def _optimism(known: pd.DataFrame, deviations: float) -> str:
-    """Describe how much fewer tokens the best of more LRs needs by chance alone.
-
-    The advantage is `deviations` times the noise SD of log tokens over runs of one LR. Without
-    repeats, the SD over LRs is used. It includes the effect of the LR, so it is an upper bound.
-    """
-    logs = known.assign(log=np.log(known["tokens_to_target"].to_numpy(float)))
-    logs = logs.loc[logs["reached"]]
-    for keys, most in (([*_ALIKE, "peak_lr"], ""), ([*_ALIKE, "seed", "data_seed"], "at most ")):
-        groups = [rows["log"].to_numpy(float) for _, rows in logs.groupby(keys, dropna=False)]
-        freedom = sum(len(group) - 1 for group in groups)
-        if freedom:
-            squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
-            noise = float(np.sqrt(squares / freedom))
-            lower, between = 1 - np.exp(-deviations * noise), "LRs" if most else "runs of one LR"
-            return (
-                f" needs {most}{lower:.1%} fewer tokens by chance "
-                f"(SD between {between}: {noise:.1%})"
-            )
-    return " needs fewer tokens by chance"
 
 
 def one_rate(points: pd.DataFrame) -> float | None:
