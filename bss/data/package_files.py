@@ -68,10 +68,11 @@ class PackageFiles(Corpus):
                 yield content
 
     def _all(self) -> Iterator[bytes]:
-        wanted, there = self._list(), self._installed()
+        wanted = self._list()
+        there = {name: self._installed(name) for name in wanted["packages"]}
         for name, version in wanted["packages"].items():
-            found = there[_normal(name)].version if _normal(name) in there else "missing"
-            if found != version:
+            package = there[name]
+            if (found := package.version if package else "missing") != version:
                 raise InputError(
                     f"corpus: package {name!r} of {self.listed} is {found}, expected {version}; "
                     f"pip install {name}=={version}, or change the list"
@@ -84,8 +85,8 @@ class PackageFiles(Corpus):
         if "python" in wanted:
             files = self.library._files()
             yield from (content for name, content in files if _BUILD not in name)
-        for name in wanted["packages"]:
-            yield from self._sources(there[_normal(name)])
+        for package in filter(None, there.values()):
+            yield from self._sources(package)
 
     def _sources(self, package: Distribution) -> Iterator[bytes]:
         if package.files is None:
@@ -107,13 +108,10 @@ class PackageFiles(Corpus):
                 ) from None
             yield content
 
-    def _installed(self) -> dict[str, Distribution]:
-        """Return packages by name; of two with one name the first on the path, as Python does."""
-        there: dict[str, Distribution] = {}
-        for package in distributions(path=list(self.sites or sys.path)):
-            if package.name:  # what is left of one that was removed has none
-                there.setdefault(_normal(package.name), package)
-        return there
+    def _installed(self, name: str) -> Distribution | None:
+        """Return a package; of two with one name the first on the path, as Python does."""
+        found = distributions(name=name, path=list(self.sites or sys.path))
+        return next((package for package in found if package.name), None)  # a removed one has none
 
     def _list(self) -> dict[str, Any]:
         try:
@@ -125,7 +123,3 @@ class PackageFiles(Corpus):
         if unknown := sorted({*wanted} - {"packages", "python", "sha256"}):
             raise InputError(f"corpus: {self.listed} has {unknown[0]!r}; {_EXPECTED}")
         return wanted
-
-
-def _normal(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")

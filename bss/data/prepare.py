@@ -105,23 +105,15 @@ def prepare(
             "free space there or give another root"
         ) from None
     shards = open_shards(directory)
-    _refuse_other_sources(shards, source)
-    return shards
-
-
-def _refuse_other_sources(shards: Shards, source: Mapping) -> None:
     written = shards.manifest.source
     if written.get("fingerprint") != source["fingerprint"]:
-        before, now = (_version(s) for s in (written, source))
+        names = ("python", "dataset", "fingerprint")
+        before, now = (next((s[n] for n in names if s.get(n)), "?") for s in (written, source))
         raise InputError(
-            f"corpus: {shards.directory} was prepared from other sources ({before}) than "
-            f"{source['corpus']!r} has now ({now}); delete it to prepare it again, "
-            "or give another root"
+            f"corpus: {directory} was prepared from other sources ({before:.40}) than {name!r} has "
+            f"now ({now:.40}); delete it to prepare it again, or give another root"
         )
-
-
-def _version(source: Mapping) -> str:
-    return source.get("python") or source.get("dataset") or source.get("fingerprint", "?")[:8]
+    return shards
 
 
 @contextlib.contextmanager

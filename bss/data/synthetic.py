@@ -14,37 +14,26 @@ conditional entropy of the targets 1…T given their prefix. Token 0 of a sequen
 follows the first item.
 
 All computation is integer arithmetic. Sequence i is bit-identical in every batch and on every
-device, and `truth` returns exact ratios of integers.
+device, and the probability of a token is an exact ratio of integers.
 
 Positions are below 2^64. Training counts from 0. Held-out data starts at 2^63: validation at
-2^63, test at 3·2^62, the sequences that measure L_0 at 7·2^61.
+2^63, test at 3·2^62. Sequences from 7·2^61 on are neither trained nor evaluated on, so they can
+measure L_0; tests/data/perfect.py does so.
 """
 
 import functools
-import math
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss.data.log_bilinear import (
-    SyntheticLanguage,
-    Tables,
-    blank,
-    check_integer,
-    levels,
-    remember,
-    tables,
-)
+from bss.data.log_bilinear import SyntheticLanguage, Tables, blank, levels, remember, tables
 from bss.errors import InputError
 
 HELD_OUT = MappingProxyType({"validation": 1 << 63, "test": 3 << 62})
-_ENTROPY = 7 << 61
 _POSITIONS = 1 << 64
-_ENTROPY_BLOCK = 1024
 
 
 def multiply_high(a, b):
@@ -79,34 +68,6 @@ def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
     bits_nxT1 = jax.vmap(bits)(high_n, low_n)
     _, tokens_T1xn = jax.lax.scan(step, blank(tables, len(high_n)), bits_nxT1.T)
     return tokens_T1xn.T
-
-
-@jax.jit
-def truth(tables: Tables, sequences_nxT1) -> tuple[jax.Array, jax.Array]:
-    """Return the true log-probabilities of the targets and the conditional entropies.
-
-    On a held-out set, minus the mean log-probability is the loss of a perfect model on this set.
-    Compare a model's loss with it; it differs from L_0 by the sampling of the set.
-
-    Returns:
-        float32 (n, T) log-probabilities of the targets, and (n, T) conditional entropies, in nats.
-    """
-    weights = tables.weights.astype(jnp.float32)
-    logs = jnp.log(weights)
-
-    def step(memory_nxRxD, pair):
-        token_n, target_n = pair
-        memory_nxRxD = remember(tables, memory_nxRxD, token_n)
-        levels_nxV = levels(tables, memory_nxRxD)
-        weights_nxV, logs_nxV = weights[levels_nxV], logs[levels_nxV]
-        total_n = weights_nxV.sum(1)
-        entropy_n = jnp.log(total_n) - (weights_nxV * logs_nxV).sum(1) / total_n
-        target_log_n = jnp.take_along_axis(logs_nxV, target_n[:, None], axis=1)[:, 0]
-        return memory_nxRxD, (target_log_n - jnp.log(total_n), entropy_n)
-
-    pairs = (sequences_nxT1[:, :-1].T, sequences_nxT1[:, 1:].T)
-    _, (log_TxN, entropy_TxN) = jax.lax.scan(step, blank(tables, len(sequences_nxT1)), pairs)
-    return log_TxN.T, entropy_TxN.T
 
 
 def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Array:
@@ -148,30 +109,3 @@ def held_out(
         )
     numbers = np.arange(tokens // language.seq_len) if rows is None else np.asarray(rows)
     return np.asarray(at(language, np.uint64(HELD_OUT[split]) + numbers.astype(np.uint64)))
-
-
-class Entropy(NamedTuple):
-    """L_0 and the standard error of its Monte Carlo mean, in nats."""
-
-    nats: float
-    standard_error: float
-
-
-def entropy(language: SyntheticLanguage, *, sequences: int = 65_536) -> Entropy:
-    """Return L_0, the mean conditional entropy of targets 1…T given their prefix, in nats per
-    token.
-
-    It is a Monte Carlo mean over prefixes of the exact entropy after each. The standard error is
-    0.0008 nats by default for the default language at V = 256, T = 128 (25 s on one CPU core). The
-    number of sequences, 1 or more, is rounded up to whole blocks of 1024. Their range of positions
-    is neither trained nor evaluated on.
-    """
-    check_integer("sequences", sequences, 1)
-    law = tables(language)
-    means = []
-    for start in range(0, sequences, _ENTROPY_BLOCK):
-        places_n = np.uint64(_ENTROPY + start) + np.arange(_ENTROPY_BLOCK, dtype=np.uint64)
-        _, entropy_nxT = truth(law, at(language, places_n))
-        means.append(np.asarray(entropy_nxT, np.float64).mean(1))
-    means = np.concatenate(means)
-    return Entropy(float(means.mean()), float(means.std(ddof=1) / math.sqrt(len(means))))

@@ -76,7 +76,9 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
     if refusals := chosen.refusals(plan):
         near = chosen.approximated(plan)
         if not approximate:
-            raise InputError(_refusal(trainer, refusals, plan, near))
+            other = f'the nearest it supports is --batch "{near.schedule}"; '
+            fix = f"{other if near.schedule != plan.schedule else ''}pass --approximate to export"
+            raise InputError(f"export {trainer}: {'; '.join(refusals)}; {fix} the nearest")
         plan = near
     about = [
         f"# {plan.schedule} over {format_tokens(plan.budget)} tokens: {plan.steps} steps of "
@@ -90,14 +92,3 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
         about += [HEAD, chosen.program.substitute(plan=functions(plan))]
     differs = [f"# {text}." for text in refusals]
     return "\n".join((*about, *chosen.lines(plan), *differs)) + "\n"
-
-
-def _refusal(trainer: str, refusals: list[str], plan: Plan, near: Plan) -> str:
-    """Return a message with the unsupported parts of a plan and the nearest supported plan."""
-    nearest = (
-        f'the nearest it supports is --batch "{near.schedule}"; '
-        if near.schedule != plan.schedule
-        else ""
-    )
-    fix = f"{nearest}pass --approximate to export the nearest"
-    return f"export {trainer}: {'; '.join(refusals)}; {fix}"

@@ -1,7 +1,5 @@
 """Export to CSV with one row per step, for a trainer that reads it or for a custom plot."""
 
-import io
-
 import numpy as np
 
 from bss.exports.base import Export
@@ -10,23 +8,19 @@ from bss.schedules.plan import Plan
 
 def _rows(plan: Plan) -> str:
     """Return CSV rows: step, tokens before it, batch (sequences), and what the plan sets."""
-    given = plan.coupling.given
-    names = ["step", "tokens", "batch", *(["rate"] if plan.rate else []), *given]
-    text = io.StringIO()
-    text.write(",".join(names) + "\n")
+    import pandas as pd  # which other exports do not need
+
+    parts = []
     for segment in plan.segments:
-        size = segment.batch * plan.seq_len
+        steps, size = np.arange(segment.steps), segment.batch * plan.seq_len
         settings = plan.coupling.settings(1.0, segment.batch, plan.seq_len)
-        settled = "".join(f",{getattr(settings, name)!r}" for name in given)
-        rates = np.zeros(segment.steps)
+        tokens = segment.start_tokens + size * steps
+        part = {"step": segment.start_step + steps, "tokens": tokens, "batch": segment.batch}
         if plan.rate:
-            middles = segment.start_tokens + size * (np.arange(segment.steps) + 0.5)
-            rates = np.broadcast_to(plan.rate(middles), middles.shape) * settings.lr
-        for i, rate in enumerate(rates.tolist()):
-            step, tokens = segment.start_step + i, segment.start_tokens + i * size
-            shown = f",{rate!r}" if plan.rate else ""
-            text.write(f"{step},{tokens},{segment.batch}{shown}{settled}\n")
-    return text.getvalue()
+            part["rate"] = plan.rate(tokens + size / 2) * settings.lr
+        part |= {name: getattr(settings, name) for name in plan.coupling.given}
+        parts.append(pd.DataFrame(part))
+    return pd.concat(parts).to_csv(index=False)
 
 
 CSV = Export("CSV", text=_rows)

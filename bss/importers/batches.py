@@ -128,49 +128,37 @@ def counted(
         InputError: If neither the log nor an option gives the batch, or the sequence length, or
             if they contradict each other.
     """
-    missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]
-    if schedule is None and not ({"batch", "batch_tokens"} & rows.keys() or _stepped(rows)):
-        missing.append(_without_batch(run))
-    if missing or seq_len is None:
-        raise InputError("; ".join(missing))
-    rows = dict(rows)
+    rows, length = dict(rows), seq_len or 1
     rounded = rows.pop("rounded_tokens", None)
     if (samples := rows.pop("samples", None)) is not None:
-        _fill_tokens(rows, samples * seq_len)
+        rows = _with_tokens(rows, samples * length)
     if (size := rows.pop("batch_tokens", None)) is not None and "batch" not in rows:
-        rows["batch"] = _sequences(size, run, seq_len)
+        rows["batch"] = _sequences(size, run, length)
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
-    stepped = _tokens_per_step(rows, seq_len)
+    stepped = _tokens_per_step(rows, length)
+    missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]
+    if schedule is None and not logged and stepped is None:
+        each = f"'{run}=512', or '{run}=0:256 2B:512' if it changes"
+        missing.append(f"run {run} does not give its batch in sequences; give --batch {each}")
+    if missing or seq_len is None:
+        raise InputError("; ".join(missing))
     if schedule is not None:
         table, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
             _compare(rows, table["batch"], run, given)
-    elif logged:
+    elif logged or stepped is None:
         table, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
-    elif stepped is not None:
-        table, source = {**rows, "batch": stepped}, "tokens per step"
     else:
-        raise InputError(_without_batch(run))
+        table, source = {**rows, "batch": stepped}, "tokens per step"
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
 
 
-def _without_batch(run: str) -> str:
-    """Return the line that refuses a run without a batch."""
-    each = f"'{run}=512', or '{run}=0:256 2B:512' if it changes"
-    return f"run {run} does not give its batch in sequences; give --batch {each}"
-
-
-def _stepped(rows: Rows) -> bool:
-    """Return whether the rows have steps and a count of tokens."""
-    return "step" in rows and ("tokens" in rows or "samples" in rows)
-
-
-def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:
-    """Set tokens in rows that have none."""
+def _with_tokens(rows: Rows, tokens: np.ndarray) -> Rows:
+    """Return the rows with these tokens where they have none."""
     known = rows.get("tokens", np.full(len(tokens), np.nan))
-    rows["tokens"] = np.where(np.isnan(known), tokens, known)
+    return {**rows, "tokens": np.where(np.isnan(known), tokens, known)}
 
 
 def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
@@ -197,9 +185,7 @@ def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> R
     else:
         at = np.searchsorted([s.start_step for s in segments[1:]], counts)
     rows = {**rows, "batch": np.array([s.batch for s in segments], float)[at]}
-    if counted_by == "step":
-        _fill_tokens(rows, plan.tokens_at_each(counts))
-    return rows
+    return _with_tokens(rows, plan.tokens_at_each(counts)) if counted_by == "step" else rows
 
 
 def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
@@ -233,9 +219,7 @@ def _filled(rows: Rows, seq_len: int) -> Rows:
         return rows
     total = np.cumsum(np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len)
     before = pd.Series(rows["tokens"] - total).ffill().bfill().to_numpy()
-    filled = dict(rows)
-    _fill_tokens(filled, total + before)
-    return filled
+    return _with_tokens(rows, total + before)
 
 
 def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:

@@ -6,7 +6,7 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,8 @@ class Lines:
         encoding = encoding_of(head)
         with self.file.open(encoding=encoding, errors="replace", newline=end) as opened:
             for number, line in enumerate(opened, 1):
-                if not line.endswith(end) and not self._whole(line):
+                whole = line.endswith(self.closed) and line.count('"') % 2 == 0
+                if not line.endswith(end) and not whole:
                     self._end = f"is cut off: line {number} has no line end; {BEFORE}"
                     break
                 for part in plain(line.rstrip("\r\n")).split("\r"):
@@ -61,9 +62,6 @@ class Lines:
         A last line without a line end is left out, because its last digits may be missing.
         """
         return f"is cut off in line {self._torn[0]}; {BEFORE}" if self._torn else self._end
-
-    def _whole(self, line: str) -> bool:
-        return line.endswith(self.closed) and line.count('"') % 2 == 0
 
     def torn(self, line: int, reason: str) -> None:
         """Note a line that is part of a row: the end of the file if no row follows.
@@ -163,15 +161,9 @@ def _one_byte_apart(shape: str, row: str) -> bool:
     """Return whether shapes differ by one letter, which may split a number in two."""
     if abs(len(shape) - len(row)) > 2:
         return False
-    before = _common(shape, row)
-    after = _common(shape[before:][::-1], row[before:][::-1])
+    before = len(commonprefix([shape, row]))  # noqa: RUF071 - texts, not paths
+    after = len(commonprefix([shape[before:][::-1], row[before:][::-1]]))  # noqa: RUF071
     return before + after >= len(row) - 1
-
-
-def _common(one: str, other: str) -> int:
-    """Return the number of letters with which both texts begin."""
-    same = (a == b for a, b in zip(one, other, strict=False))
-    return sum(1 for _ in takewhile(bool, same))
 
 
 def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, ...]:

@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
 from bss.importers.build import log_of
 from bss.importers.lines import misspelt
 from bss.importers.log import COLUMNS, Importer, Log, Rows
@@ -31,39 +29,28 @@ class LongTable(Importer):
 
     def recognises(self, file: Path, head: str) -> bool:
         """Return whether there are columns of metric, value and step."""
-        return _roles(by_plain_name(names_in(file, head)), {}) is not None
+        return all(_roles(by_plain_name(names_in(file, head)), {})[:3])
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
         table = table_of(file)
         names = by_plain_name(table.names)
-        roles = _roles(names, columns)
-        if roles is None:
-            raise InputError(f"{file}: has no columns of metric, value and step")
-        metric, value, step, by = (names.get(role, "") for role in roles)
+        metric, value, step, by = (names.get(role, "") for role in _roles(names, columns))
         cells = table.read([value, step], filter(None, (metric, by)))
-        values = pd.DataFrame(
-            {
-                "run": cells.labels(by),
-                "name": cells.labels(metric),
-                "step": cells.column(step, file),
-                "value": cells.column(value, file),
-            }
-        )
+        labels = {"run": cells.labels(by), "name": cells.labels(metric)}
+        numbers = {"step": cells.column(step, file), "value": cells.column(value, file)}
+        values = pd.DataFrame(labels | numbers)
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
         told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
         for run, part in values.groupby("run", sort=False):
             yield long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
 
 
-def _roles(
-    names: Mapping[str, str], columns: Mapping[str, str]
-) -> tuple[str, str, str, str] | None:
-    """Return the plain names of the metric, the value, the step and the run ("" if none)."""
+def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:
+    """Return the plain names of the metric, the value, the step and the run; "" if none."""
     run = (plain_name(columns["run"]),) if "run" in columns else RUN
     roles = (METRIC, VALUE, METRICS.names["step"], run)
-    metric, value, step, run = (next((n for n in role if n in names), "") for role in roles)
-    return (metric, value, step, run) if metric and value and step else None
+    return [next((name for name in role if name in names), "") for role in roles]
 
 
 def long_log(
@@ -94,20 +81,19 @@ def long_log(
     sizes = Counter(values["name"])
     names = {name: plain(name) for name in sizes}
     trainer, chosen, more = choose(trainers, dict.fromkeys(names.values()), columns, str(file))
-    ours = {theirs: f"logged {column}" for column, theirs in chosen.items()}
+    ours = {theirs: column for column, theirs in chosen.items()}
     read = {name: ours[names[name]] for name in names if names[name] in ours}
     known = values[values["name"].isin(read)]
-    wide = _wide(known.assign(name=known["name"].map(read)))
-    rows = {name.removeprefix("logged "): values for name, values in wide.items()}
+    rows = _wide(known.assign(name=known["name"].map(read)))
     notes = (*more, *misspelt(sizes, read), *notes)
     return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
 
 
 def _wide(values: pd.DataFrame) -> Rows:
     """Return a row for every step, in the order written; a repeated value makes another row."""
-    values = values.reset_index(drop=True)
+    values = values.dropna(subset="step")
     values["time"] = values.groupby(["name", "step"]).cumcount()
     wide = values.pivot(index=["time", "step"], columns="name", values="value")
-    first = values.reset_index().groupby(["time", "step"])["index"].min()
-    wide = wide.loc[first.index[np.argsort(first.to_numpy())]].reset_index()
-    return {name: wide[name].to_numpy(float) for name in wide if name != "time"}
+    wide = wide.loc[pd.MultiIndex.from_frame(values[["time", "step"]].drop_duplicates())]
+    steps = wide.index.get_level_values("step").to_numpy(float)
+    return {"step": steps, **{name: wide[name].to_numpy(float) for name in wide}}

@@ -52,14 +52,12 @@ class MetricNames:
         """Return the settings of a config that are whole numbers."""
         settings: dict[str, int] = {}
         for column, paths in self.config.items():
-            values = [value for path in paths if (value := at_path(config, path)) is not None]
-            if values and _is_count(values[0]):
-                settings[column] = int(values[0])
+            values = (at_path(config, path) for path in paths)
+            value = next((value for value in values if value is not None), None)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and 1 <= value == value // 1:
+                settings[column] = int(value)
         return settings
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | float) and type(value) is not bool and 1 <= value == value // 1
 
 
 def at_path(config: Any, path: str) -> Any:

@@ -68,10 +68,8 @@ class Blocks(Importer):
                 if begun:
                     yield begun, block
                 lines.whole("block", text)
-                begun, block = (
-                    line,
-                    {name: value for name, value in begin.groupdict().items() if value},
-                )
+                begun = line
+                block = {name: value for name, value in begin.groupdict().items() if value}
             elif begun and (found := metric.search(text)):
                 name, value = found["name"], found["value"]
                 lines.alike.row(name, text)

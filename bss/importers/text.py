@@ -113,8 +113,11 @@ class LineFormat(Importer):
             if ignored.search(text):
                 continue
             for place, expression in enumerate(expressions):
-                for name, value in _whole_numbers(expression.search(text)):
-                    settings.setdefault(name, {}).setdefault(place, set()).add(value)
+                given = expression.search(text)
+                for name, value in (given.groupdict() if given else {}).items():
+                    if value is not None and len(value) < 40:  # maybe a product, e.g. 64*1024
+                        one = math.prod(map(int, value.replace(",", "").split("*")))
+                        settings.setdefault(name, {}).setdefault(place, set()).add(one)
             match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
             if match is None and not begins.search(text):
                 lines.alike.other(line, text)
@@ -131,13 +134,6 @@ class LineFormat(Importer):
             if row != last:
                 yield line, row
             last = row
-
-
-def _whole_numbers(match: re.Match[str] | None) -> Iterator[tuple[str, int]]:
-    """Yield the settings of a line; one may be a product, e.g. 64*1024."""
-    for name, text in match.groupdict().items() if match else ():
-        if text is not None and len(text) < 40:
-            yield name, math.prod(map(int, text.replace(",", "").split("*")))
 
 
 def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float]:

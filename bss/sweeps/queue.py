@@ -67,10 +67,16 @@ class Queue:
     def take(self, workers: int | None) -> list[list[RunConfig]]:
         """Return the groups of runs that are trained now, at most one per worker.
 
+        Waiting runs whose parents did not finish are skipped.
+
         Args:
             workers: number of workers without work, among which runs are divided; None: no limit.
         """
-        self._skip()
+        for run in tuple(self.waiting):  # a parent is before its branches
+            parent = run.parent.run if run.parent else None
+            if parent in self.statuses and not self.statuses[parent].finished:
+                self.waiting.remove(run)
+                self.finish(run, RunStatus("skipped", message=f"{parent} failed"))
         pending = self._pending - self.statuses.keys()
         ready = [run for run in self.waiting if not (run.parent and run.parent.run in pending)]
         share = len(ready) if workers is None else math.ceil(len(ready) / (workers or 1))
@@ -94,14 +100,6 @@ class Queue:
             self.waiting = self._sorted([*self.waiting, run])
             again = f"trying again ({self._lost[run.id]} of {retries})"
             warnings.warn(f"run {run.id}: {message}; {again}", RuntimeWarning, stacklevel=2)
-
-    def _skip(self) -> None:
-        """End the waiting runs whose parents did not finish."""
-        for run in tuple(self.waiting):  # a parent is before its branches
-            parent = run.parent.run if run.parent else None
-            if parent in self.statuses and not self.statuses[parent].finished:
-                self.waiting.remove(run)
-                self.finish(run, RunStatus("skipped", message=f"{parent} failed"))
 
     def _sorted(self, runs: Sequence[RunConfig]) -> list[RunConfig]:
         return sorted(runs, key=lambda run: -self._lengths[run.id])

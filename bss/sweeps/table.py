@@ -195,9 +195,9 @@ def _origin(runs: Path, path: Path) -> dict[str, str]:
     own = read_executions(path)
     starts = [record for place in _lineage(runs, path) for record in read_executions(place)]
     return {
-        "commit": _once([record.get("commit") or "unknown" for record in starts]),
+        "commit": " ".join(dict.fromkeys(record.get("commit") or "unknown" for record in starts)),
         "started": own[0].get("started", "") if own else "",
-        "registration": _once([record.get("registration") or "none" for record in own]),
+        "registration": " ".join(dict.fromkeys(one.get("registration") or "none" for one in own)),
     }
 
 
@@ -207,7 +207,3 @@ def _lineage(runs: Path, path: Path) -> Iterator[Path]:
     while parent := read_config(path).parent:
         path = runs / parent.run
         yield path
-
-
-def _once(names: list[str]) -> str:
-    return " ".join(dict.fromkeys(names))
