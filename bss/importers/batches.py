@@ -128,12 +128,12 @@ def counted(
         InputError: If neither the log nor an option gives the batch, or the sequence length, or
             if they contradict each other.
     """
-    rows, length = dict(rows), seq_len or 1
-    rounded = rows.pop("rounded_tokens", None)
-    if (samples := rows.pop("samples", None)) is not None:
-        rows = _with_tokens(rows, samples * length)
-    if (size := rows.pop("batch_tokens", None)) is not None and "batch" not in rows:
-        rows["batch"] = _sequences(size, run, length)
+    length, rounded = seq_len or 1, rows.get("rounded_tokens")
+    if "samples" in rows:
+        rows = _with_tokens(rows, rows["samples"] * length)
+    if "batch_tokens" in rows and "batch" not in rows:
+        rows = rows.assign(batch=_sequences(rows["batch_tokens"], run, length))
+    rows = rows.drop(columns=["samples", "rounded_tokens", "batch_tokens"], errors="ignore")
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     stepped = _tokens_per_step(rows, length)
     missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]
@@ -147,21 +147,21 @@ def counted(
         if logged:
             _compare(rows, table["batch"], run, given)
     elif logged or stepped is None:
-        table, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
+        batch = rows["batch"].where(np.isfinite(rows["batch"])).bfill().ffill()
+        table, source = _filled(rows.assign(batch=batch), seq_len), "logged"
     else:
-        table, source = {**rows, "batch": stepped}, "tokens per step"
+        table, source = rows.assign(batch=stepped), "tokens per step"
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
 
 
-def _with_tokens(rows: Rows, tokens: np.ndarray) -> Rows:
+def _with_tokens(rows: Rows, tokens: pd.Series) -> Rows:
     """Return the rows with these tokens where they have none."""
-    known = rows.get("tokens", np.full(len(tokens), np.nan))
-    return {**rows, "tokens": np.where(np.isnan(known), tokens, known)}
+    return rows.assign(tokens=rows["tokens"].fillna(tokens) if "tokens" in rows else tokens)
 
 
-def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
+def _sequences(batch_tokens: pd.Series, run: str, seq_len: int) -> pd.Series:
     for value in batch_tokens[np.isfinite(batch_tokens) & (batch_tokens % seq_len != 0)][:1]:
         raise InputError(
             f"run {run}: a batch of {value:.0f} tokens is not a multiple of the sequence "
@@ -184,11 +184,13 @@ def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> R
         at = np.searchsorted([s.end_tokens for s in segments[:-1]], rows["tokens"])
     else:
         at = np.searchsorted([s.start_step for s in segments[1:]], counts)
-    rows = {**rows, "batch": np.array([s.batch for s in segments], float)[at]}
-    return _with_tokens(rows, plan.tokens_at_each(counts)) if counted_by == "step" else rows
+    rows = rows.assign(batch=np.array([s.batch for s in segments], float)[at])
+    if counted_by == "tokens":
+        return rows
+    return _with_tokens(rows, pd.Series(plan.tokens_at_each(counts.to_numpy()), rows.index))
 
 
-def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
+def _compare(rows: Rows, expected: pd.Series, run: str, given: str) -> None:
     logged = rows["batch"]
     for i in np.flatnonzero(np.isfinite(logged) & (logged != expected))[:1]:
         at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
@@ -198,7 +200,7 @@ def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
         )
 
 
-def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> None:
+def _compare_rounded(rows: Rows, rounded: pd.Series, run: str, given: str) -> None:
     """Refuse printed tokens, of three digits, that the exact ones do not round to."""
     digit = 10 ** (np.floor(np.log10(np.maximum(rounded, 1))) - 2)
     for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * digit)[:1]:
@@ -208,18 +210,12 @@ def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> N
         )
 
 
-def _spread(values: np.ndarray) -> np.ndarray:
-    """Return the values with each gap filled by the value after it, at the end by the last."""
-    return pd.Series(np.where(np.isfinite(values), values, np.nan)).bfill().ffill().to_numpy()
-
-
 def _filled(rows: Rows, seq_len: int) -> Rows:
     """Return the rows with all tokens, from those that the log has, by steps and batches."""
     if "step" not in rows or "tokens" not in rows or _all_there(rows, "tokens"):
         return rows
     total = np.cumsum(np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len)
-    before = pd.Series(rows["tokens"] - total).ffill().bfill().to_numpy()
-    return _with_tokens(rows, total + before)
+    return _with_tokens(rows, total + (rows["tokens"] - total).ffill().bfill())
 
 
 def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:
@@ -236,4 +232,4 @@ def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:
 
 
 def _all_there(rows: Rows, column: str) -> bool:
-    return column in rows and not np.isnan(rows[column]).any()
+    return column in rows and not rows[column].isna().any()

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bss.errors import InputError
 from bss.importers.lines import Cells, epochs, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Log, Rows, run_name
@@ -35,11 +33,10 @@ def log_of(
     """
     if not set(LOSSES) & set(rows):
         raise InputError(f"{file}: no line has a loss; give the log of the rank that prints it")
-    columns = {name: rows[name] for name in COLUMNS if name in rows}
-    if not {"batch", "batch_tokens"} & columns.keys():
-        count = len(next(iter(columns.values())))
-        for name in {"batch", "batch_tokens"} & settings.keys():
-            columns[name] = np.full(count, float(settings[name]))
+    columns = rows.filter(COLUMNS)
+    if not {"batch", "batch_tokens"} & {*columns}:
+        sizes = {"batch", "batch_tokens"} & settings.keys()
+        columns = columns.assign(**{name: float(settings[name]) for name in sizes})
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
     source, place = str(file), f"{file}:{run}" if run else str(file)
     notes = (*notes, *_uncounted(columns), *epochs(rows.get("epoch", ())))
@@ -72,21 +69,13 @@ def named_log(
     sizes = cells.sizes
     trainer, chosen, more = choose(trainers, sizes, columns, str(file))
     more += misspelt(sizes, chosen.values())
-    rows = {column: cells.column(name, file) for column, name in chosen.items()}
-    settings = trainer.settings(config or {})
-    return log_of(file, trainer.corrected(rows), settings, (*more, *notes), cut)
-
-
-def by_run(rows: Rows, runs: np.ndarray) -> Iterator[tuple[str, Rows]]:
-    """Yield the runs of a table with their rows, by the run of each row."""
-    for run in dict.fromkeys(runs):
-        yield run, {column: values[runs == run] for column, values in rows.items()}
+    rows = trainer.corrected(cells.rows(chosen, file))
+    return log_of(file, rows, trainer.settings(config or {}), (*more, *notes), cut)
 
 
 def _uncounted(rows: Rows) -> Iterator[str]:
     """Yield the number of losses in rows without any count."""
-    counts = [rows[column] for column in COUNTS if column in rows]
-    without = np.all([np.isnan(values) for values in counts], axis=0) if counts else np.False_
-    for column in LOSSES:
-        if column in rows and (lost := int((without & ~np.isnan(rows[column])).sum())):
+    uncounted = rows[rows.filter(COUNTS).isna().all(axis=1)].filter(LOSSES)
+    for column, lost in uncounted.notna().sum().items():
+        if lost:
             yield f"{lost} values of {column} have no step and are left out"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.log import HEAD, Rows, encoding_of, plain
@@ -194,20 +195,26 @@ class Cells:
         lines: The line of each row, int64 [rows].
     """
 
-    numbers: Rows
+    numbers: dict[str, np.ndarray]
     texts: dict[str, dict[int, str]]
     lines: np.ndarray
 
-    def column(self, name: str, file: Path) -> np.ndarray:
-        """Return a column of numbers [rows].
+    def rows(self, chosen: Mapping[str, str], file: Path) -> Rows:
+        """Return columns of numbers under our names.
+
+        Args:
+            chosen: Names of the columns, by ours; one that is missing is NaN.
+            file: Path of the table, for messages.
 
         Raises:
-            InputError: If one of its cells is something else.
+            InputError: If a cell is no number.
         """
-        for row, text in self.texts.get(name, {}).items():
-            where = f"{file}, line {self.lines[row]}: {name}"
-            raise InputError(f"{where} is {text[:40]!r}; expected a number")
-        return self.numbers.get(name, np.full(len(self.lines), np.nan))
+        for name in chosen.values():
+            for row, text in self.texts.get(name, {}).items():
+                where = f"{file}, line {self.lines[row]}: {name}"
+                raise InputError(f"{where} is {text[:40]!r}; expected a number")
+        columns = {ours: self.numbers.get(name, np.nan) for ours, name in chosen.items()}
+        return pd.DataFrame(columns, range(len(self.lines)), dtype=float)
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
 from bss.files import PACKED
@@ -20,8 +20,8 @@ step_time is in seconds."""
 LOSSES = ("loss", "eval_loss")
 COUNTS = ("step", "tokens", "samples")
 
-Rows = dict[str, np.ndarray]
-"""Columns of equal length, float64."""
+Rows = pd.DataFrame
+"""Columns of float64."""
 
 SHARED = re.compile(
     r"(wandb[-_]?)?history|trainer_state|config|main|stdout|log|train|train_log|metrics|result|"

@@ -37,9 +37,8 @@ class LongTable(Importer):
         names = by_plain_name(table.names)
         metric, value, step, by = (names.get(role, "") for role in _roles(names, columns))
         cells = table.read([value, step], filter(None, (metric, by)))
-        labels = {"run": cells.labels(by), "name": cells.labels(metric)}
-        numbers = {"step": cells.column(step, file), "value": cells.column(value, file)}
-        values = pd.DataFrame(labels | numbers)
+        numbers = cells.rows({"step": step, "value": value}, file)
+        values = numbers.assign(run=cells.labels(by), name=cells.labels(metric))
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
         told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
         for run, part in values.groupby("run", sort=False):
@@ -95,5 +94,4 @@ def _wide(values: pd.DataFrame) -> Rows:
     values["time"] = values.groupby(["name", "step"]).cumcount()
     wide = values.pivot(index=["time", "step"], columns="name", values="value")
     wide = wide.loc[pd.MultiIndex.from_frame(values[["time", "step"]].drop_duplicates())]
-    steps = wide.index.get_level_values("step").to_numpy(float)
-    return {"step": steps, **{name: wide[name].to_numpy(float) for name in wide}}
+    return wide if "step" in wide else wide.reset_index("step")

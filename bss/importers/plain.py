@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.build import by_run, log_of
+from bss.importers.build import log_of
 from bss.importers.corrections import completed
 from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
@@ -79,12 +79,12 @@ class PlainTable(Importer):
         if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
-        rows = {ours: cells.column(name, file) for ours, name in chosen.items()}
-        rows = _held_out(_logged(rows), cells.labels(split or ""))
-        for run, part in by_run(rows, cells.labels(by or "")):
+        rows = _held_out(_logged(cells.rows(chosen, file)), cells.labels(split or ""))
+        for run, part in rows.groupby(cells.labels(by or ""), sort=False):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
-            yield log_of(file, part, _settings(file, run, part), notes, table.cut, run)
+            settings, part = _settings(file, str(run), part)
+            yield log_of(file, part, settings, notes, table.cut, str(run))
 
 
 def _metrics(columns: Mapping[str, str]) -> MetricNames:
@@ -96,9 +96,8 @@ def _metrics(columns: Mapping[str, str]) -> MetricNames:
 
 def _logged(rows: Rows) -> Rows:
     """Return the rows, without NaN next to a finite loss."""
-    losses = [rows[column] for column in LOSSES if column in rows]
-    finite = np.any([np.isfinite(values) for values in losses], axis=0)
-    return {c: np.where(finite & np.isinf(values), np.nan, values) for c, values in rows.items()}
+    finite = np.isfinite(rows.filter(LOSSES)).any(axis=1).to_numpy()
+    return rows.mask(np.isinf(rows) & finite[:, None])
 
 
 def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
@@ -106,10 +105,9 @@ def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
     there = np.array([HELD_OUT.match(split) is not None for split in splits], bool)
     if "loss" not in rows or not there.any():
         return rows
-    moved = there & ~np.isnan(rows["loss"])
-    held_out = rows.get("eval_loss", np.full(len(there), np.nan))
-    held_out = np.where(moved & np.isnan(held_out), rows["loss"], held_out)
-    return {**rows, "loss": np.where(moved, np.nan, rows["loss"]), "eval_loss": held_out}
+    moved = rows["loss"].where(there)
+    held_out = rows["eval_loss"].fillna(moved) if "eval_loss" in rows else moved
+    return rows.assign(loss=rows["loss"].mask(there), eval_loss=held_out)
 
 
 def _counts_from_0(rows: Rows) -> bool:
@@ -119,21 +117,22 @@ def _counts_from_0(rows: Rows) -> bool:
     return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())
 
 
-def _settings(file: Path, run: str, rows: Rows) -> dict[str, int]:
+def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
     """Return the sequence length of a run, and a batch that only rows without a loss have.
 
-    Such columns are removed from the rows.
+    Also return the rows without such a batch.
     """
-    lengths = rows.pop("seq_len", np.zeros(0))
-    several = np.unique(lengths[np.isfinite(lengths)])
+    several = np.unique(rows.filter(["seq_len"]))
+    several = several[np.isfinite(several)]
     if len(several) > 1 or (several % 1).any():
         shown = " and ".join(f"{value:g}" for value in several)
         raise InputError(f"{file}: seq_len of run {run} is {shown}; expected one count")
     settings = {"seq_len": int(several[0])} if len(several) else {}
     logged = with_loss(rows)
-    for name in {"batch", "batch_tokens"} & rows.keys():
-        if np.isnan(rows[name][logged]).all():
-            known = np.unique(rows.pop(name)[~logged])
+    for name in {"batch", "batch_tokens"} & {*rows}:
+        if rows[name][logged].isna().all():
+            known = np.unique(rows[name][~logged])
             known = known[np.isfinite(known)]
             settings |= {name: int(known[0])} if len(known) == 1 else {}
-    return settings
+            rows = rows.drop(columns=name)
+    return settings, rows

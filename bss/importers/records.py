@@ -51,11 +51,11 @@ class Blocks(Importer):
         cells = columns_of(self._blocks(lines))
         log = named_log(file, cells, self.trainers, columns, cut=lines.cut)
         rows, cut, notes = log.rows, log.cut, (*log.notes, *lines.alike.notes)
-        lost = [int(np.isnan(v[:-1]).sum()) for c, v in rows.items() if c != "eval_loss"]
-        if any(lost):
-            notes += (f"{max(lost)} blocks lack what others have",)
-        if any(np.isnan(v[-1]) and not np.isnan(v[:-1]).any() for v in rows.values()):
-            rows = {column: values[:-1] for column, values in rows.items()}
+        lost = rows[:-1].isna().sum().drop("eval_loss", errors="ignore").max()
+        if lost:
+            notes += (f"{lost} blocks lack what others have",)
+        if (rows.iloc[-1].isna() & rows[:-1].notna().all()).any():
+            rows = rows[:-1]
             cut = cut or "is cut off in its last block; the blocks before it are read"
         yield replace(log, rows=rows, cut=cut, notes=notes)
 

@@ -11,7 +11,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.files import at_once
-from bss.importers.log import COLUMNS, LOSSES, Log, Rows
+from bss.importers.log import LOSSES, Log, Rows
 from bss.importers.restarts import Merged, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens
@@ -139,10 +139,9 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
     table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
-    gaps = {c for c in ("step", "tokens") if c in table and np.isnan(table[c]).any()}
-    table = {column: values for column, values in table.items() if column not in gaps}
+    gaps = [c for c in ("step", "tokens") if c in table and table[c].isna().any()]
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
-    checked = check_runs(pd.DataFrame({**constants, **table}), f"run {run}")
+    checked = check_runs(table.drop(columns=gaps).assign(**constants), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
     checked = checked.loc[:, [column for column in order if column in checked]]
     status = "cut" if any(group[-1].cut for group in groups) else "finished"
@@ -154,9 +153,9 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
 
 def _length(rows: Rows) -> int | None:
     """Return tokens per sequence, if the log has its batch in sequences and in tokens."""
-    if not {"batch", "batch_tokens"} <= rows.keys():
+    if not {"batch", "batch_tokens"} <= {*rows}:
         return None
-    lengths = np.unique(rows["batch_tokens"] / rows["batch"])
+    lengths = (rows["batch_tokens"] / rows["batch"]).unique()
     lengths = lengths[np.isfinite(lengths)]
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
 
@@ -176,8 +175,7 @@ def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
     Logs of different places may have different losses; the same one twice is a run that occurs
     twice.
     """
-    frames = [pd.concat([pd.DataFrame(log.rows) for log in group]) for group in groups]
-    parts = [{c: frame[c].to_numpy() for c in COLUMNS if c in frame} for frame in frames]
+    parts = [pd.concat([log.rows for log in group], ignore_index=True) for group in groups]
     losses = [column for part in parts for column in part if column in LOSSES]
     if len(losses) > len(set(losses)):
         files = " and ".join(group[0].source for group in groups)

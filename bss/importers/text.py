@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.build import log_of
@@ -90,8 +90,8 @@ class LineFormat(Importer):
         lines, settings = Lines(file), dict[str, dict[int, set[int]]]()
         cells = columns_of(self._numbered(lines, settings))
         estimated = {"loss": cells.numbers["estimate"]} if "estimate" in cells.numbers else {}
-        rows, notes = self.finish({**estimated, **cells.numbers}), lines.alike.notes
-        without = int(np.all([np.isnan(rows[c]) for c in LOSSES if c in rows], axis=0).sum())
+        rows = self.finish(pd.DataFrame({**estimated, **cells.numbers}))
+        without, notes = rows.filter(LOSSES).isna().all(axis=1).sum(), lines.alike.notes
         notes += (f"{without} rows have no loss",) if without else ()
         first = {name: places[min(places)] for name, places in settings.items()}
         one = {name: min(values) for name, values in first.items() if len(values) == 1}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.build import by_run, log_of
+from bss.importers.build import log_of
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
 from bss.importers.names import MetricNames, choose, fitting
@@ -69,14 +69,14 @@ def _histories(
     columns = {ours: theirs for ours, theirs in columns.items() if ours != "run"}
     trainer, chosen, notes = _chosen(trainers, names, columns, str(file))
     cells = table.read(chosen.values(), [by] if by else [])
-    rows = {column: cells.column(name, file) for column, name in chosen.items()}
+    rows = cells.rows(chosen, file)
     settings = trainer.settings({} if by else _config(file))
     notes = (*table.notes, *notes, *misspelt(cells.sizes, chosen.values()))
     runs = cells.labels(by or "")
     if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")
-    for run, part in by_run(rows, runs):
-        log = log_of(file, trainer.corrected(part), settings, notes, table.cut, run)
+    for run, part in rows.groupby(runs, sort=False):
+        log = log_of(file, trainer.corrected(part), settings, notes, table.cut, str(run))
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
         yield log if by else replace(log, place=str(parts.resolve()))
 
@@ -146,7 +146,7 @@ def _chart(
             continue
         there = {axis: axis, **metrics}
         trainer, chosen, notes = _chosen(trainers, there, columns, f"{file}, {run}")
-        rows = {column: cells.column(there[name], file) for column, name in chosen.items()}
+        rows = cells.rows({column: there[name] for column, name in chosen.items()}, file)
         notes, name = (*notes, *left_out), run.removeprefix("Group: ")
         yield log_of(file, trainer.corrected(rows), {}, notes, table.cut, name)
         left_out = []
