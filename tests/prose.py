@@ -6,6 +6,7 @@ flagged if it matches a rule of docs/words.toml, is long, or has too many number
 """
 
 import ast
+import functools
 import json
 import re
 import sys
@@ -89,10 +90,16 @@ def of_notebook(text: str, name: str) -> list[Sentence]:
     return found
 
 
+@functools.lru_cache(maxsize=1)
+def nodes_of(tree: ast.Module) -> list[ast.AST]:
+    """Return the nodes of a module, which several readers go through."""
+    return [*ast.walk(tree)]
+
+
 def of_docstrings(tree: ast.Module, name: str) -> list[Sentence]:
     """Return the sentences of a module's docstrings, without their examples."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, DOCUMENTED) or not (text := ast.get_docstring(node)):
             continue
         text = re.split(r"\n\s*Examples?:\n", text)[0]
@@ -122,13 +129,13 @@ def literal(node: ast.AST) -> str:
 def of_messages(tree: ast.Module, name: str) -> list[Sentence]:
     """Return the sentences of a module's string literals, without docstrings and identifiers."""
     inside = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.JoinedStr):
             inside |= {id(part) for part in ast.walk(node) if part is not node}
         elif isinstance(node, ast.Expr):
             inside.add(id(node.value))
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         text = "" if id(node) in inside else literal(node)
         if len(re.findall(r"[A-Za-z]{2,}", text)) >= 3 and not re.match(r"^[\w./:*{}-]+$", text):
             line = getattr(node, "lineno", 1)

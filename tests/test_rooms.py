@@ -10,8 +10,8 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 715,
-    "bss/advice": 330,
-    "bss/cli": 1_812,
+    "bss/advice": 329,
+    "bss/cli": 1_693,
     "bss/data": 1_128,
     "bss/exports": 520,
     "bss/importers": 1_928,
@@ -19,21 +19,21 @@ ROOMS = {
     "bss/machines": 51,
     "bss/models": 1_050,
     "bss/plots": 958,
-    "bss/points": 527,
+    "bss/points": 535,
     "bss/policies": 410,
-    "bss/report": 353,
+    "bss/report": 343,
     "bss/rules": 336,
     "bss/schedules": 919,
-    "bss/sweeps": 1_418,
+    "bss/sweeps": 1_445,
     "bss/tables": 470,
     "bss/theory": 857,
-    "bss/training": 2_852,
+    "bss/training": 2_886,
 }
 FOLDERS = {"experiments": 4_109, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_528
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 25_467
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -63,9 +63,8 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
     runs, measured = runs[known].reset_index(drop=True), measured[:, known]
     # Infinite if the law of a draw never reaches the loss: count it as the largest finite value.
     measured = np.minimum(measured, np.where(np.isfinite(measured), measured, 0).max(axis=0))
-    centred = drawn - drawn.mean()
-    covariance = centred @ (measured - measured.mean(axis=0)) / len(centred)
-    share = covariance**2 / (measured.var(axis=0) + fit.noise**2) / centred.var()
+    covariance = (drawn - drawn.mean()) @ measured / len(drawn)
+    share = covariance**2 / (measured.var(axis=0) + fit.noise**2) / drawn.var()
     if "params" in runs:
         cost = runs["FLOPs"] = 6 * runs["params"] * runs["tokens"]
     else:  # of one model

@@ -1,6 +1,6 @@
 """bss advise: the best batch size of a planned run, its interval, and what other sizes cost."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +11,10 @@ from bss.advice import advise as recommend
 from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table
-from bss.cli.options import Count, Repeated, RunOptions, read_fit
+from bss.cli.options import Repeated, RunOptions, read_fit
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.cli.step_time import TimeOptions, sentence
-from bss.errors import check
 from bss.rules import RULES, Hyperparameters
 from bss.units import rounded_tokens
 
@@ -25,7 +24,6 @@ FACTORS = (0.5, 1.0, 2.0)
 def advise(
     *,
     run: RunOptions,
-    active_params: Count | None = None,
     fit: Annotated[Path | None, Parameter(name="--from")] = None,
     rule: Repeated = (),
     all_rules: Annotated[bool, Parameter(name="--all")] = False,
@@ -35,7 +33,6 @@ def advise(
     """Recommend a batch size, and show the published rules.
 
     Args:
-        active_params: mixture of experts: parameters that one token uses
         fit: your own fit, from `bss fit es` or `bss fit table` with --json
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
         all_rules: also show rules without an answer, with the reason
@@ -44,25 +41,10 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
-    if active_params is not None:
-        most = f"1 to all of {run.params:,}"
-        check(active_params <= run.params, "--active-params", active_params, most)
-    setting = run.setting(params=active_params or run.params)
-    own = None if fit is None else read_fit(fit, "advise", ("es", "table"))
-
-    def advice_for(size: float) -> Advice:
-        at = replace(setting, params=size)
-        return recommend(at, own and fit_advice(own, at), rule or RULES)
-
-    advice = advice_for(setting.params)
+    setting, own = run.setting(), fit and read_fit(fit, "advise", ("es", "table"))
+    advice = recommend(setting, own and fit_advice(own, setting), rule or RULES)
     payload, warnings = _payload(advice, fit), [*advice.warnings]
     lines, tables = _lines(advice, payload), [_rules_table(advice, show_all=all_rules)]
-    if active_params is not None:
-        whole = _first_line(advice_for(run.params))
-        warnings.insert(0, "no source has a mixture of experts: this is for active parameters")
-        sizes = {"active_params": active_params, "total_params": run.params}
-        payload["experts"] = {**sizes, "total": whole}
-        lines.append(f"For all {rounded_tokens(run.params)} parameters: {whole}")
     if (step_time := time.read()) is not None:
         from bss.advice.step_time import equal_time
 

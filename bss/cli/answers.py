@@ -2,75 +2,29 @@
 
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from bss.cells import Table, number
 from bss.cli.output import Output
-from bss.errors import InputError, check_least
 from bss.files import locked
 from bss.laws.base import DRAWS, Options
 from bss.report.measured import fit_conditions
 from bss.report.page import write_report
-from bss.sweeps.axes import read_axes
+from bss.sweeps.config import SweepConfig
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import Axis
 from bss.sweeps.results import Results
-from bss.sweeps.setup import Setup
 from bss.sweeps.sweep import planned, tables, trained
 from bss.training.distributed import is_primary, on_all_hosts
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepConfig:
-    """A sweep as a config file has it.
-
-    Attributes:
-        setup: the run that the axes overlay, and what trains.
-        axes: {"schedule.batch": [4, 8]}, a list of overlays, or "module:AXIS"; none for one run.
-        axis: more axes as a command line has them, "schedule.batch=4,8".
-        title: of the report.
-        engine: what trains; see `bss.sweeps.engines`.
-        targets: number of target losses.
-        resamples: number of bootstrap refits of each interval.
-        results: directory of the tables and the report.
-        dry_run: print the cost and train nothing.
-
-    Raises:
-        InputError: If a field is out of range.
-    """
-
-    setup: Setup = field(default_factory=Setup)
-    axes: Any = field(default_factory=dict)
-    axis: tuple[str, ...] = ()
-    title: str = "A sweep"
-    engine: str = "local"
-    targets: int = 5
-    resamples: int = 500
-    results: str = ""
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        check_least("config", self, targets=1, resamples=10)
-        ENGINES[self.engine]
-        if callable(self.axes):
-            raise InputError('axes is a function; a config names it: write "module:AXIS"')
-        if not (self.results or self.dry_run):
-            raise InputError("results is empty; name a directory for the tables and the report")
-
-    def every_axis(self) -> list[Axis]:
-        """Return the axes of `axes`, then those of `axis`."""
-        return read_axes(self.axes, self.axis)
-
-
-def run_sweep(config: SweepConfig, option: str = "--config.results") -> Output | None:
+def run_sweep(config: SweepConfig) -> Output | None:
     """Train a sweep and write its results directory; called again, train what is left.
 
     Args:
         config: the sweep.
-        option: name of the option that names the directory, for errors.
 
     Returns:
         The answers, with the path of the report in the notes; None in a process that leaves the
@@ -81,7 +35,7 @@ def run_sweep(config: SweepConfig, option: str = "--config.results") -> Output |
             trained; or if no run finished.
     """
     axes = config.every_axis()
-    results = on_all_hosts(lambda: Results(config, option=option))
+    results = on_all_hosts(lambda: Results(config, option="--out"))
     planned(config.setup, axes)  # before the directory is made
     with locked(results.directory / ".lock") if is_primary() else nullcontext():
         return _answers(config, results, axes)

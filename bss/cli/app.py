@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -54,6 +55,9 @@ GROUPS = {
     "fit": "fit a law to measurements",
     "theory": "kernel regression and least squares under SGD, exactly",
 }
+
+WAITED_FOR = ("fit", "import", "report", "compile")
+"""Commands of seconds or more that do not print their progress."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,13 +117,22 @@ def _run(given: list[str], name: str) -> int:
         print(f"{called}: {_problem(error)}; see {called} --help", file=sys.stderr)
         return 2
     show = next((one for one in bound.arguments.values() if isinstance(one, Show)), Show())
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _waiting(name):
         warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
         result = command(*bound.args, **bound.kwargs)
     if isinstance(result, Output):
         emit(result, show)
         return result.status
     return result or 0
+
+
+def _waiting(name: str) -> AbstractContextManager[Any]:
+    """Show on a terminal's stderr that a command of seconds or more is at work, until it ends."""
+    if not (name.startswith(WAITED_FOR) and sys.stderr.isatty()):
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(f"bss {name}")
 
 
 def _problem(error: CycloptsError) -> str:

@@ -1,27 +1,19 @@
 """bss compile: memory and least time of a run's programs on a machine that need not be present."""
 
-import math
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from bss.cells import Table
-from bss.cli.output import Output, Show, progress
+from bss.cli.output import Output, Show
 from bss.cli.train import read_job
 from bss.errors import InputError
 from bss.machines.absent import devices_of
-from bss.training.execution import Execution, compiler_options
+from bss.training.execution import Execution
 from bss.training.hardware import memory_fraction, target_named
 from bss.training.run_config import RunConfig
 
 
 def compile(
-    run_file: Path | None = None,
-    /,
-    *,
-    config: str | None = None,
-    on: str,
-    show: Show = Show(),
+    run_file: Path | None = None, /, *, config: str | None = None, on: str, show: Show = Show()
 ) -> Output:
     """Compile the train step of a run; status 1 if it does not fit, 2 for bad input.
 
@@ -39,16 +31,16 @@ def compile(
     file = run_file or Path(str(config).partition(":")[0])
     if not file.is_file():
         raise InputError(f"{file}: no such file; name a run or a config")
+    from bss.training.memory import step_memory
+
     devices, target = devices_of(on), target_named(on.partition(":")[0])
     run, execution, buckets = _of_config(config) if config else _of_file(file)
     pool = target and target.pool(memory_fraction())
     rows = []
-    with progress() as report:
-        report(f"compiling {run.model.label} for {on}")
-        for row in _programs(run, execution, buckets, devices):
-            fits = pool and row["peak_bytes"] is not None and row["peak_bytes"] <= pool
-            least = target and row["model_flops"] / (len(devices) * target.peak_flops)
-            rows.append(row | {"fits": fits, "least_seconds": least})
+    for row in step_memory(run, execution, buckets, devices):
+        fits = pool and row["peak_bytes"] is not None and row["peak_bytes"] <= pool
+        least = target and row["model_flops"] / (len(devices) * target.peak_flops)
+        rows.append(row | {"fits": fits, "least_seconds": least})
     fits = None if pool is None else all(row["fits"] for row in rows)
     payload = {"machine": on, "devices": len(devices), "pool_bytes": pool and round(pool)}
     title = f"{run.model.label} on {on}, one device" + (f" of {pool / 1e9:.3g} GB" if pool else "")
@@ -73,41 +65,3 @@ def _of_config(name: str) -> tuple[RunConfig, Execution, list[int]]:
     run, execution = planned_run(setup), setup.engine.execution()
     own = setup.engine.buckets or execution.bucket_sizes(run).max_microbatches(run.plan())
     return run, execution, [*own]
-
-
-def _programs(
-    run: RunConfig, execution: Execution, buckets: list[int], devices: list[Any]
-) -> Iterator[dict[str, Any]]:
-    """Compile the train step of each micro-batch size from shapes alone."""
-    from jax.errors import JaxRuntimeError
-
-    from bss.training.programs import step_programs
-    from bss.training.sharding import mesh_of
-    from bss.training.step import make_step, state_shapes
-
-    mesh, seq_len = mesh_of(devices, execution.fsdp), run.data.seq_len
-    state, options = state_shapes(run, mesh), compiler_options(execution, mesh)
-    attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
-    step = make_step(run, mesh, attention, layers=layers)
-    programs = step_programs(step, state, dict.fromkeys(buckets, 1), run, mesh, options)
-    for bucket in buckets:
-        try:
-            uses = programs[bucket].memory_analysis()
-            peak = uses.argument_size_in_bytes + uses.output_size_in_bytes
-            peak += uses.temp_size_in_bytes + uses.generated_code_size_in_bytes
-            peak -= uses.alias_size_in_bytes
-        except JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            peak = None  # a TPU's compiler refuses what does not fit
-        flops = bucket * seq_len * run.model.training_flops_per_token(seq_len)
-        yield {"bucket": bucket, "state_bytes": _bytes(state), "peak_bytes": peak,
-               "model_flops": flops}  # fmt: skip
-
-
-def _bytes(tree: Any) -> int:
-    """Return the bytes of arrays on one device."""
-    import jax
-
-    arrays = jax.tree.leaves(tree)
-    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)

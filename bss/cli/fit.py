@@ -17,7 +17,7 @@ from bss.cli.options import (
     measured_points,
     read_run_table,
 )
-from bss.cli.output import Output, ShowPlot, figure, progress
+from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.step_time import TimeOptions, equal_time
 from bss.laws.base import DRAWS
 from bss.tables import Reading, read_points
@@ -163,9 +163,7 @@ def _fitted(
 ) -> Any:
     """Return the fit with the options that every kind of fit has."""
     given |= {"constraints": how.constraints()}
-    with progress() as report:
-        report(f"fit to {len(table)} rows")
-        return fit(table, options=how.options(resamples, given.pop("draws", 0)), **given)
+    return fit(table, options=how.options(resamples, given.pop("draws", 0)), **given)
 
 
 def _output(fit: Any, warnings: Sequence[str], draw: Callable[[], Any]) -> Output:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from bss.cells import Table
 from bss.cli.options import Repeated
-from bss.cli.output import Output, OutputFile, Show, progress
+from bss.cli.output import Output, OutputFile, Show
 from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_runs
 from bss.importers.batches import Batches
@@ -61,16 +61,14 @@ def import_(
     given = LogOptions(Batches.parse([*batch]), seq_len, run_regex, Reading.parse(columns).columns)
     reports: list[Report] = []
     first: list[pd.DataFrame] = []
-    with progress() as report:
-        logs, skipped = read_logs(paths, _importer(kind, train_line, eval_line), given)
-        if out.resolve() in {Path(log.source).resolve() for log in logs}:
-            raise InputError(f"-o: {out} is one of the logs; write the table elsewhere")
-        with appending(out) as append:
-            for frame, read in import_runs(logs, given):
-                report(read.run)
-                append(frame)
-                reports.append(read)
-                first.append(frame.loc[frame["loss"] > 0, ["batch", "loss"]].head(1))
+    logs, skipped = read_logs(paths, _importer(kind, train_line, eval_line), given)
+    if out.resolve() in {Path(log.source).resolve() for log in logs}:
+        raise InputError(f"-o: {out} is one of the logs; write the table elsewhere")
+    with appending(out) as append:
+        for frame, read in import_runs(logs, given):
+            append(frame)
+            reports.append(read)
+            first.append(frame.loc[frame["loss"] > 0, ["batch", "loss"]].head(1))
     return _output(reports, skipped, out, scaling_with_batch(pd.concat(first)))
 
 

@@ -10,12 +10,7 @@ from bss.tables.storage import read_table
 
 
 def next(
-    fit: Path,
-    /,
-    *,
-    goal: str | None = None,
-    candidates: Path | None = None,
-    show: Show = Show(),
+    fit: Path, /, *, goal: str | None = None, candidates: Path | None = None, show: Show = Show()
 ) -> Output:
     """List the runs that narrow a goal the most per FLOP.
 

@@ -167,11 +167,7 @@ def read_fit(
 
 
 def read_run_table(
-    path: Path,
-    how: "Reading",
-    *,
-    need_loss: bool = True,
-    only_finished: bool = False,
+    path: Path, how: "Reading", *, need_loss: bool = True, only_finished: bool = False
 ) -> "tuple[pd.DataFrame, list[str]]":
     """Read a run table; return it with warnings.
 

@@ -4,8 +4,7 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -118,15 +117,6 @@ def figure(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
         return getattr(importlib.import_module(f"bss.plots.{file}"), function)(*values, **options)
 
     return draw
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """Show the current work in one line of a terminal's stderr, erased in the end."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield status.update
 
 
 def finite(value: Any) -> Any:

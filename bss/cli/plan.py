@@ -2,14 +2,12 @@
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cyclopts import Group, Parameter
 
 from bss.cells import Table
-from bss.cells import estimate as estimate_text
-from bss.cli.options import Count, Positive, Sizes, read_fit
+from bss.cli.options import Count, Positive, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.exports import export
@@ -88,8 +86,8 @@ class RateOptions:
         shape: of the decay
         rate: wsd, another named schedule, or module:ATTRIBUTE
         floor: last learning rate as a fraction of the peak
-        lr_coupling: scale the LR with the batch: none, linear, sqrt, a power, module:ATTRIBUTE, or
-            from:FIT, a fit of a table with several LRs
+        lr_coupling: scale the LR with the batch: none, linear, sqrt, a power such as 0.35, or
+            module:ATTRIBUTE
         lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
     """
 
@@ -146,7 +144,7 @@ def plan(
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
     reference = schedule.batch.batches[0] if rate.lr_batch is None else rate.lr_batch
-    scaled = {"lr": _fitted_coupling(rate.lr_coupling), "reference_batch": reference}
+    scaled = {"lr": rate.lr_coupling, "reference_batch": reference}
     coupling = optimizer.coupling(tokens, **scaled)
     resolved = resolve(
         schedule.batch, tokens, seq_len, rate=schedule.learning_rate(lr), coupling=coupling
@@ -204,17 +202,3 @@ def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> Rate:
     """Return the LR schedule of the options --lr, --warmup and --decay."""
     start = parse_tokens(warmup, field="--warmup", total=tokens)
     return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")
-
-
-def _fitted_coupling(rule: str) -> str:
-    """Return a rule; for `from:FIT` the fitted exponent of the best LR in the batch size."""
-    if not rule.startswith("from:"):
-        return rule
-    fit = read_fit(Path(rule.removeprefix("from:")), "plan", ("table",))
-    power = fit.best_lrs and fit.best_lrs.exponents["B"]
-    if power is None or power.value is None:
-        why = "its table has one LR per batch" if power is None else power.note
-        raise InputError(f"--lr-coupling {rule}: {why}; name a rule, e.g. sqrt")
-    text = estimate_text(power)
-    print(f"lr ∝ B^{text}, {power.level:.0%} interval: {rule}", file=sys.stderr)
-    return f"{power.value:.4g}"

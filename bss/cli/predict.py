@@ -15,7 +15,6 @@ from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
 from bss.errors import InputError
 from bss.laws.base import Estimate
-from bss.laws.power import predict as at_sizes
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
@@ -33,6 +32,8 @@ USED = {
     "table": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
 }
+NEEDED = {"es": ("loss",), "critical": (), "table": ("params", "tokens"),
+          "curve": ("batch", "tokens")}  # fmt: skip
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
@@ -69,21 +70,16 @@ class Question:
     columns: str | None = None
 
     def of(self, kind: str) -> dict[str, Any]:
-        """Return the given options; InputError for one that is not used with a kind of fit."""
+        """Return the given options of a kind of fit; InputError for another, or a missing one."""
         given = {name: value for name, value in vars(self).items() if value is not None}
-        used, where = USED[kind], f"with a {kind} fit"
+        used, needed, where = USED[kind], NEEDED[kind], f"with a {kind} fit"
         if "runs" in given and "runs" in used:
-            used, where = OF_RUNS, "with --runs"
+            used, needed, where = OF_RUNS, (), "with --runs"
         for name in given.keys() - used:
             raise InputError(f"{_flag(name)}: not used {where}; use {', '.join(map(_flag, used))}")
+        for name in (name for name in needed if name not in given):
+            raise InputError(f"{_flag(name)}: missing; give it")
         return given
-
-    def need(self, *names: str) -> list[Any]:
-        """Return the values of options; InputError for one that is missing."""
-        for name in names:
-            if getattr(self, name) is None:
-                raise InputError(f"{_flag(name)}: missing; give it")
-        return [getattr(self, name) for name in names]
 
 
 def predict(
@@ -104,11 +100,11 @@ def predict(
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
     fitted = read_fit(fit, "predict")
-    question.of(fitted.KIND)
-    if question.runs is not None:
-        return _runs(fitted, question, extrapolate)
+    given = question.of(fitted.KIND)
+    if "runs" in given:
+        return _runs(fitted, given, extrapolate)
     answer = {"es": _es, "critical": _critical, "table": _table, "curve": _curve}[fitted.KIND]
-    found, outside = answer(fitted, question)
+    found, outside = answer(fitted, given)
     _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
     name, first = next((n, x) for n, x in found.items() if isinstance(x, Estimate))
@@ -122,16 +118,13 @@ Answer = tuple[dict[str, Any], Sequence[str]]
 """Estimates and inputs by name; and what is outside the range in which the fit was tested."""
 
 
-def _es(fit: "EsFit", question: Question) -> Answer:
+def _es(fit: "EsFit", given: dict[str, Any]) -> Answer:
     """Return tokens and steps to a loss at a batch size; without one the batch sizes of the law."""
-    (loss,) = question.need("loss")
+    loss = given["loss"]
     outside = _outside("loss", loss, [target.target_loss for target in fit.fits])
-    if question.batch is None:
-        found = fit.best_batches(loss)
-        if not found:
-            raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give it")
-        return found | {"loss": loss}, outside
-    batch = parse_tokens(question.batch, field="--batch")
+    if "batch" not in given:
+        return fit.best_batches(loss) | {"loss": loss}, outside
+    batch = parse_tokens(given["batch"], field="--batch")
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
     ends = {"tokens": ["tokens", "low", "high"], "steps": ["steps", "steps_low", "steps_high"]}
@@ -142,44 +135,42 @@ def _es(fit: "EsFit", question: Question) -> Answer:
     return found | {"loss": loss, "batch": batch}, outside
 
 
-def _critical(fit: "CriticalFit", question: Question) -> Answer:
+def _critical(fit: "CriticalFit", run: dict[str, Any]) -> Answer:
     """Return the critical batch at a model size, a budget or both."""
-    if not (run := question.of("critical")):
+    if not run:
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
-    batch = at_sizes(fit.law_of(sorted(run)), run)
     curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
     outside = [x for n in run for x in _outside(n, run[n], [getattr(c, n) for c in curves])]
     how = {"overhead": fit.overhead, "reference_batch": fit.reference}
     how |= {"quantity": fit.quantity, "unit": fit.unit}
-    return {"critical_batch": batch} | run | how, outside
+    return {"critical_batch": fit.best_batch(**run)} | run | how, outside
 
 
-def _table(fit: "TableFit", question: Question) -> Answer:
+def _table(fit: "TableFit", given: dict[str, Any]) -> Answer:
     """Return the final loss of a run; without a batch at the best one."""
-    params, tokens = question.need("params", "tokens")
-    seq_len = question.seq_len or fit.seq_len
-    if question.batch is None:
+    params, tokens, seq_len = given["params"], given["tokens"], given.get("seq_len", fit.seq_len)
+    if "batch" not in given:
         best = fit.best_batch(params, tokens)
         if (size := best.value) is None:
             raise InputError(f"--batch: missing, and B_opt is {best.note}; give a batch")
     elif seq_len is None:
         raise InputError("--seq-len: missing; the table has none: give the tokens of a sequence")
     else:
-        size = parse_tokens(question.batch, field="--batch") * seq_len
+        size = parse_tokens(given["batch"], field="--batch") * seq_len
     sizes = {"params": params, "tokens": tokens, "batch_tokens": size}
-    rate = {} if question.lr is None else {"lr": question.lr}
+    rate = {"lr": given["lr"]} if "lr" in given else {}
     found = vars(fit.prediction(**sizes, **rate, extrapolate=True))
     return found | sizes | {"seq_len": seq_len}, fit.untested(sizes | rate)
 
 
-def _curve(fit: "CurveFit", question: Question) -> Answer:
+def _curve(fit: "CurveFit", given: dict[str, Any]) -> Answer:
     """Return the loss at the end of a schedule."""
     from bss.laws.functional.curves import plan_path, stack
     from bss.laws.functional.values import check_tested, last_losses
 
-    batch, tokens = question.need("batch", "tokens")
-    schedule = BatchSchedule.parse(batch, total=tokens, seq_len=fit.seq_len)
-    rate = rate_of(fit.peak_lr(question.lr), tokens, question.warmup or "0", question.decay or "0")
+    tokens, ends = given["tokens"], (given.get(name, "0") for name in ("warmup", "decay"))
+    schedule = BatchSchedule.parse(given["batch"], total=tokens, seq_len=fit.seq_len)
+    rate = rate_of(fit.peak_lr(given.get("lr")), tokens, *ends)
     path = plan_path(schedule, tokens, fit.seq_len, rate)
     curves = stack([path], fit.seq_len)
     outside = check_tested(fit, curves, extrapolate=True)[0]
@@ -187,13 +178,11 @@ def _curve(fit: "CurveFit", question: Question) -> Answer:
     return {"loss": last_losses(fit, curves)[0], **run, "batch": str(schedule)}, outside
 
 
-def _runs(fit: "TableFit | CurveFit", question: Question, extrapolate: bool) -> Output:
+def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
     """Predict the last loss of each run of a table."""
-    from bss.laws import CurveFit
-
-    length = question.seq_len or (None if fit.seq_len is None else int(fit.seq_len))
-    how, path = Reading.parse(question.columns, length), question.runs or Path()
-    if isinstance(fit, CurveFit):
+    length = given.get("seq_len") or (None if fit.seq_len is None else int(fit.seq_len))
+    how, path = Reading.parse(given.get("columns"), length), given["runs"]
+    if fit.KIND == "curve":
         table, warnings = read_run_table(path, how, need_loss=False)
     else:
         table = _final_losses(path, how)

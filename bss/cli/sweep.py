@@ -1,10 +1,9 @@
 """bss sweep: train a sweep from one config; write tables, E(S) and a report."""
 
-import copy
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +15,9 @@ from bss.cli.output import Output, Show
 from bss.errors import InputError
 
 if TYPE_CHECKING:
-    from bss.cli.answers import SweepConfig
+    from bss.sweeps.config import SweepConfig
 
 SHOWN = 12  # runs that a dry run lists
-DEFAULT_RUNS = "runs"
 
 
 def sweep(
@@ -53,7 +51,7 @@ def sweep(
 
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        return run_sweep(requested, "--out") or 0
+        return run_sweep(requested) or 0
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -62,24 +60,21 @@ def _config(
     config: str, changes: Sequence[str], axes: Sequence[str], out: Path | None, dry_run: bool
 ) -> "SweepConfig":
     """The config of the file, changed by the options."""
-    from bss.cli.answers import SweepConfig
     from bss.sweeps.axes import parse_set
+    from bss.sweeps.config import SweepConfig
     from bss.sweeps.reading import read_config
+    from bss.sweeps.setup import EngineConfig
     from bss.values import from_dict
 
     entry = {"results": "", **read_config(config, "config")}
     entry |= {"results": str(out or entry["results"]), "dry_run": dry_run}
-    if not (entry["results"] or dry_run):
-        raise InputError("--out is missing; name a directory for the tables and the report")
-    axis, setup = entry.get("axis", ()), copy.deepcopy(entry.get("setup", {}))
-    if isinstance(axis, list | tuple):  # what is not as it should be is refused below
-        entry["axis"] = [*axis, *axes]
-    if isinstance(setup, dict):
-        _change(setup, changes)
-        engine = setup.setdefault("engine", {})
-        if isinstance(engine, dict) and engine.get("runs", DEFAULT_RUNS) == DEFAULT_RUNS:
-            engine["runs"] = str(Path(entry["results"]) / "runs")
-    requested = from_dict(SweepConfig, {**entry, "setup": setup})
+    _change(entry, changes)
+    requested = from_dict(SweepConfig, entry)
+    setup, engine = requested.setup, requested.setup.engine
+    if engine.runs == EngineConfig.runs:  # the default
+        engine = replace(engine, runs=str(Path(requested.results) / "runs"))
+    setup, axis = replace(setup, engine=engine), (*requested.axis, *axes)
+    requested = replace(requested, setup=setup, axis=axis)
     known = [axis for axis in requested.every_axis() if not callable(axis)]
     varied = {name for one in known for overlay in one for name in overlay}
     for text in changes:
@@ -90,14 +85,14 @@ def _config(
     return requested
 
 
-def _change(setup: dict[str, Any], changes: Sequence[str]) -> None:
-    """Apply --set."""
+def _change(config: dict[str, Any], changes: Sequence[str]) -> None:
+    """Apply --set to the setup of a config."""
     from bss.sweeps.axes import parse_set
 
     for text in changes:
         (*groups, leaf), value = parse_set(text)
-        place: Any = setup
-        for group in groups:
+        place: Any = config
+        for group in ("setup", *groups):
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
                 raise InputError(f"--set {text}: {group} is {place!r}, which has no fields")

@@ -25,12 +25,7 @@ TASK = Parameter(name="*", group=Group("Task", sort_key=2))
 
 
 def risk(
-    *,
-    task: Annotated[Task, TASK],
-    lr: float = 0.1,
-    data: str,
-    batch: str,
-    show: Show = Show(),
+    *, task: Annotated[Task, TASK], lr: float = 0.1, data: str, batch: str, show: Show = Show()
 ) -> Output:
     """Compute the exact excess risk of one batch schedule.
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.points.curve import Smooth, loss_column, smooth_curve
+from bss.points.measuring import NEAR
 
 SETTING = ("model", "params", "seq_len", "peak_lr", "rate")
 GRID_POINTS = 200
@@ -36,6 +37,16 @@ def alike(runs: pd.DataFrame) -> pd.DataFrame:
     settings = constant.groupby(columns, dropna=False, sort=False)
     batches, lowest = settings["batch"].nunique(), settings[loss_column(constant)].min()
     return constant.loc[settings.ngroup() == np.lexsort((lowest, -batches))[0]]
+
+
+def varied(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose batch size changes or whose LR falls after its peak."""
+    by_run = runs.groupby("run", sort=False)
+    changes = by_run["batch"].transform("nunique") > 1
+    if "lr" in runs:
+        rates = runs["lr"].astype(float).groupby(runs["run"], sort=False)
+        changes |= rates.transform("last") < (1 - NEAR) * rates.transform("max")
+    return runs[changes]
 
 
 def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:

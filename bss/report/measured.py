@@ -12,9 +12,10 @@ from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
+from bss.points.batches import varied
 from bss.points.measuring import by_condition, measure_points
 from bss.report.results import Results
-from bss.report.sections import TITLES, varied
+from bss.report.sections import TITLES
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
 

@@ -17,6 +17,7 @@ from bss.laws import fit_from_dict
 from bss.laws.base import Fit
 from bss.laws.es.values import CROSS_VALIDATED
 from bss.tables import read_points, read_runs
+from bss.tables.storage import read_table
 
 CONTENDERS = (
     "name", "batch", "ending", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
@@ -103,14 +104,10 @@ def _entries(entry: dict[str, Any], names: tuple[str, ...] = ()) -> Iterator[tup
 
 def _contenders(path: Path) -> pd.DataFrame | None:
     """Return the compared schedules; None for a table of variations of one run."""
-    try:
-        table = pd.read_csv(path, dtype=TEXTS)  # type: ignore[arg-type]
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: is damaged ({reason}); {HINT}") from None
+    table = read_table(path)[0]
     if "variation" in table:
         return None
     missing = [column for column in CONTENDERS if column not in table]
     if missing or table.empty:
         raise InputError(f"{path}: lacks {', '.join(missing) or 'rows'}; {HINT}")
-    return table
+    return table.astype(TEXTS)

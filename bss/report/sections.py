@@ -22,9 +22,8 @@ from bss.plots.final_loss import table_figure
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
-from bss.points.batches import alike
+from bss.points.batches import alike, varied
 from bss.points.curve import evaluated
-from bss.points.measuring import NEAR
 from bss.report.results import Results
 from bss.rules import Setting
 from bss.stats import LR_PHASES, Comparison
@@ -89,16 +88,6 @@ def sections(results: Results) -> list[Section]:
         figures = {"Final loss of every schedule": contenders_figure(results.contenders)}
         made.append(Section("Schedules at equal tokens", figures, [*_phases(results.contenders)]))
     return made
-
-
-def varied(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs whose batch size changes or whose LR falls after its peak."""
-    by_run = runs.groupby("run", sort=False)
-    changes = by_run["batch"].transform("nunique") > 1
-    if "lr" in runs:
-        rates = runs["lr"].astype(float).groupby(runs["run"], sort=False)
-        changes |= rates.transform("last") < (1 - NEAR) * rates.transform("max")
-    return runs[changes]
 
 
 def _cost(fit: Any) -> str:

@@ -101,6 +101,7 @@ def test_far_outside_no_rule_is_followed_beyond_its_range():
     assert found.batch.low and found.batch.high and found.batch.high > 3.5 * found.batch.low
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_optima_of_labs_that_differ_as_assumed():
     """Labs drawn from the model: their optima lie in 90% of the intervals."""
     generator, held = np.random.default_rng(0), []

@@ -105,13 +105,3 @@ def test_bad_input_is_one_line(capsys, tmp_path, monkeypatch, arguments, says):
 def test_it_loads_no_heavy_module():
     modules = alone(*INSIDE, "--json")
     assert not modules & {"jax", "pandas", "matplotlib"}
-
-
-def test_a_mixture_of_experts_is_answered_by_active_and_by_all(capsys):
-    arguments = ["advise", "--params", "2B", *INSIDE[3:], "--active-params", "350M"]
-    found, dense = printed(capsys, *arguments), printed(capsys, *INSIDE)
-    assert found["batch_tokens"] == dense["batch_tokens"]
-    assert found["setting"]["params"] == 350e6
-    assert found["experts"]["total"] == printed(capsys, *arguments[:-2])["advice"]
-    wrong = refused(capsys, *arguments[:-1], "3B")
-    assert "--active-params: 3000000000 given; write 1 to all of 2,000,000,000" in wrong

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bss.cli import main, output
+from bss.cli import main
 from bss.laws import CurveFit
 from tests.cli.called import printed, refused
 
@@ -46,15 +46,15 @@ def test_a_fit_becomes_a_schedule(runs, tmp_path, capsys, reads_back):
     assert told["plan"]["tokens"] <= 4_000_000
 
 
-def test_progress_is_a_line_of_a_terminal(monkeypatch, capsys):
-    with output.progress() as report:
-        report("10 refits")
-    assert capsys.readouterr() == ("", "")
+def test_a_terminal_shows_what_is_at_work(monkeypatch, capsys, tmp_path):
+    command = ["report", str(tmp_path / "none.csv")]
+    main(command)
+    alone = capsys.readouterr()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with output.progress() as report:
-        report("10 refits")
+    main(command)
     told = capsys.readouterr()
-    assert not told.out and "10 refits" in told.err
+    assert told.out == alone.out == ""
+    assert "bss report" in told.err.replace(alone.err, "") and alone.err in told.err
 
 
 def test_people_get_a_table(planted_curves, runs, tmp_path, capsys):

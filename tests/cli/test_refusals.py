@@ -144,7 +144,6 @@ LINES = [
     (RULES.replace("85M", "-5"), "--params"),
     (RULES.replace("2.5B", "2,5B"), "--tokens"),
     (ADVISE + " --rule os:path", "expected Rule"),
-    (ADVISE + " --active-params 90M", "--active-params"),
     (ADVISE.replace("--params 85M", ""), "--params"),
     ("models --seq-len many", "--seq-len"),
     ("models --vocab-size -1", "vocab"),

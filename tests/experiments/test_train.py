@@ -74,6 +74,7 @@ def test_an_interrupted_run_continues(tmp_path):
     check_results(tmp_path, printed)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")  # ml_collections
 def test_a_run_writes_its_curve(trained):
     check_results(*trained)

@@ -63,8 +63,10 @@ def test_of_experts_those_that_a_token_passes_count_in_flops():
     [
         {},
         {"activation": "swiglu", "num_kv_heads": 2},
-        {"activation": "gelu", "norm": "layer", "tied": True},
-        {"activation": "swiglu", "num_kv_heads": 2, "head_dim": 128},
+        pytest.param({"activation": "gelu", "norm": "layer", "tied": True}, marks=pytest.mark.slow),
+        pytest.param(
+            {"activation": "swiglu", "num_kv_heads": 2, "head_dim": 128}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_flops_agree_with_the_compiler(choices):

@@ -128,7 +128,7 @@ def test_stacked_layers_and_remat_change_nothing():
     ("experts", "chosen"),
     [
         (3, [1] * 40),
-        (16, np.random.default_rng(1).integers(0, 16, 512)),
+        pytest.param(16, np.random.default_rng(1).integers(0, 16, 512), marks=pytest.mark.slow),
     ],
 )
 def test_blocks_are_the_ragged_product(experts, chosen):

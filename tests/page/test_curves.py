@@ -61,6 +61,7 @@ def expected(texts):
 pytestmark = pytest.mark.filterwarnings("ignore:points. .*fewer than 10 evaluations:UserWarning")
 
 
+@pytest.mark.slow
 def test_steps_and_tokens_to_targets(measured, expected):
     for found, points in zip(measured, expected, strict=True):
         table = pd.DataFrame(found["points"])

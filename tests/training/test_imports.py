@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = (
     "pandas",
     "pyarrow",
@@ -70,6 +72,7 @@ assert not changed, changed
 """
 
 
+@pytest.mark.slow
 def test_importing_bss_changes_nothing_global():
     done = subprocess.run([sys.executable, "-c", GLOBAL_STATE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

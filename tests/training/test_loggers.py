@@ -43,6 +43,7 @@ def test_it_is_told_the_beginning_every_row_and_the_end(tiny_run, tiny_execution
     assert list(rows.values()) == read_curve(path)
 
 
+@pytest.mark.slow
 def test_fleets_tell_it_of_each_run(tiny_run, tiny_execution):
     runs = [overlay(tiny_run, {"seed": seed, "schedule.tokens": 1024}) for seed in (0, 1)]
     execution = with_loggers(tiny_execution, f"{OWN}:Lines")

@@ -57,6 +57,7 @@ def test_every_run_has_the_numbers_that_it_has_alone(kind, request, execution_in
     assert len({one.losses["eval_loss"] for one in statuses.values()}) == 2
 
 
+@pytest.mark.slow
 def test_a_finished_fleet_is_a_no_op(side_by_side, monkeypatch):
     runs, execution, statuses = side_by_side
     monkeypatch.setattr("bss.training.loop.open_source", None)

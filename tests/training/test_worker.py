@@ -122,6 +122,7 @@ def test_a_worker_that_is_stopped_saves_and_exits(tmp_path, how):
     assert process.returncode == worker.EXIT_INTERRUPTED
 
 
+@pytest.mark.slow
 def test_an_actor_trains_pinned_until_it_is_stopped(tmp_path):
     program = (
         "import sys, threading\n"

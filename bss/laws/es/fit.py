@@ -356,8 +356,8 @@ def _rows(data: EsData, law: Law, parts: list[_Part]) -> dict[str, tuple[Any, ..
     """Return the reached points and the tokens that the law predicts, NaN at targets without."""
     fitted, error = np.full((2, len(data.run)), np.nan)
     for part in parts:
-        i = part.rows
-        tokens = np.exp(law.log_sequences(part.parameters, data.batch[i], data.target[i]))
+        i = part.rows  # evaluated in one shape, which compiles once
+        tokens = np.exp(law.log_sequences(part.parameters, data.batch, data.target)[i])
         fitted[i], error[i] = np.where(np.isfinite(tokens), tokens, np.nan), part.error
     known = np.concatenate([np.zeros(0, int), *(part.rows for part in parts)])
     i = np.append(known, np.setdiff1d(np.flatnonzero(data.reached), known))
@@ -595,6 +595,6 @@ def _errors(
         here = np.unique(problem.rows[j % count][out[j]])
         here = here[data.reached[here] & np.isin(data.target[here], targets)]
         p = law.decoded(refits.parameters[j], problem, j % count)
-        fitted = law.log_sequences(p, data.batch[here], data.target[here])
+        fitted = law.log_sequences(p, data.batch, data.target)[here]
         error[here] = np.clip(fitted - np.log(data.sequences[here]), -MAX_ERROR, MAX_ERROR)
     return error

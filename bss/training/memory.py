@@ -1,0 +1,55 @@
+"""Memory and FLOPs of a run's train step, compiled from shapes for devices that may be absent."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+from jax.errors import JaxRuntimeError
+
+from bss.training.execution import Execution, compiler_options
+from bss.training.programs import step_programs
+from bss.training.run_config import RunConfig
+from bss.training.sharding import mesh_of
+from bss.training.step import make_step, state_shapes
+
+
+def step_memory(
+    run: RunConfig, execution: Execution, buckets: Sequence[int], devices: Sequence[Any]
+) -> Iterator[dict[str, Any]]:
+    """Compile the train step of each micro-batch size.
+
+    Args:
+        run: the run.
+        execution: how it is executed.
+        buckets: micro-batch sizes in sequences.
+        devices: JAX devices, or descriptions of absent ones.
+
+    Yields:
+        bucket; state_bytes and peak_bytes of one device, the peak None if the compiler refuses the
+        program; model_flops of all devices.
+    """
+    mesh, seq_len = mesh_of(devices, execution.fsdp), run.data.seq_len
+    state, options = state_shapes(run, mesh), compiler_options(execution, mesh)
+    attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
+    step = make_step(run, mesh, attention, layers=layers)
+    programs = step_programs(step, state, dict.fromkeys(buckets, 1), run, mesh, options)
+    for bucket in buckets:
+        try:
+            uses = programs[bucket].memory_analysis()
+            peak = uses.argument_size_in_bytes + uses.output_size_in_bytes
+            peak += uses.temp_size_in_bytes + uses.generated_code_size_in_bytes
+            peak -= uses.alias_size_in_bytes
+        except JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            peak = None  # a TPU's compiler refuses what does not fit
+        flops = bucket * seq_len * run.model.training_flops_per_token(seq_len)
+        yield {"bucket": bucket, "state_bytes": _bytes(state), "peak_bytes": peak,
+               "model_flops": flops}  # fmt: skip
+
+
+def _bytes(tree: Any) -> int:
+    """Return the bytes of arrays on one device."""
+    arrays = jax.tree.leaves(tree)
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)
