@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bss.errors import InputError
+from bss.importers.formats import GROUPS, LineFormat
 from bss.importers.lines import Lines, words_of
 from bss.importers.log import COUNTS, Log
-from bss.importers.text import GROUPS, LineFormat
 
 KNOWN = tuple(name for name in GROUPS if name not in ("estimate", "nan"))
 NEAR = 2000

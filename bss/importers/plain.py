@@ -1,4 +1,7 @@
-"""Plain tables: CSV, TSV and JSON lines of a step and a loss, under the usual names.
+"""Tables of runs in CSV, TSV, JSON lines or Parquet, under the usual names.
+
+A plain table is wide: it has a column of steps or tokens and a column of losses. A long table has
+one row per value: run, metric, value, step (MLflow's database, W&B archives).
 
 Published loss curves have this format (`step,lr,loss`, MultiPowerLaw's loss_curve_repo). So have
 the files of these loggers: CSVLogger of Lightning (`src/lightning/fabric/loggers/csv_logs.py`),
@@ -12,17 +15,19 @@ as a held-out loss.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.build import log_of
 from bss.importers.corrections import completed
 from bss.importers.lines import columns_of, misspelt
-from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import NAMES, MetricNames, choose
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
@@ -136,3 +141,86 @@ def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
             settings |= {name: int(known[0])} if len(known) == 1 else {}
             rows = rows.drop(columns=name)
     return settings, rows
+
+
+METRIC = ("metric", "key", "metric_name", "tag", "variable", "name")
+VALUE = ("value", "metric_value")
+RUN = (*METRICS.names["run"], "experiment", "experiment_id")
+LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
+"""Names of metrics; the step is a column."""
+
+
+@dataclass(frozen=True)
+class LongTable(Importer):
+    """A table with a row per value."""
+
+    about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether there are columns of metric, value and step."""
+        return all(_roles(by_plain_name(names_in(file, head)), {})[:3])
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the runs of a table."""
+        table = table_of(file)
+        names = by_plain_name(table.names)
+        metric, value, step, by = (names.get(role, "") for role in _roles(names, columns))
+        cells = table.read([value, step], filter(None, (metric, by)))
+        numbers = cells.rows({"step": step, "value": value}, file)
+        values = numbers.assign(run=cells.labels(by), name=cells.labels(metric))
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
+        for run, part in values.groupby("run", sort=False):
+            yield long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
+
+
+def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:
+    """Return the plain names of the metric, the value, the step and the run; "" if none."""
+    run = (plain_name(columns["run"]),) if "run" in columns else RUN
+    roles = (METRIC, VALUE, METRICS.names["step"], run)
+    return [next((name for name in role if name in names), "") for role in roles]
+
+
+def long_log(
+    file: Path,
+    values: pd.DataFrame,
+    trainers: tuple[MetricNames, ...],
+    columns: Mapping[str, str],
+    notes: tuple[str, ...] = (),
+    cut: str = "",
+    run: str = "",
+    plain: Callable[[str], str] = str,
+) -> Log:
+    """Return the run of a file whose values have a name and a step each.
+
+    Args:
+        file: Path of the log.
+        values: The columns name, step and value, in the order written.
+        trainers: Trainers whose names they may be, the likelier first.
+        columns: Names given by --columns.
+        notes: Remarks for the report.
+        cut: Why the end of the log is missing.
+        run: As in `log_of`.
+        plain: Returns the name that is compared with those of trainers.
+
+    Raises:
+        InputError: If it has no loss of a known name.
+    """
+    sizes = Counter(values["name"])
+    names = {name: plain(name) for name in sizes}
+    trainer, chosen, more = choose(trainers, dict.fromkeys(names.values()), columns, str(file))
+    ours = {theirs: column for column, theirs in chosen.items()}
+    read = {name: ours[names[name]] for name in names if names[name] in ours}
+    known = values[values["name"].isin(read)]
+    rows = _wide(known.assign(name=known["name"].map(read)))
+    notes = (*more, *misspelt(sizes, read), *notes)
+    return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
+
+
+def _wide(values: pd.DataFrame) -> Rows:
+    """Return a row for every step, in the order written; a repeated value makes another row."""
+    values = values.dropna(subset="step")
+    values["time"] = values.groupby(["name", "step"]).cumcount()
+    wide = values.pivot(index=["time", "step"], columns="name", values="value")
+    wide = wide.loc[pd.MultiIndex.from_frame(values[["time", "step"]].drop_duplicates())]
+    return wide if "step" in wide else wide.reset_index("step")
