@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bss.errors import InputError, check
 from bss.files import read_json, write_json
 from bss.sweeps.engine import QueueEngine, WorkerLost
-from bss.sweeps.packing import processes_per_run
-from bss.sweeps.setup import EngineConfig
+from bss.sweeps.setup import EngineConfig, processes_per_run
 from bss.training.checkpoint import saved
 from bss.training.distributed import (
     DistributedConfig,

@@ -283,9 +283,9 @@ def test_the_standard_library(tmp_path):
 PREPARE = """
 import sys
 from pathlib import Path
-from bss.data import prepare, write
+from bss.data import prepare
 from bss.data.python_files import PythonFiles
-noted = write.Progress.note
+noted = prepare.Progress.note
 left = int(sys.argv[3])
 def note(self, *counts):
     global left
@@ -294,7 +294,7 @@ def note(self, *counts):
     if left == 0:
         print("there", flush=True)
         input()
-write.Progress.note = note
+prepare.Progress.note = note
 prepare.prepare(PythonFiles(Path(sys.argv[1])), "bpe-300", Path(sys.argv[2]), shard_tokens=1000)
 """
 
