@@ -27,9 +27,8 @@ import numpy as np
 
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, Corpus, CorpusRequest
-from bss.data.python_files import PackageFiles, PythonFiles
+from bss.data.local_files import PackageFiles, PythonFiles, TextFiles
 from bss.data.shards import MANIFEST, Manifest, ShardFile, Shards, Split, TokenizerInfo, open_shards
-from bss.data.text_files import TextFiles
 from bss.data.tfds_text import TfdsText
 from bss.data.tokenizers import Tokenizer
 from bss.errors import InputError

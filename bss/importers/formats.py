@@ -34,10 +34,9 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.build import log_of, named_log
-from bss.importers.corrections import CORRECTIONS
 from bss.importers.lines import Lines, columns_of, number
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log
-from bss.importers.names import NAMES, MetricNames, declared, metric_names
+from bss.importers.names import CORRECTIONS, NAMES, MetricNames, declared, metric_names
 from bss.importers.table import JsonLines, flat
 
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"

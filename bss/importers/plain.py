@@ -25,10 +25,9 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.build import log_of
-from bss.importers.corrections import completed
 from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
-from bss.importers.names import NAMES, MetricNames, choose
+from bss.importers.names import NAMES, MetricNames, choose, completed
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
 

@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss.data.log_bilinear import (
+from bss.data.synthetic import (
     SyntheticLanguage,
     Tables,
+    at,
     blank,
     check_integer,
     levels,
     remember,
     tables,
 )
-from bss.data.synthetic import at
 
 _ENTROPY = 7 << 61
 _ENTROPY_BLOCK = 1024

@@ -13,8 +13,8 @@ import tokenizers as inner
 
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, split_of
+from bss.data.local_files import PythonFiles
 from bss.data.prepare import prepare
-from bss.data.python_files import PythonFiles
 from bss.data.tokenizers import saved
 from bss.errors import InputError
 
@@ -284,7 +284,7 @@ PREPARE = """
 import sys
 from pathlib import Path
 from bss.data import prepare
-from bss.data.python_files import PythonFiles
+from bss.data.local_files import PythonFiles
 noted = prepare.Progress.note
 left = int(sys.argv[3])
 def note(self, *counts):

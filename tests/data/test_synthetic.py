@@ -8,8 +8,15 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bss.data import synthetic
-from bss.data.log_bilinear import SyntheticLanguage, tables
-from bss.data.synthetic import HELD_OUT, at, generate, held_out, sequences
+from bss.data.synthetic import (
+    HELD_OUT,
+    SyntheticLanguage,
+    at,
+    generate,
+    held_out,
+    sequences,
+    tables,
+)
 from bss.errors import InputError
 from tests.data.perfect import entropy, truth
 
