@@ -218,14 +218,14 @@ def _filled(rows: Rows, seq_len: int) -> Rows:
     return _with_tokens(rows, total + (rows["tokens"] - total).ffill().bfill())
 
 
-def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:
+def _tokens_per_step(rows: Rows, seq_len: int) -> pd.Series | None:
     """Return the batch as tokens per step if it is whole in every row; else None."""
     if not (_all_there(rows, "step") and _all_there(rows, "tokens")):
         return None
-    steps, tokens = np.diff(rows["step"], prepend=0), np.diff(rows["tokens"], prepend=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        batch = tokens / (steps * seq_len)
-    if steps[0] == 0 == tokens[0] and len(batch) > 1:
+    counts = rows[["step", "tokens"]]
+    taken = counts.diff().fillna(counts)
+    batch = taken["tokens"] / (taken["step"] * seq_len)
+    if len(batch) > 1 and not counts.iloc[0].any():
         batch[0] = batch[1]
     whole = np.isfinite(batch).all() and (batch >= 1).all() and not (batch % 1).any()
     return batch if whole else None

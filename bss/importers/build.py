@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bss.errors import InputError
-from bss.importers.lines import Cells, epochs, misspelt
+from bss.importers.lines import Cells, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Log, Rows, run_name
 from bss.importers.names import MetricNames, choose
 
@@ -39,7 +41,7 @@ def log_of(
         columns = columns.assign(**{name: float(settings[name]) for name in sizes})
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
     source, place = str(file), f"{file}:{run}" if run else str(file)
-    notes = (*notes, *_uncounted(columns), *epochs(rows.get("epoch", ())))
+    notes = (*notes, *_counted(rows))
     return Log(run or run_name(file), columns, source, place, length, notes, cut, vocabulary)
 
 
@@ -73,9 +75,18 @@ def named_log(
     return log_of(file, rows, trainer.settings(config or {}), (*more, *notes), cut)
 
 
-def _uncounted(rows: Rows) -> Iterator[str]:
-    """Yield the number of losses in rows without any count."""
+def _counted(rows: Rows) -> Iterator[str]:
+    """Yield the number of losses in rows without any count, and of epochs if there are several.
+
+    Epochs that are whole numbers count from 0 or 1.
+    """
     uncounted = rows[rows.filter(COUNTS).isna().all(axis=1)].filter(LOSSES)
     for column, lost in uncounted.notna().sum().items():
         if lost:
             yield f"{lost} values of {column} have no step and are left out"
+    epochs = rows.filter(["epoch"]).to_numpy()
+    epochs = epochs[np.isfinite(epochs) & (epochs >= 0)]
+    if len(epochs):
+        passes = epochs.max() - (0 if (epochs % 1).any() else epochs.min() - 1)
+        if passes > 1.005:
+            yield f"{passes:.3g} epochs over its data; repeated tokens are counted each time"

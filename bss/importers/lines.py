@@ -23,7 +23,6 @@ SHARE, KEPT = 0.7, 50
 """Share of words by which a line resembles a row, and number of rows that are compared."""
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
 _WORD = re.compile(r"[^\W\d]{2,}")
-_EPOCHS = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 
 
 class Lines:
@@ -257,14 +256,3 @@ def columns_of(rows: Iterable[tuple[int, Mapping[str, Any]]], labels: Iterable[s
         column.extend([math.nan] * (len(lines) - len(column)))
     arrays = {name: np.array(column) for name, column in numbers.items()}
     return Cells(arrays, texts, np.array(lines, np.int64))
-
-
-def epochs(values: Iterable[object]) -> tuple[str, ...]:
-    """Return a note if a log reads its data more than once; whole numbers count from 0 or 1."""
-    numbers = [float(value) for value in map(str, values) if _EPOCHS.fullmatch(value)]
-    if not numbers:
-        return ()
-    first = min(numbers) - 1 if all(value.is_integer() for value in numbers) else 0
-    passes = max(numbers) - first
-    note = f"{passes:.3g} epochs over its data; repeated tokens are counted each time"
-    return (note,) if passes > 1.005 else ()

@@ -154,8 +154,7 @@ def choose(
     for ours, theirs in columns.items():
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {some(available)}")
-    own = MetricNames("own", {ours: (theirs,) for ours, theirs in columns.items()})
-    trainer = (fitting(trainers, available, columns) or [own])[0]
+    trainer = (fitting(trainers, available, columns) or [MetricNames("own", {})])[0]
     given = {column: [name] for column, name in columns.items()}
     names = {**trainer.named_in(available), **given}
     if not set(LOSSES) & set(names):

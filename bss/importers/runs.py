@@ -122,7 +122,11 @@ def scaling_with_batch(first: pd.DataFrame) -> str:
 
 def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """Return one run's table and report."""
-    groups = _by_place(logs)
+    joined = len({log.run for log in logs}) > 1  # attempts, whose names --run-regex joins
+    places: dict[str, list[Log]] = {}
+    for log in logs:
+        places.setdefault("" if joined else log.place, []).append(log)
+    groups = [*places.values()]
     merged = _merged(run, groups)
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
@@ -160,15 +164,6 @@ def _length(rows: Rows) -> int | None:
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
 
 
-def _by_place(logs: Sequence[Log]) -> list[list[Log]]:
-    """Return a run's logs by place; logs whose names --run-regex joins are attempts too."""
-    groups: dict[str, list[Log]] = {}
-    joined = len({log.run for log in logs}) > 1
-    for log in logs:
-        groups.setdefault("" if joined else log.place, []).append(log)
-    return [*groups.values()]
-
-
 def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
     """Return the rows of a run's logs: attempts in order, metrics of several places side by side.
 
@@ -190,12 +185,12 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that a run's name gives."""
     columns: dict[str, Any] = {}
     for name, value in named.items():
-        if name in ("size", "params", "seed", "data_seed"):
-            count = parse_tokens(value, field=f"--run-regex {name}")
-            columns["params" if name == "size" else name] = count
-        elif name in ("lr", "peak_lr"):
+        column = {"size": "params", "lr": "peak_lr"}.get(name, name)
+        if column in ("params", "seed", "data_seed"):
+            columns[column] = parse_tokens(value, field=f"--run-regex {name}")
+        elif column == "peak_lr":
             try:
-                columns["peak_lr"] = float(value)
+                columns[column] = float(value)
             except ValueError:
                 raise InputError(f"--run-regex {name}: {value!r} is not a number") from None
         elif name not in ("run", "batch"):

@@ -234,7 +234,9 @@ class QueueEngine(Engine):
                     for future in wait(training, _POLL_SECONDS, FIRST_COMPLETED).done:
                         self._end(queue, training.pop(future), future, execution)
                     self.poll()
-                    _show(progress, training, execution)
+                    for run in (run for group in training.values() for run in group):
+                        if curve := read_curve(run_path(execution.runs, run)):
+                            progress.update(run.id, curve[-1]["tokens"] - run.start)
             except BaseException:
                 self.stop()
                 raise
@@ -267,15 +269,6 @@ class QueueEngine(Engine):
 def _job(group: Sequence[RunConfig], execution: Execution, vmapped: bool) -> Job:
     runs = {run.id: to_dict(run) for run in group}
     return {"runs": runs, "execution": asdict(execution), "vmapped": vmapped}
-
-
-def _show(
-    progress: Progress, training: Mapping["Future[str]", list[RunConfig]], execution: Execution
-) -> None:
-    """Update the progress of runs from their curves."""
-    for run in (run for group in training.values() for run in group):
-        if curve := read_curve(run_path(execution.runs, run)):
-            progress.update(run.id, curve[-1]["tokens"] - run.start)
 
 
 class SlotEngine(QueueEngine):
