@@ -221,10 +221,13 @@ class TextFiles(Corpus):
     def texts(self) -> Iterator[str]:
         """Yield the files, or the lines of JSON lines."""
         for path in (self._folder / name for name in self._names()):
-            if path.suffix.lower() in _LINES:
-                yield from self._lines(path)
-            else:
+            if path.suffix.lower() not in _LINES:
                 yield _decoded(path.read_bytes(), f"corpus: {path}")
+                continue
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if line.strip():
+                        yield self._text(line, f"corpus: {path}, line {number},")
 
     @property
     def _folder(self) -> Path:
@@ -243,12 +246,6 @@ class TextFiles(Corpus):
                 "pattern, e.g. 'files:texts/**/*.txt' for a folder"
             )
         return names
-
-    def _lines(self, path: Path) -> Iterator[str]:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield self._text(line, f"corpus: {path}, line {number},")
 
     def _text(self, line: bytes, where: str) -> str:
         """Return the text of a JSON line."""

@@ -10,7 +10,6 @@ renamed, under a lock; processes that prepare the same corpus wait for the first
 was killed continues after its last complete shard and writes the same bytes.
 """
 
-import contextlib
 import fcntl
 import hashlib
 import itertools
@@ -100,7 +99,9 @@ def prepare(
     source = {"corpus": name, **chosen.source()}
     try:
         if not directory.exists():
-            with _lock(Path(root)):
+            Path(root).mkdir(parents=True, exist_ok=True)
+            with Path(root, ".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 if not directory.exists():  # another process may have been first
                     _build(chosen, source, tokenizer, directory, shard_tokens)
     except OSError as error:
@@ -118,15 +119,6 @@ def prepare(
             f"now ({now:.40}); delete it to prepare it again, or give another root"
         )
     return shards
-
-
-@contextlib.contextmanager
-def _lock(root: Path) -> Iterator[None]:
-    """Hold a lock, so that no other process prepares anything under `root`."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int) -> None:

@@ -1,6 +1,7 @@
-"""Text logs: one declaration per format in formats.toml; three classes read them.
+"""Text logs: one declaration per format in formats.toml; these classes read them.
 
-`LineFormat` reads lines of training, of held-out losses and of settings.
+`LineFormat` reads lines of training, of held-out losses and of settings. `OwnLines` are lines of
+any trainer, described on the command line by regular expressions with named groups.
 
 The named groups of a declaration's regular expressions are columns:
 
@@ -33,10 +34,17 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.build import log_of, named_log
-from bss.importers.lines import Lines, columns_of, number
+from bss.importers.lines import Lines, columns_of, number, words_of
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log
-from bss.importers.names import CORRECTIONS, NAMES, MetricNames, declared, metric_names
+from bss.importers.names import (
+    CORRECTIONS,
+    NAMES,
+    MetricNames,
+    declared,
+    log_of,
+    metric_names,
+    named_log,
+)
 from bss.importers.table import JsonLines, flat
 
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
@@ -307,3 +315,74 @@ def declared_formats() -> dict[str, Importer]:
         about = "; ".join(version.about for version in versions)
         formats[name] = versions[0] if len(versions) == 1 else AnyOf(about, versions)
     return formats
+
+
+KNOWN = tuple(name for name in GROUPS if name not in ("estimate", "nan"))
+NEAR = 2000
+"""Number of lines that are compared with a regular expression that matches none."""
+
+
+@dataclass(frozen=True)
+class OwnLines(LineFormat):
+    """Lines that the user describes; every file is taken to have them."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return True: the user chose this format."""
+        return True
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file.
+
+        Raises:
+            InputError: If a regular expression matches no line; with the line nearest to it.
+        """
+        lines = [(line, text) for line, text in Lines(file) if text.strip()]
+        for option, regex in self.options.items():
+            if not any(re.search(regex, text) for _, text in lines):
+                words, near = words_of(regex), lines[:NEAR] or [(0, "")]
+                line, text = max(near, key=lambda one: len(words & words_of(one[1])))
+                nearest = f"the nearest is line {line}: {text[:200]!r}"
+                raise InputError(f"{option} {regex!r}: matches no line of {file}; {nearest}")
+        yield from super().read(file, columns)
+
+
+def own_lines(train: str, evaluation: str) -> OwnLines:
+    """Return the importer of lines with these regular expressions.
+
+    Args:
+        train: Regular expression of a line of training; may be empty if `evaluation` is not.
+        evaluation: Regular expression of a line with a held-out loss, or nothing.
+
+    Raises:
+        InputError: If neither is given, or one is not a regular expression, lacks a required group
+            or has an unknown group.
+    """
+    given = {"--train-line": (train, "loss"), "--eval-line": (evaluation, "eval_loss")}
+    options = {option: regex for option, (regex, _) in given.items() if regex}
+    if not options:
+        example = r"'step (?P<step>\d+) loss (?P<loss>\S+)'"
+        raise InputError(f"--train-line: the format lines needs one, e.g. {example}")
+    groups: set[str] = set()
+    for option, regex in options.items():
+        loss, here = given[option][1], _groups(option, regex)
+        if not {loss, f"{loss}_bits"} & here:
+            raise InputError(f"{option} {regex!r}: has no group {loss}; write (?P<{loss}>\\S+)")
+        groups |= here
+    if not groups & {*COUNTS, "index"}:
+        option, regex = next(iter(options.items()))
+        why = r"has no group step, index, tokens or samples; write (?P<step>\d+)"
+        raise InputError(f"{option} {regex!r}: {why}")
+    return OwnLines("lines by --train-line, --eval-line", train, evaluation, options=options)
+
+
+def _groups(option: str, regex: str) -> set[str]:
+    """Return the named groups of a regular expression."""
+    try:
+        groups = set(re.compile(regex).groupindex)
+    except re.error as error:
+        raise InputError(f"{option} {regex!r}: {error}; correct it") from None
+    for name in groups - set(KNOWN):
+        raise InputError(f"{option}: group {name} is unknown; known are {', '.join(KNOWN)}")
+    return groups

@@ -25,10 +25,9 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.build import named_log
 from bss.importers.lines import Cells, Lines, columns_of
 from bss.importers.log import Importer, Log
-from bss.importers.names import NAMES
+from bss.importers.names import NAMES, named_log
 
 STATE = NAMES["trainer_state"]
 STEPLESS = (

@@ -24,10 +24,9 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.build import log_of
 from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
-from bss.importers.names import NAMES, MetricNames, choose, completed
+from bss.importers.names import NAMES, MetricNames, choose, completed, log_of
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
 
@@ -59,11 +58,12 @@ class PlainTable(Importer):
     def reader(self, file: Path, head: str, columns: Mapping[str, str]) -> Importer | None:
         """Return itself if there is a loss, and a count that rises, or runs."""
         names = by_plain_name(names_in(file, head))
-        there = _metrics(columns).named_in(names)
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        there = METRICS.named_in(names) | {o: [name] for o, name in given.items() if name in names}
         counts = [there[column][0] for column in COUNTS if column in there]
         if not counts or not set(LOSSES) & there.keys():
             return None
-        cells = columns_of(enumerate(first_rows(file, head)))
+        cells = columns_of(enumerate(first_rows(head)))
         values = cells.numbers.get(names[counts[0]], np.zeros(0))
         values = values[np.isfinite(values) & (values >= 0)]
         more = np.diff(values)
@@ -89,13 +89,6 @@ class PlainTable(Importer):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
             yield log_of(file, part, settings, notes, table.cut, str(run))
-
-
-def _metrics(columns: Mapping[str, str]) -> MetricNames:
-    """Return the usual names, and before them those that the user gave."""
-    given = {ours: (plain_name(theirs),) for ours, theirs in columns.items() if ours != "run"}
-    names = {c: (*given.get(c, ()), *METRICS.names.get(c, ())) for c in {**METRICS.names, **given}}
-    return replace(METRICS, names=names)
 
 
 def _logged(rows: Rows) -> Rows:

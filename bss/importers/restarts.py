@@ -90,7 +90,10 @@ def _last_attempts(rows: Rows, key: str) -> tuple[list[Rows], int, int, int]:
         if not _rising(counts[place]):
             distinct = _without_repeats(_of(rows, column), place, key)
             duplicates += len(place) - len(distinct)
-            once = _measured_once(counts, distinct)
+            # A loss that is measured again when the run has ended restarts nothing.
+            *others, last = counts[distinct]
+            again = bool(others) and last == others[-1] and _rising(np.array(others))
+            once = np.delete(distinct, -2) if again else distinct
             dropped, back = _supersede(counts, once, counting, key)
             restarts = max(restarts, back)
             superseded += dropped + len(distinct) - len(once)
@@ -122,16 +125,6 @@ def _without_repeats(rows: Rows, place: np.ndarray, key: str) -> np.ndarray:
         after = np.concatenate([counts[1:], [np.inf]])
         new |= (counts > before) | (after <= before)
     return place[new]
-
-
-def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the places of one loss, without the last but one if only the last repeats its step.
-
-    A loss that is measured again when the run has ended restarts nothing.
-    """
-    counts = everywhere[place]
-    again = len(counts) > 1 and counts[-1] == counts[-2] and _rising(counts[:-1])
-    return np.delete(place, -2) if again else place
 
 
 def _supersede(

@@ -199,7 +199,7 @@ def table_of(file: Path) -> Table:
     return JsonLines(file) if _json_names(head) else Delimited(file, head)
 
 
-def first_rows(file: Path, head: str) -> list[dict[str, Any]]:
+def first_rows(head: str) -> list[dict[str, Any]]:
     """Return the first rows of a table that is text, by its head."""
     texts = [text[:LETTERS] for text in head.splitlines()[:FIRST]]
     if _json_names(head):

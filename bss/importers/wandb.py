@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.build import log_of
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
-from bss.importers.names import MetricNames, choose, fitting
+from bss.importers.names import MetricNames, choose, fitting, log_of
 from bss.importers.table import Table, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
@@ -42,7 +41,8 @@ class WandbExports(Importer):
     def recognises(self, file: Path, head: str) -> bool:
         """Return whether there is a column `_step`, or columns of a chart."""
         names = names_in(file, head)
-        return "_step" in names or _is_chart(names)
+        chart = names[:1] == ["Step"] and any(" - " in name for name in names[1:])
+        return "_step" in names or chart or any(name.endswith(BOUNDS) for name in names)
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a chart, or of a history."""
@@ -51,11 +51,6 @@ class WandbExports(Importer):
             yield from _histories(file, table, self.trainers, columns)
         else:
             yield from _chart(file, table, self.trainers, columns)
-
-
-def _is_chart(names: list[str]) -> bool:
-    bounds = any(name.endswith(BOUNDS) for name in names)
-    return bounds or (names[:1] == ["Step"] and any(" - " in name for name in names[1:]))
 
 
 def _histories(

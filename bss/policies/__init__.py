@@ -13,9 +13,8 @@ from bss.errors import InputError
 from bss.policies.follow_budget import FollowBudget
 from bss.policies.follow_optimum import FollowOptimum, Soonest
 from bss.policies.functional_best import FunctionalBest
-from bss.policies.late_switch import LateSwitch
 from bss.policies.policy import Policy
-from bss.policies.theory import Theory
+from bss.policies.unfitted import LateSwitch, Theory
 from bss.registry import Registry
 from bss.values import from_dict, to_dict
 
