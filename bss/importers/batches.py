@@ -106,11 +106,7 @@ class LogOptions:
 
 
 def counted(
-    rows: Rows,
-    run: str,
-    schedule: BatchSchedule | None,
-    seq_len: int | None,
-    given: str = "--batch",
+    rows: Rows, run: str, schedule: BatchSchedule | None, seq_len: int | None, given: str
 ) -> tuple[Rows, str]:
     """Return the rows with their batch, and with tokens if a log or a schedule gives them.
 

@@ -212,7 +212,7 @@ def long_log(
 def _wide(values: pd.DataFrame) -> Rows:
     """Return a row for every step, in the order written; a repeated value makes another row."""
     values = values.dropna(subset="step")
-    values["time"] = values.groupby(["name", "step"]).cumcount()
+    values = values.assign(time=values.groupby(["name", "step"]).cumcount())
     wide = values.pivot(index=["time", "step"], columns="name", values="value")
     wide = wide.loc[pd.MultiIndex.from_frame(values[["time", "step"]].drop_duplicates())]
     return wide if "step" in wide else wide.reset_index("step")

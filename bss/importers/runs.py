@@ -152,7 +152,8 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
     status = status if merged.diverged_at is None else "diverged"
     if status != "finished":
         checked = checked.assign(status=status)
-    return checked, _report(run, status, logs, merged, checked, batch_from)
+    told = {"run": run, "status": status, "batch_from": batch_from}
+    return checked, _report(logs, merged, checked, told)
 
 
 def _length(rows: Rows) -> int | None:
@@ -223,25 +224,18 @@ def _gaps(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _report(
-    run: str,
-    status: str,
-    logs: Sequence[Log],
-    merged: Merged,
-    table: pd.DataFrame,
-    batch_from: str,
+    logs: Sequence[Log], merged: Merged, table: pd.DataFrame, told: Mapping[str, Any]
 ) -> Report:
     batches = table["batch"].unique().tolist()
     counts: dict[str, Any] = {name: n for name, n in vars(merged).items() if name != "rows"}
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     return Report(
-        run=run,
+        **told,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
-        status=status,
         read=sum(int(with_loss(log.rows).sum()) for log in logs),
         rows=len(table),
         batch=shown,
-        batch_from=batch_from,
         seq_len=int(table["seq_len"].iloc[0]),
         steps=int(table["step"].iloc[-1]),
         tokens=int(table["tokens"].iloc[-1]),

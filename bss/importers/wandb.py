@@ -77,10 +77,7 @@ def _histories(
 
 
 def _chosen(
-    trainers: tuple[MetricNames, ...],
-    names: Iterable[str],
-    columns: Mapping[str, str],
-    source: str,
+    trainers: tuple[MetricNames, ...], names: Iterable[str], columns: Mapping[str, str], source: str
 ) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
     """Return what `choose` does, with W&B's step if the trainer does not log a count.
 
