@@ -87,9 +87,7 @@ class Trainer(AbstractContextManager):
                 log_primary(f"warning: {message}")
         self._warned |= short.keys()
 
-    def contend(
-        self, contenders: Sequence[Contender], title: str, forks: Sequence[int] | None = None
-    ) -> list[Contender]:
+    def contend(self, contenders: Sequence[Contender], title: str) -> list[Contender]:
         """Train the runs of `contenders`; return the finished ones."""
-        self.train([contender.run for contender in contenders], title, forks)
+        self.train([contender.run for contender in contenders], title)
         return [c for c in contenders if self.statuses[c.run.id].finished]
