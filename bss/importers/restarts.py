@@ -91,8 +91,8 @@ def _last_attempts(rows: Rows, key: str) -> tuple[list[Rows], int, int, int]:
             distinct = _without_repeats(_of(rows, column), place, key)
             duplicates += len(place) - len(distinct)
             # A loss that is measured again when the run has ended restarts nothing.
-            *others, last = counts[distinct]
-            again = bool(others) and last == others[-1] and _rising(np.array(others))
+            at = counts[distinct]
+            again = len(at) > 1 and at[-1] == at[-2] and _rising(at[:-1])
             once = np.delete(distinct, -2) if again else distinct
             dropped, back = _supersede(counts, once, counting, key)
             restarts = max(restarts, back)
