@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bss.laws.base import Options
     from bss.points.curve import default_targets
     from bss.points.measuring import measure_points
-    from bss.policies.measured import derive_schedule
+    from bss.policies.follow_optimum import derive_schedule
     from bss.policies.policy import Limits
     from bss.report.page import write_report
     from bss.schedules.batch import BatchSchedule

@@ -85,8 +85,8 @@ def reads_back():
 @pytest.fixture(scope="session")
 def tiny_shards(tmp_path_factory):
     """Byte tokens of a tiny corpus: three hundred documents of random words."""
+    from bss.data.local_files import PythonFiles
     from bss.data.prepare import prepare
-    from bss.data.python_files import PythonFiles
 
     folder = tmp_path_factory.mktemp("corpus")
     draw = random.Random(0)

@@ -57,7 +57,7 @@ def _of_file(file: Path) -> tuple[RunConfig, Execution, list[int]]:
 
 def _of_config(name: str) -> tuple[RunConfig, Execution, list[int]]:
     """Return the same of the base run of a config."""
-    from bss.sweeps.reading import read_config
+    from bss.sweeps.config import read_config
     from bss.sweeps.setup import Setup, planned_run
     from bss.values import from_dict
 

@@ -15,7 +15,7 @@ from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_runs
 from bss.importers.batches import Batches
 from bss.importers.files import SkippedFile, read_logs
-from bss.importers.own import own_lines
+from bss.importers.formats import own_lines
 from bss.importers.runs import scaling_with_batch
 from bss.tables import Reading
 from bss.tables.storage import appending

@@ -61,8 +61,7 @@ def _config(
 ) -> "SweepConfig":
     """The config of the file, changed by the options."""
     from bss.sweeps.axes import parse_set
-    from bss.sweeps.config import SweepConfig
-    from bss.sweeps.reading import read_config
+    from bss.sweeps.config import SweepConfig, read_config
     from bss.sweeps.setup import EngineConfig
     from bss.values import from_dict
 

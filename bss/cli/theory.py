@@ -9,7 +9,7 @@ from bss.cells import Table, estimate, number
 from bss.cli.output import Output, Show
 from bss.errors import check
 from bss.laws.base import Estimate
-from bss.policies.theory import Theory
+from bss.policies.unfitted import Theory
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.theory.critical import critical_batches

@@ -222,9 +222,12 @@ def open_shards(directory: Path) -> Shards:
             f"shards: {directory / MANIFEST} is corrupt or of another version "
             f"({type(error).__name__}: {error}); delete {directory} and prepare it again"
         ) from None
-    for split in manifest.splits.values():
-        for file in split.files:
-            _check(directory / file.name, file, np.dtype(manifest.dtype).itemsize)
+    for file in (file for split in manifest.splits.values() for file in split.files):
+        path, size = directory / file.name, file.tokens * np.dtype(manifest.dtype).itemsize
+        there = path.stat().st_size if path.is_file() else None
+        if there != size:
+            found = "is missing" if there is None else f"has {there} bytes, expected {size}"
+            raise InputError(f"shards: {path} {found}; delete {directory} and prepare it again")
     return Shards(directory, manifest)
 
 
@@ -256,14 +259,3 @@ def _opened(path: Path, sha256: str) -> np.ndarray:
         )
     _checked.add(key)
     return content
-
-
-def _check(path: Path, file: ShardFile, itemsize: int) -> None:
-    again = f"delete {path.parent} and prepare it again"
-    if not path.is_file():
-        raise InputError(f"shards: {path} is missing; {again}")
-    size = path.stat().st_size
-    if size != file.tokens * itemsize:
-        raise InputError(
-            f"shards: {path} has {size} bytes, expected {file.tokens * itemsize}; {again}"
-        )

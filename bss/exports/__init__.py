@@ -1,7 +1,8 @@
 """Export a Plan as settings or code of other trainers.
 
-Each trainer has one module, which names the version that it was written for. Options change
-between versions, so check them against the version that you run. If a trainer cannot follow a plan
+Code is in `programs.py` and settings are in `settings.py`. Both name the version of each trainer.
+Options change between versions, so check them against the version that you run. If a trainer cannot
+follow a plan
 exactly, the export is refused, and the message names the nearest plan that it can follow. With
 `approximate`, the nearest plan is exported. Comments in the export state what is rounded to a step.
 Slow tests run the trainers' own parsers and schedules if they are installed. A custom export is
@@ -10,14 +11,8 @@ named `package.module:ATTRIBUTE`.
 
 from bss.errors import InputError
 from bss.exports.base import HEAD, Export, functions, stages
-from bss.exports.deepspeed import DEEPSPEED
-from bss.exports.huggingface import HUGGINGFACE
-from bss.exports.levanter import LEVANTER
-from bss.exports.maxtext import MAXTEXT
-from bss.exports.megatron import MEGATRON
-from bss.exports.olmo_core import OLMO_CORE
-from bss.exports.table import CSV
-from bss.exports.torchtitan import TORCHTITAN
+from bss.exports.programs import DEEPSPEED, HUGGINGFACE, OLMO_CORE, TORCHTITAN
+from bss.exports.settings import CSV, LEVANTER, MAXTEXT, MEGATRON
 from bss.registry import Registry
 from bss.schedules.momentum import told
 from bss.schedules.plan import Plan
@@ -76,7 +71,9 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
     if refusals := chosen.refusals(plan):
         near = chosen.approximated(plan)
         if not approximate:
-            raise InputError(_refusal(trainer, refusals, plan, near))
+            other = f'the nearest it supports is --batch "{near.schedule}"; '
+            fix = f"{other if near.schedule != plan.schedule else ''}pass --approximate to export"
+            raise InputError(f"export {trainer}: {'; '.join(refusals)}; {fix} the nearest")
         plan = near
     about = [
         f"# {plan.schedule} over {format_tokens(plan.budget)} tokens: {plan.steps} steps of "
@@ -90,14 +87,3 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
         about += [HEAD, chosen.program.substitute(plan=functions(plan))]
     differs = [f"# {text}." for text in refusals]
     return "\n".join((*about, *chosen.lines(plan), *differs)) + "\n"
-
-
-def _refusal(trainer: str, refusals: list[str], plan: Plan, near: Plan) -> str:
-    """Return a message with the unsupported parts of a plan and the nearest supported plan."""
-    nearest = (
-        f'the nearest it supports is --batch "{near.schedule}"; '
-        if near.schedule != plan.schedule
-        else ""
-    )
-    fix = f"{nearest}pass --approximate to export the nearest"
-    return f"export {trainer}: {'; '.join(refusals)}; {fix}"

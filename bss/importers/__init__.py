@@ -7,16 +7,14 @@ A custom importer is named `package.module:ATTRIBUTE`.
 """
 
 from bss.importers.batches import LogOptions
-from bss.importers.files import SkippedFile, read_logs
-from bss.importers.formats import declared_formats
+from bss.importers.files import read_logs
+from bss.importers.formats import LineFormat, declared_formats
 from bss.importers.huggingface import PrintedDicts, TrainerState
-from bss.importers.log import AnyOf, Importer, Log
-from bss.importers.long import LongTable
-from bss.importers.names import TRAINERS, MetricNames
-from bss.importers.plain import PlainTable
+from bss.importers.log import AnyOf, Importer
+from bss.importers.names import TRAINERS
+from bss.importers.plain import LongTable, PlainTable
 from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
-from bss.importers.text import LineFormat
 from bss.importers.wandb import WandbExports
 from bss.registry import Registry
 
@@ -25,11 +23,8 @@ __all__ = [
     "IMPORTERS",
     "Importer",
     "LineFormat",
-    "Log",
     "LogOptions",
-    "MetricNames",
     "Report",
-    "SkippedFile",
     "import_runs",
     "read_logs",
 ]

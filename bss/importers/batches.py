@@ -106,11 +106,7 @@ class LogOptions:
 
 
 def counted(
-    rows: Rows,
-    run: str,
-    schedule: BatchSchedule | None,
-    seq_len: int | None,
-    given: str = "--batch",
+    rows: Rows, run: str, schedule: BatchSchedule | None, seq_len: int | None, given: str
 ) -> tuple[Rows, str]:
     """Return the rows with their batch, and with tokens if a log or a schedule gives them.
 
@@ -128,52 +124,40 @@ def counted(
         InputError: If neither the log nor an option gives the batch, or the sequence length, or
             if they contradict each other.
     """
+    length, rounded = seq_len or 1, rows.get("rounded_tokens")
+    if "samples" in rows:
+        rows = _with_tokens(rows, rows["samples"] * length)
+    if "batch_tokens" in rows and "batch" not in rows:
+        rows = rows.assign(batch=_sequences(rows["batch_tokens"], run, length))
+    rows = rows.drop(columns=["samples", "rounded_tokens", "batch_tokens"], errors="ignore")
+    logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
+    stepped = _tokens_per_step(rows, length)
     missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]
-    if schedule is None and not ({"batch", "batch_tokens"} & rows.keys() or _stepped(rows)):
-        missing.append(_without_batch(run))
+    if schedule is None and not logged and stepped is None:
+        each = f"'{run}=512', or '{run}=0:256 2B:512' if it changes"
+        missing.append(f"run {run} does not give its batch in sequences; give --batch {each}")
     if missing or seq_len is None:
         raise InputError("; ".join(missing))
-    rows = dict(rows)
-    rounded = rows.pop("rounded_tokens", None)
-    if (samples := rows.pop("samples", None)) is not None:
-        _fill_tokens(rows, samples * seq_len)
-    if (size := rows.pop("batch_tokens", None)) is not None and "batch" not in rows:
-        rows["batch"] = _sequences(size, run, seq_len)
-    logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
-    stepped = _tokens_per_step(rows, seq_len)
     if schedule is not None:
         table, source = _scheduled(rows, run, schedule, seq_len), given
         if logged:
             _compare(rows, table["batch"], run, given)
-    elif logged:
-        table, source = _filled({**rows, "batch": _spread(rows["batch"])}, seq_len), "logged"
-    elif stepped is not None:
-        table, source = {**rows, "batch": stepped}, "tokens per step"
+    elif logged or stepped is None:
+        batch = rows["batch"].where(np.isfinite(rows["batch"])).bfill().ffill()
+        table, source = _filled(rows.assign(batch=batch), seq_len), "logged"
     else:
-        raise InputError(_without_batch(run))
+        table, source = rows.assign(batch=stepped), "tokens per step"
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
 
 
-def _without_batch(run: str) -> str:
-    """Return the line that refuses a run without a batch."""
-    each = f"'{run}=512', or '{run}=0:256 2B:512' if it changes"
-    return f"run {run} does not give its batch in sequences; give --batch {each}"
+def _with_tokens(rows: Rows, tokens: pd.Series) -> Rows:
+    """Return the rows with these tokens where they have none."""
+    return rows.assign(tokens=rows["tokens"].fillna(tokens) if "tokens" in rows else tokens)
 
 
-def _stepped(rows: Rows) -> bool:
-    """Return whether the rows have steps and a count of tokens."""
-    return "step" in rows and ("tokens" in rows or "samples" in rows)
-
-
-def _fill_tokens(rows: Rows, tokens: np.ndarray) -> None:
-    """Set tokens in rows that have none."""
-    known = rows.get("tokens", np.full(len(tokens), np.nan))
-    rows["tokens"] = np.where(np.isnan(known), tokens, known)
-
-
-def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
+def _sequences(batch_tokens: pd.Series, run: str, seq_len: int) -> pd.Series:
     for value in batch_tokens[np.isfinite(batch_tokens) & (batch_tokens % seq_len != 0)][:1]:
         raise InputError(
             f"run {run}: a batch of {value:.0f} tokens is not a multiple of the sequence "
@@ -196,13 +180,13 @@ def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> R
         at = np.searchsorted([s.end_tokens for s in segments[:-1]], rows["tokens"])
     else:
         at = np.searchsorted([s.start_step for s in segments[1:]], counts)
-    rows = {**rows, "batch": np.array([s.batch for s in segments], float)[at]}
-    if counted_by == "step":
-        _fill_tokens(rows, plan.tokens_at_each(counts))
-    return rows
+    rows = rows.assign(batch=np.array([s.batch for s in segments], float)[at])
+    if counted_by == "tokens":
+        return rows
+    return _with_tokens(rows, pd.Series(plan.tokens_at_each(counts.to_numpy()), rows.index))
 
 
-def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
+def _compare(rows: Rows, expected: pd.Series, run: str, given: str) -> None:
     logged = rows["batch"]
     for i in np.flatnonzero(np.isfinite(logged) & (logged != expected))[:1]:
         at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
@@ -212,7 +196,7 @@ def _compare(rows: Rows, expected: np.ndarray, run: str, given: str) -> None:
         )
 
 
-def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> None:
+def _compare_rounded(rows: Rows, rounded: pd.Series, run: str, given: str) -> None:
     """Refuse printed tokens, of three digits, that the exact ones do not round to."""
     digit = 10 ** (np.floor(np.log10(np.maximum(rounded, 1))) - 2)
     for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * digit)[:1]:
@@ -222,34 +206,26 @@ def _compare_rounded(rows: Rows, rounded: np.ndarray, run: str, given: str) -> N
         )
 
 
-def _spread(values: np.ndarray) -> np.ndarray:
-    """Return the values with each gap filled by the value after it, at the end by the last."""
-    return pd.Series(np.where(np.isfinite(values), values, np.nan)).bfill().ffill().to_numpy()
-
-
 def _filled(rows: Rows, seq_len: int) -> Rows:
     """Return the rows with all tokens, from those that the log has, by steps and batches."""
     if "step" not in rows or "tokens" not in rows or _all_there(rows, "tokens"):
         return rows
     total = np.cumsum(np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len)
-    before = pd.Series(rows["tokens"] - total).ffill().bfill().to_numpy()
-    filled = dict(rows)
-    _fill_tokens(filled, total + before)
-    return filled
+    return _with_tokens(rows, total + (rows["tokens"] - total).ffill().bfill())
 
 
-def _tokens_per_step(rows: Rows, seq_len: int) -> np.ndarray | None:
+def _tokens_per_step(rows: Rows, seq_len: int) -> pd.Series | None:
     """Return the batch as tokens per step if it is whole in every row; else None."""
     if not (_all_there(rows, "step") and _all_there(rows, "tokens")):
         return None
-    steps, tokens = np.diff(rows["step"], prepend=0), np.diff(rows["tokens"], prepend=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        batch = tokens / (steps * seq_len)
-    if steps[0] == 0 == tokens[0] and len(batch) > 1:
+    counts = rows[["step", "tokens"]]
+    taken = counts.diff().fillna(counts)
+    batch = taken["tokens"] / (taken["step"] * seq_len)
+    if len(batch) > 1 and not counts.iloc[0].any():
         batch[0] = batch[1]
     whole = np.isfinite(batch).all() and (batch >= 1).all() and not (batch % 1).any()
     return batch if whole else None
 
 
 def _all_there(rows: Rows, column: str) -> bool:
-    return column in rows and not np.isnan(rows[column]).any()
+    return column in rows and not rows[column].isna().any()

@@ -131,24 +131,19 @@ def _below(folder: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
     Hidden files and links to directories, which may form a circle, are skipped; links to files
     come last, because they are usually second names.
     """
-    files: list[Path] = []
-
-    def unreadable(error: OSError) -> None:
-        reason = f"cannot be looked into: {error.strerror}; allow it"
-        skipped.append(SkippedFile(str(error.filename), reason))
-
-    for place, folders, names in os.walk(folder, onerror=unreadable):
+    files, errors = list[Path](), list[OSError]()
+    for place, folders, names in os.walk(folder, onerror=errors.append):
         for name in [*folders, *names]:
-            path = Path(place, name)
-            if name.startswith("."):
-                skipped.append(SkippedFile(str(path), "is hidden; name it to read it", True))
-            elif name in folders and path.is_symlink():
-                skipped.append(
-                    SkippedFile(str(path), "is a link to a directory; name it to read it")
-                )
+            path, hidden = Path(place, name), name.startswith(".")
+            if hidden or (name in folders and path.is_symlink()):
+                what = "hidden" if hidden else "a link to a directory"
+                skipped.append(SkippedFile(str(path), f"is {what}; name it to read it", hidden))
             elif name in names:
                 files.append(path)
         folders[:] = [name for name in folders if not name.startswith(".")]
+    for error in errors:
+        reason = f"cannot be looked into: {error.strerror}; allow it"
+        skipped.append(SkippedFile(str(error.filename), reason))
     yield from sorted(files, key=lambda f: (f.is_symlink(), [_natural(part) for part in f.parts]))
 
 

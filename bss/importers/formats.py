@@ -1,13 +1,291 @@
-"""The importers that formats.toml declares."""
+"""Text logs: one declaration per format in formats.toml; these classes read them.
 
-from collections.abc import Mapping
+`LineFormat` reads lines of training, of held-out losses and of settings. `OwnLines` are lines of
+any trainer, described on the command line by regular expressions with named groups.
+
+The named groups of a declaration's regular expressions are columns:
+
+- `step` (steps completed) or `index` (of the step just done, from 0 on), `tokens`, `samples`;
+- `loss`, `eval_loss` in nats per token, `loss_bits` and `eval_loss_bits` in bits per token;
+- `step_time` in seconds per step, `step_time_ms` in milliseconds;
+- `lr`, `batch` in sequences, `batch_tokens`, `rounded_tokens` (three digits, e.g. 1.31M);
+- `estimate`: a training loss that counts if no line has `loss`;
+- `epoch`, for a note if the data is read more than once; `nan`, for `finish`;
+- in settings `seq_len`, `batch`, `batch_tokens` and `vocabulary`.
+
+`Blocks` and `JsonEvents` read logs with named values:
+
+- OLMo, OLMo-core and composer print a block after a line with the step, one line per metric.
+- Levanter's JSON tracker (`tracker/json_logger.py`) writes a line with "tracker": "json_logger",
+  "event": "log", "step" and "metrics" for each log, and the settings under "hparams".
+- MLPerf's MLLOG (mlcommons/logging, `mllog/mllog.py`) writes `:::MLLOG {"key": ..., "value": ...,
+  "metadata": {"samples_count": ...}}`. In language-model benchmarks `eval_accuracy` is a loss,
+  which falls; in others it is an accuracy, which rises and is refused.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from bss.importers.corrections import CORRECTIONS
-from bss.importers.log import AnyOf, Importer
-from bss.importers.names import NAMES, declared, metric_names
-from bss.importers.records import EVENTS, Blocks, JsonEvents
-from bss.importers.text import PREFIX, LineFormat
+import numpy as np
+import pandas as pd
+
+from bss.errors import InputError
+from bss.importers.lines import Lines, columns_of, number, words_of
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log
+from bss.importers.names import (
+    CORRECTIONS,
+    NAMES,
+    MetricNames,
+    declared,
+    log_of,
+    metric_names,
+    named_log,
+)
+from bss.importers.table import JsonLines, flat
+
+PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
+"""The beginning of a line that may have a launcher's `[rank0]: `, `0: `, `name | ` or a time."""
+
+UNITS = {
+    "loss_bits": ("loss", math.log(2)),
+    "eval_loss_bits": ("eval_loss", math.log(2)),
+    "step_time_ms": ("step_time", 1e-3),
+}
+"""Groups in other units: their column, and what a value is multiplied by."""
+
+GROUPS = (*COLUMNS, *UNITS, "index", "estimate", "epoch", "nan")
+NEVER = "(?!)"
+"""A regular expression that matches nothing."""
+
+SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+
+
+@dataclass(frozen=True)
+class LineFormat(Importer):
+    """A format whose rows are lines.
+
+    Attributes:
+        about: What it reads, in one line.
+        train: Regular expression of a line of training.
+        evaluation: Regular expression of a line with a held-out loss; without a step, it belongs
+            to the step before it.
+        settings: Regular expressions of lines with settings; the first that gives one counts.
+        begins: The beginning of a row. A line with this beginning that is not a row is torn.
+        ignored: Lines that begin like a row but are not rows.
+        known_by: What is searched in a file's head; `train` or `evaluation` by default.
+        finish: Corrects the columns, including groups that are not columns of a Log.
+    """
+
+    about: str
+    train: str
+    evaluation: str = ""
+    settings: tuple[str, ...] = ()
+    begins: str = ""
+    ignored: str = ""
+    known_by: str = ""
+    finish: Correction = CORRECTIONS["as_logged"]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The regular expressions of rows."""
+        return tuple(filter(None, (self.train, self.evaluation)))
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether the head has a row with its step."""
+        counted = [row for row in self.rows if row is self.train or "<step>" in row]
+        known = self.known_by or "|".join(re.sub(r"\?P<\w+>", "", row) for row in counted)
+        return re.search(known, head, re.MULTILINE) is not None
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file."""
+        if columns:
+            raise InputError(
+                f"{file}: --columns names columns of tables and metrics of trackers; lines of "
+                "this format have none; leave it out"
+            )
+        lines, settings = Lines(file), dict[str, dict[int, set[int]]]()
+        cells = columns_of(self._numbered(lines, settings))
+        estimated = {"loss": cells.numbers["estimate"]} if "estimate" in cells.numbers else {}
+        rows = self.finish(pd.DataFrame({**estimated, **cells.numbers}))
+        without, notes = rows.filter(LOSSES).isna().all(axis=1).sum(), lines.alike.notes
+        notes += (f"{without} rows have no loss",) if without else ()
+        first = {name: places[min(places)] for name, places in settings.items()}
+        one = {name: min(values) for name, values in first.items() if len(values) == 1}
+        yield log_of(file, rows, one, notes, lines.cut)
+
+    def _numbered(
+        self, lines: Lines, settings: dict[str, dict[int, set[int]]]
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        """Yield the rows with their lines; what several ranks print one after another is one.
+
+        The values of each setting are added to `settings`, by the expression that gives them.
+        """
+        patterns = [re.compile(row) for row in self.rows]
+        begins, ignored = (re.compile(p or NEVER) for p in (self.begins, self.ignored))
+        again = re.compile(re.sub(r"\\b|\^", "", self.begins or NEVER))
+        expressions = [re.compile(setting) for setting in self.settings]
+        step, last = 0.0, {}
+        for line, text in lines:
+            if ignored.search(text):
+                continue
+            for place, expression in enumerate(expressions):
+                given = expression.search(text)
+                for name, value in (given.groupdict() if given else {}).items():
+                    if value is not None and len(value) < 40:  # maybe a product, e.g. 64*1024
+                        one = math.prod(map(int, value.replace(",", "").split("*")))
+                        settings.setdefault(name, {}).setdefault(place, set()).add(one)
+            match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
+            if match is None and not begins.search(text):
+                lines.alike.other(line, text)
+                continue
+            try:
+                row = _row(match, again)
+            except ValueError as error:
+                lines.torn(line, str(error))
+                continue
+            lines.whole(match and match.re, text)
+            if not row.keys() & set(COUNTS):
+                row["step"] = step
+            step = row.get("step", step)
+            if row != last:
+                yield line, row
+            last = row
+
+
+def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float]:
+    """Return the numbers of a line; raise ValueError with a reason if it is not one whole row."""
+    if match is None:
+        raise ValueError("is not a complete row")
+    text, row = match.string, dict[str, float]()
+    if again.search(text[: match.start()]) or again.search(text, match.end()):
+        raise ValueError("holds two rows")
+    for name, value in match.groupdict().items():
+        if value is not None:
+            suffix = SUFFIXES.get(value[-1:], 1.0) if name == "rounded_tokens" else 1.0
+            column, unit = UNITS.get(name, (name, 1.0))
+            try:
+                row.setdefault(column, number(value if suffix == 1 else value[:-1]) * suffix * unit)
+            except ValueError:
+                raise ValueError(f"{name} is {value!r}; expected a number") from None
+    if "index" in row:
+        row["step"] = row.pop("index") + 1
+    return row
+
+
+@dataclass(frozen=True)
+class Blocks(Importer):
+    """A console that prints a block of metrics after each step.
+
+    Attributes:
+        about: What it reads, in one line.
+        begins: Regular expression of a block's first line; its groups are `step` and `epoch`.
+        metric: Regular expression of a metric's line; its groups are `name` and `value`.
+        known_by: What is searched in a file's head.
+        trainers: Names of the metrics.
+    """
+
+    about: str
+    begins: str
+    metric: str
+    known_by: str
+    trainers: tuple[MetricNames, ...]
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether the head has a block."""
+        return re.search(self.known_by, head, re.MULTILINE) is not None
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file; a last block that lacks what all others have is cut off."""
+        lines = Lines(file)
+        cells = columns_of(self._blocks(lines))
+        log = named_log(file, cells, self.trainers, columns, cut=lines.cut)
+        rows, cut, notes = log.rows, log.cut, (*log.notes, *lines.alike.notes)
+        lost = rows[:-1].isna().sum().drop("eval_loss", errors="ignore").max()
+        if lost:
+            notes += (f"{lost} blocks lack what others have",)
+        if (rows.iloc[-1].isna() & rows[:-1].notna().all()).any():
+            rows = rows[:-1]
+            cut = cut or "is cut off in its last block; the blocks before it are read"
+        yield replace(log, rows=rows, cut=cut, notes=notes)
+
+    def _blocks(self, lines: Lines) -> Iterator[tuple[int, dict[str, str]]]:
+        begins, metric = re.compile(self.begins), re.compile(self.metric)
+        losses = {name for trainer in self.trainers for name in trainer.names["loss"]}
+        begun, block = 0, {}
+        for line, text in lines:
+            if begin := begins.search(text):
+                if begun:
+                    yield begun, block
+                lines.whole("block", text)
+                begun = line
+                block = {name: value for name, value in begin.groupdict().items() if value}
+            elif begun and (found := metric.search(text)):
+                name, value = found["name"], found["value"]
+                lines.alike.row(name, text)
+                if block.setdefault(name, value) != value:
+                    lines.torn(line, f"repeats {name} within a block")
+            elif begun:
+                lines.alike.other(line, text)
+            elif (found := metric.search(text)) and found["name"] in losses:
+                lines.alike.lines.append(line)  # its block's first line is damaged
+        if begun:
+            yield begun, block
+
+
+@dataclass(frozen=True)
+class JsonEvents(Importer):
+    """Lines with a marker and a JSON object, each some values of the log or of its settings.
+
+    Attributes:
+        about: What it reads, in one line.
+        marker: Text of the lines that are read.
+        names: Names of the values.
+        values: Returns the values of an event by name; none if it is not one.
+        labels: Columns of one value for the whole run, by the names of settings.
+    """
+
+    about: str
+    marker: str
+    names: MetricNames
+    values: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether the head has the marker."""
+        return self.marker in head
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file."""
+        table = JsonLines(file, self.marker, self.values)
+        cells, told = table.cells, {"notes": table.notes, "cut": table.cut}
+        found = {name: values[np.isfinite(values)] for name, values in cells.numbers.items()}
+        config = {name.replace("/", "."): v[-1].item() for name, v in found.items() if len(v)}
+        log = named_log(file, cells, (self.names,), columns, config=config, **told)
+        labels = {ours: config[theirs] for ours, theirs in self.labels.items() if theirs in config}
+        yield replace(log, labels=labels)
+
+
+def _levanter(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metrics of an event with its step, or the settings."""
+    if not {"step", "metrics"} <= event.keys():
+        return flat(event.get("hparams") or {})
+    return {**flat(event["metrics"] or {}), "global_step": event["step"]}
+
+
+def _mllog(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not {"key", "value"} <= event.keys():
+        return {}
+    value, metadata = event["value"], event.get("metadata") or {}
+    values = value if isinstance(value, Mapping) else {str(event["key"]): value}
+    return {**values, **metadata}
+
+
+EVENTS = {"levanter": _levanter, "mllog": _mllog}
+"""The values of an event by name, by format."""
 
 
 def _importer(name: str, declaration: Mapping[str, Any]) -> Importer:
@@ -37,3 +315,74 @@ def declared_formats() -> dict[str, Importer]:
         about = "; ".join(version.about for version in versions)
         formats[name] = versions[0] if len(versions) == 1 else AnyOf(about, versions)
     return formats
+
+
+KNOWN = tuple(name for name in GROUPS if name not in ("estimate", "nan"))
+NEAR = 2000
+"""Number of lines that are compared with a regular expression that matches none."""
+
+
+@dataclass(frozen=True)
+class OwnLines(LineFormat):
+    """Lines that the user describes; every file is taken to have them."""
+
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return True: the user chose this format."""
+        return True
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file.
+
+        Raises:
+            InputError: If a regular expression matches no line; with the line nearest to it.
+        """
+        lines = [(line, text) for line, text in Lines(file) if text.strip()]
+        for option, regex in self.options.items():
+            if not any(re.search(regex, text) for _, text in lines):
+                words, near = words_of(regex), lines[:NEAR] or [(0, "")]
+                line, text = max(near, key=lambda one: len(words & words_of(one[1])))
+                nearest = f"the nearest is line {line}: {text[:200]!r}"
+                raise InputError(f"{option} {regex!r}: matches no line of {file}; {nearest}")
+        yield from super().read(file, columns)
+
+
+def own_lines(train: str, evaluation: str) -> OwnLines:
+    """Return the importer of lines with these regular expressions.
+
+    Args:
+        train: Regular expression of a line of training; may be empty if `evaluation` is not.
+        evaluation: Regular expression of a line with a held-out loss, or nothing.
+
+    Raises:
+        InputError: If neither is given, or one is not a regular expression, lacks a required group
+            or has an unknown group.
+    """
+    given = {"--train-line": (train, "loss"), "--eval-line": (evaluation, "eval_loss")}
+    options = {option: regex for option, (regex, _) in given.items() if regex}
+    if not options:
+        example = r"'step (?P<step>\d+) loss (?P<loss>\S+)'"
+        raise InputError(f"--train-line: the format lines needs one, e.g. {example}")
+    groups: set[str] = set()
+    for option, regex in options.items():
+        loss, here = given[option][1], _groups(option, regex)
+        if not {loss, f"{loss}_bits"} & here:
+            raise InputError(f"{option} {regex!r}: has no group {loss}; write (?P<{loss}>\\S+)")
+        groups |= here
+    if not groups & {*COUNTS, "index"}:
+        option, regex = next(iter(options.items()))
+        why = r"has no group step, index, tokens or samples; write (?P<step>\d+)"
+        raise InputError(f"{option} {regex!r}: {why}")
+    return OwnLines("lines by --train-line, --eval-line", train, evaluation, options=options)
+
+
+def _groups(option: str, regex: str) -> set[str]:
+    """Return the named groups of a regular expression."""
+    try:
+        groups = set(re.compile(regex).groupindex)
+    except re.error as error:
+        raise InputError(f"{option} {regex!r}: {error}; correct it") from None
+    for name in groups - set(KNOWN):
+        raise InputError(f"{option}: group {name} is unknown; known are {', '.join(KNOWN)}")
+    return groups

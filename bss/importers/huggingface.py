@@ -25,10 +25,9 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.importers.build import named_log
 from bss.importers.lines import Cells, Lines, columns_of
-from bss.importers.log import Importer, Log, Rows
-from bss.importers.names import NAMES
+from bss.importers.log import Importer, Log
+from bss.importers.names import NAMES, named_log
 
 STATE = NAMES["trainer_state"]
 STEPLESS = (
@@ -76,7 +75,7 @@ def _unfiltered(cells: Cells) -> Cells:
     loss, norm = cells.numbers.get("loss"), cells.numbers.get("grad_norm")
     if loss is None or norm is None or not (np.isinf(norm) & (loss == 0)).any():
         return cells
-    unfiltered: Rows = {**cells.numbers, "loss": np.where(loss == 0, np.inf, loss)}
+    unfiltered = {**cells.numbers, "loss": np.where(loss == 0, np.inf, loss)}
     return replace(cells, numbers=unfiltered)
 
 
@@ -109,8 +108,8 @@ class PrintedDicts(Importer):
         cells = _unfiltered(columns_of(rows))
         log = named_log(file, cells, (STATE,), columns, lines.alike.notes, lines.cut)
         if printed.batch:
-            sizes = np.full(len(rows), float(printed.batch.replace(",", "")))
-            log = replace(log, rows={**log.rows, "batch": sizes})
+            size = float(printed.batch.replace(",", ""))
+            log = replace(log, rows=log.rows.assign(batch=size))
         yield log
 
 

@@ -6,11 +6,12 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.log import HEAD, Rows, encoding_of, plain
@@ -22,7 +23,6 @@ SHARE, KEPT = 0.7, 50
 """Share of words by which a line resembles a row, and number of rows that are compared."""
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
 _WORD = re.compile(r"[^\W\d]{2,}")
-_EPOCHS = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?")
 
 
 class Lines:
@@ -48,7 +48,8 @@ class Lines:
         encoding = encoding_of(head)
         with self.file.open(encoding=encoding, errors="replace", newline=end) as opened:
             for number, line in enumerate(opened, 1):
-                if not line.endswith(end) and not self._whole(line):
+                whole = line.endswith(self.closed) and line.count('"') % 2 == 0
+                if not line.endswith(end) and not whole:
                     self._end = f"is cut off: line {number} has no line end; {BEFORE}"
                     break
                 for part in plain(line.rstrip("\r\n")).split("\r"):
@@ -61,9 +62,6 @@ class Lines:
         A last line without a line end is left out, because its last digits may be missing.
         """
         return f"is cut off in line {self._torn[0]}; {BEFORE}" if self._torn else self._end
-
-    def _whole(self, line: str) -> bool:
-        return line.endswith(self.closed) and line.count('"') % 2 == 0
 
     def torn(self, line: int, reason: str) -> None:
         """Note a line that is part of a row: the end of the file if no row follows.
@@ -163,15 +161,9 @@ def _one_byte_apart(shape: str, row: str) -> bool:
     """Return whether shapes differ by one letter, which may split a number in two."""
     if abs(len(shape) - len(row)) > 2:
         return False
-    before = _common(shape, row)
-    after = _common(shape[before:][::-1], row[before:][::-1])
+    before = len(commonprefix([shape, row]))  # noqa: RUF071 - texts, not paths
+    after = len(commonprefix([shape[before:][::-1], row[before:][::-1]]))  # noqa: RUF071
     return before + after >= len(row) - 1
-
-
-def _common(one: str, other: str) -> int:
-    """Return the number of letters with which both texts begin."""
-    same = (a == b for a, b in zip(one, other, strict=False))
-    return sum(1 for _ in takewhile(bool, same))
 
 
 def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, ...]:
@@ -202,20 +194,26 @@ class Cells:
         lines: The line of each row, int64 [rows].
     """
 
-    numbers: Rows
+    numbers: dict[str, np.ndarray]
     texts: dict[str, dict[int, str]]
     lines: np.ndarray
 
-    def column(self, name: str, file: Path) -> np.ndarray:
-        """Return a column of numbers [rows].
+    def rows(self, chosen: Mapping[str, str], file: Path) -> Rows:
+        """Return columns of numbers under our names.
+
+        Args:
+            chosen: Names of the columns, by ours; one that is missing is NaN.
+            file: Path of the table, for messages.
 
         Raises:
-            InputError: If one of its cells is something else.
+            InputError: If a cell is no number.
         """
-        for row, text in self.texts.get(name, {}).items():
-            where = f"{file}, line {self.lines[row]}: {name}"
-            raise InputError(f"{where} is {text[:40]!r}; expected a number")
-        return self.numbers.get(name, np.full(len(self.lines), np.nan))
+        for name in chosen.values():
+            for row, text in self.texts.get(name, {}).items():
+                where = f"{file}, line {self.lines[row]}: {name}"
+                raise InputError(f"{where} is {text[:40]!r}; expected a number")
+        columns = {ours: self.numbers.get(name, np.nan) for ours, name in chosen.items()}
+        return pd.DataFrame(columns, range(len(self.lines)), dtype=float)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -258,14 +256,3 @@ def columns_of(rows: Iterable[tuple[int, Mapping[str, Any]]], labels: Iterable[s
         column.extend([math.nan] * (len(lines) - len(column)))
     arrays = {name: np.array(column) for name, column in numbers.items()}
     return Cells(arrays, texts, np.array(lines, np.int64))
-
-
-def epochs(values: Iterable[object]) -> tuple[str, ...]:
-    """Return a note if a log reads its data more than once; whole numbers count from 0 or 1."""
-    numbers = [float(value) for value in map(str, values) if _EPOCHS.fullmatch(value)]
-    if not numbers:
-        return ()
-    first = min(numbers) - 1 if all(value.is_integer() for value in numbers) else 0
-    passes = max(numbers) - first
-    note = f"{passes:.3g} epochs over its data; repeated tokens are counted each time"
-    return (note,) if passes > 1.005 else ()

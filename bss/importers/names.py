@@ -1,15 +1,78 @@
-"""Trainers by the names that they log, and their settings by name; names.toml declares them."""
+"""Trainers by the names that they log, and their settings by name; logs from named columns.
+
+names.toml declares the names.
+
+Corrections give the columns of a trainer their meaning in a Log.
+"""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from bss.errors import InputError
-from bss.importers.corrections import CORRECTIONS
-from bss.importers.log import LOSSES, Correction, some
+from bss.importers.lines import Cells, misspelt
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
+
+
+def as_logged(rows: Rows) -> Rows:
+    """Return the rows unchanged: their step counts completed steps."""
+    return rows
+
+
+def completed(rows: Rows) -> Rows:
+    """Return the rows of a trainer whose step is the index of the step just done, from 0 on."""
+    return rows.assign(step=rows["step"] + 1) if "step" in rows else rows
+
+
+def losses_completed(rows: Rows) -> Rows:
+    """Return the rows with training losses one step on, and held-out ones as they are."""
+    if not {"step", "loss"} <= {*rows}:
+        return rows
+    trained = completed(rows).drop(columns="eval_loss", errors="ignore")
+    return pd.concat([trained, rows.drop(columns="loss")], ignore_index=True)
+
+
+def falling(rows: Rows) -> Rows:
+    """Return the rows; refuse a held-out value that rises, as an accuracy does."""
+    values = rows.filter(["eval_loss"]).to_numpy()
+    values = values[np.isfinite(values)]
+    if len(values) > 1 and values[-1] > values[0] and values.max() <= 1:
+        raise InputError("eval_accuracy rises, so it is an accuracy and no loss; leave the log out")
+    return rows
+
+
+def diverged(rows: Rows) -> Rows:
+    """Return the rows, with an infinite loss in NaN iterations after the last finite loss."""
+    losses = rows.filter(LOSSES)
+    if "nan" not in rows or losses.empty:
+        return rows
+    finite = np.isfinite(losses).any(axis=1)
+    lost = losses.isna().all(axis=1) & (rows["nan"] > 0) & ~finite[::-1].cummax()[::-1]
+    return rows.assign(loss=np.where(lost, np.inf, rows.get("loss", np.nan)))
+
+
+def batch_tokens(rows: Rows) -> Rows:
+    """Return the rows with the tokens of a step, from the tokens and steps before it."""
+    if not {"steps_before", "tokens_before"} <= {*rows}:
+        return rows
+    sizes = (rows["tokens_before"] / rows["steps_before"])[rows["steps_before"] > 0].unique()
+    sizes = sizes[np.isfinite(sizes)]
+    one = len(sizes) == 1 and sizes[0] % 1 == 0
+    return rows.assign(batch_tokens=sizes[0]) if one else rows
+
+
+CORRECTIONS: dict[str, Correction] = {
+    function.__name__: function
+    for function in (as_logged, completed, losses_completed, falling, diverged, batch_tokens)
+}
+"""Corrections by name."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +115,12 @@ class MetricNames:
         """Return the settings of a config that are whole numbers."""
         settings: dict[str, int] = {}
         for column, paths in self.config.items():
-            values = [value for path in paths if (value := at_path(config, path)) is not None]
-            if values and _is_count(values[0]):
-                settings[column] = int(values[0])
+            values = (at_path(config, path) for path in paths)
+            value = next((value for value in values if value is not None), None)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and 1 <= value == value // 1:
+                settings[column] = int(value)
         return settings
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | float) and type(value) is not bool and 1 <= value == value // 1
 
 
 def at_path(config: Any, path: str) -> Any:
@@ -97,8 +158,7 @@ def choose(
     for ours, theirs in columns.items():
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {some(available)}")
-    own = MetricNames("own", {ours: (theirs,) for ours, theirs in columns.items()})
-    trainer = (fitting(trainers, available, columns) or [own])[0]
+    trainer = (fitting(trainers, available, columns) or [MetricNames("own", {})])[0]
     given = {column: [name] for column, name in columns.items()}
     names = {**trainer.named_in(available), **given}
     if not set(LOSSES) & set(names):
@@ -158,3 +218,83 @@ NAMES = {trainer: metric_names(trainer, d) for trainer, d in declared("names.tom
 
 TRAINERS = tuple(n for n in NAMES.values() if n.trainer not in ("plain", "trainer_state", "mllog"))
 """Trainers that trackers know; the first of those that fit equally well is used."""
+
+
+def log_of(
+    file: Path,
+    rows: Rows,
+    settings: Mapping[str, int],
+    notes: Iterable[str] = (),
+    cut: str = "",
+    run: str = "",
+) -> Log:
+    """Return the run of a file.
+
+    Args:
+        file: Path of the log.
+        rows: Columns, some of COLUMNS, and `epoch` for a note; others are left out.
+        settings: Its seq_len, vocabulary, and a batch or batch_tokens if no row has one.
+        notes: Remarks for the report.
+        cut: Why the end of the log is missing.
+        run: Name of the run in a file of several. Default: the file's name, or its directory's.
+
+    Raises:
+        InputError: If no row has a loss.
+    """
+    if not set(LOSSES) & set(rows):
+        raise InputError(f"{file}: no line has a loss; give the log of the rank that prints it")
+    columns = rows.filter(COLUMNS)
+    if not {"batch", "batch_tokens"} & {*columns}:
+        sizes = {"batch", "batch_tokens"} & settings.keys()
+        columns = columns.assign(**{name: float(settings[name]) for name in sizes})
+    length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
+    source, place = str(file), f"{file}:{run}" if run else str(file)
+    notes = (*notes, *_counted(rows))
+    return Log(run or run_name(file), columns, source, place, length, notes, cut, vocabulary)
+
+
+def named_log(
+    file: Path,
+    cells: Cells,
+    trainers: tuple[MetricNames, ...],
+    columns: Mapping[str, str],
+    notes: Iterable[str] = (),
+    cut: str = "",
+    config: Mapping[str, Any] | None = None,
+) -> Log:
+    """Return the run of a file whose values have names.
+
+    Args:
+        file: Path of the log.
+        cells: Its values by name.
+        trainers: Trainers whose names they may be, the likelier first.
+        columns: Names given by --columns.
+        notes: Remarks for the report.
+        cut: Why the end of the log is missing.
+        config: Its settings.
+
+    Raises:
+        InputError: If it has no loss of a known name, or a value is not a number.
+    """
+    sizes = cells.sizes
+    trainer, chosen, more = choose(trainers, sizes, columns, str(file))
+    more += misspelt(sizes, chosen.values())
+    rows = trainer.corrected(cells.rows(chosen, file))
+    return log_of(file, rows, trainer.settings(config or {}), (*more, *notes), cut)
+
+
+def _counted(rows: Rows) -> Iterator[str]:
+    """Yield the number of losses in rows without any count, and of epochs if there are several.
+
+    Epochs that are whole numbers count from 0 or 1.
+    """
+    uncounted = rows[rows.filter(COUNTS).isna().all(axis=1)].filter(LOSSES)
+    for column, lost in uncounted.notna().sum().items():
+        if lost:
+            yield f"{lost} values of {column} have no step and are left out"
+    epochs = rows.filter(["epoch"]).to_numpy()
+    epochs = epochs[np.isfinite(epochs) & (epochs >= 0)]
+    if len(epochs):
+        passes = epochs.max() - (0 if (epochs % 1).any() else epochs.min() - 1)
+        if passes > 1.005:
+            yield f"{passes:.3g} epochs over its data; repeated tokens are counted each time"

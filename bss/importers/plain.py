@@ -1,4 +1,7 @@
-"""Plain tables: CSV, TSV and JSON lines of a step and a loss, under the usual names.
+"""Tables of runs in CSV, TSV, JSON lines or Parquet, under the usual names.
+
+A plain table is wide: it has a column of steps or tokens and a column of losses. A long table has
+one row per value: run, metric, value, step (MLflow's database, W&B archives).
 
 Published loss curves have this format (`step,lr,loss`, MultiPowerLaw's loss_curve_repo). So have
 the files of these loggers: CSVLogger of Lightning (`src/lightning/fabric/loggers/csv_logs.py`),
@@ -12,18 +15,18 @@ as a held-out loss.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.build import by_run, log_of
-from bss.importers.corrections import completed
 from bss.importers.lines import columns_of, misspelt
-from bss.importers.log import COUNTS, LOSSES, Importer, Log, Rows
-from bss.importers.names import NAMES, MetricNames, choose
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
+from bss.importers.names import NAMES, MetricNames, choose, completed, log_of
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
 
@@ -55,11 +58,12 @@ class PlainTable(Importer):
     def reader(self, file: Path, head: str, columns: Mapping[str, str]) -> Importer | None:
         """Return itself if there is a loss, and a count that rises, or runs."""
         names = by_plain_name(names_in(file, head))
-        there = _metrics(columns).named_in(names)
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        there = METRICS.named_in(names) | {o: [name] for o, name in given.items() if name in names}
         counts = [there[column][0] for column in COUNTS if column in there]
         if not counts or not set(LOSSES) & there.keys():
             return None
-        cells = columns_of(enumerate(first_rows(file, head)))
+        cells = columns_of(enumerate(first_rows(head)))
         values = cells.numbers.get(names[counts[0]], np.zeros(0))
         values = values[np.isfinite(values) & (values >= 0)]
         more = np.diff(values)
@@ -79,26 +83,18 @@ class PlainTable(Importer):
         if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
-        rows = {ours: cells.column(name, file) for ours, name in chosen.items()}
-        rows = _held_out(_logged(rows), cells.labels(split or ""))
-        for run, part in by_run(rows, cells.labels(by or "")):
+        rows = _held_out(_logged(cells.rows(chosen, file)), cells.labels(split or ""))
+        for run, part in rows.groupby(cells.labels(by or ""), sort=False):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
-            yield log_of(file, part, _settings(file, run, part), notes, table.cut, run)
-
-
-def _metrics(columns: Mapping[str, str]) -> MetricNames:
-    """Return the usual names, and before them those that the user gave."""
-    given = {ours: (plain_name(theirs),) for ours, theirs in columns.items() if ours != "run"}
-    names = {c: (*given.get(c, ()), *METRICS.names.get(c, ())) for c in {**METRICS.names, **given}}
-    return replace(METRICS, names=names)
+            settings, part = _settings(file, str(run), part)
+            yield log_of(file, part, settings, notes, table.cut, str(run))
 
 
 def _logged(rows: Rows) -> Rows:
     """Return the rows, without NaN next to a finite loss."""
-    losses = [rows[column] for column in LOSSES if column in rows]
-    finite = np.any([np.isfinite(values) for values in losses], axis=0)
-    return {c: np.where(finite & np.isinf(values), np.nan, values) for c, values in rows.items()}
+    finite = np.isfinite(rows.filter(LOSSES)).any(axis=1).to_numpy()
+    return rows.mask(np.isinf(rows) & finite[:, None])
 
 
 def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
@@ -106,10 +102,9 @@ def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
     there = np.array([HELD_OUT.match(split) is not None for split in splits], bool)
     if "loss" not in rows or not there.any():
         return rows
-    moved = there & ~np.isnan(rows["loss"])
-    held_out = rows.get("eval_loss", np.full(len(there), np.nan))
-    held_out = np.where(moved & np.isnan(held_out), rows["loss"], held_out)
-    return {**rows, "loss": np.where(moved, np.nan, rows["loss"]), "eval_loss": held_out}
+    moved = rows["loss"].where(there)
+    held_out = rows["eval_loss"].fillna(moved) if "eval_loss" in rows else moved
+    return rows.assign(loss=rows["loss"].mask(there), eval_loss=held_out)
 
 
 def _counts_from_0(rows: Rows) -> bool:
@@ -119,21 +114,105 @@ def _counts_from_0(rows: Rows) -> bool:
     return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())
 
 
-def _settings(file: Path, run: str, rows: Rows) -> dict[str, int]:
+def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
     """Return the sequence length of a run, and a batch that only rows without a loss have.
 
-    Such columns are removed from the rows.
+    Also return the rows without such a batch.
     """
-    lengths = rows.pop("seq_len", np.zeros(0))
-    several = np.unique(lengths[np.isfinite(lengths)])
+    several = np.unique(rows.filter(["seq_len"]))
+    several = several[np.isfinite(several)]
     if len(several) > 1 or (several % 1).any():
         shown = " and ".join(f"{value:g}" for value in several)
         raise InputError(f"{file}: seq_len of run {run} is {shown}; expected one count")
     settings = {"seq_len": int(several[0])} if len(several) else {}
     logged = with_loss(rows)
-    for name in {"batch", "batch_tokens"} & rows.keys():
-        if np.isnan(rows[name][logged]).all():
-            known = np.unique(rows.pop(name)[~logged])
+    for name in {"batch", "batch_tokens"} & {*rows}:
+        if rows[name][logged].isna().all():
+            known = np.unique(rows[name][~logged])
             known = known[np.isfinite(known)]
             settings |= {name: int(known[0])} if len(known) == 1 else {}
-    return settings
+            rows = rows.drop(columns=name)
+    return settings, rows
+
+
+METRIC = ("metric", "key", "metric_name", "tag", "variable", "name")
+VALUE = ("value", "metric_value")
+RUN = (*METRICS.names["run"], "experiment", "experiment_id")
+LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
+"""Names of metrics; the step is a column."""
+
+
+@dataclass(frozen=True)
+class LongTable(Importer):
+    """A table with a row per value."""
+
+    about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether there are columns of metric, value and step."""
+        return all(_roles(by_plain_name(names_in(file, head)), {})[:3])
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the runs of a table."""
+        table = table_of(file)
+        names = by_plain_name(table.names)
+        metric, value, step, by = (names.get(role, "") for role in _roles(names, columns))
+        cells = table.read([value, step], filter(None, (metric, by)))
+        numbers = cells.rows({"step": step, "value": value}, file)
+        values = numbers.assign(run=cells.labels(by), name=cells.labels(metric))
+        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
+        for run, part in values.groupby("run", sort=False):
+            yield long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
+
+
+def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:
+    """Return the plain names of the metric, the value, the step and the run; "" if none."""
+    run = (plain_name(columns["run"]),) if "run" in columns else RUN
+    roles = (METRIC, VALUE, METRICS.names["step"], run)
+    return [next((name for name in role if name in names), "") for role in roles]
+
+
+def long_log(
+    file: Path,
+    values: pd.DataFrame,
+    trainers: tuple[MetricNames, ...],
+    columns: Mapping[str, str],
+    notes: tuple[str, ...] = (),
+    cut: str = "",
+    run: str = "",
+    plain: Callable[[str], str] = str,
+) -> Log:
+    """Return the run of a file whose values have a name and a step each.
+
+    Args:
+        file: Path of the log.
+        values: The columns name, step and value, in the order written.
+        trainers: Trainers whose names they may be, the likelier first.
+        columns: Names given by --columns.
+        notes: Remarks for the report.
+        cut: Why the end of the log is missing.
+        run: As in `log_of`.
+        plain: Returns the name that is compared with those of trainers.
+
+    Raises:
+        InputError: If it has no loss of a known name.
+    """
+    sizes = Counter(values["name"])
+    names = {name: plain(name) for name in sizes}
+    trainer, chosen, more = choose(trainers, dict.fromkeys(names.values()), columns, str(file))
+    ours = {theirs: column for column, theirs in chosen.items()}
+    read = {name: ours[names[name]] for name in names if names[name] in ours}
+    known = values[values["name"].isin(read)]
+    rows = _wide(known.assign(name=known["name"].map(read)))
+    notes = (*more, *misspelt(sizes, read), *notes)
+    return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
+
+
+def _wide(values: pd.DataFrame) -> Rows:
+    """Return a row for every step, in the order written; a repeated value makes another row."""
+    values = values.dropna(subset="step")
+    values = values.assign(time=values.groupby(["name", "step"]).cumcount())
+    wide = values.pivot(index=["time", "step"], columns="name", values="value")
+    wide = wide.loc[pd.MultiIndex.from_frame(values[["time", "step"]].drop_duplicates())]
+    return wide if "step" in wide else wide.reset_index("step")

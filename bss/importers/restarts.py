@@ -39,7 +39,7 @@ class Merged:
 def count_of(rows: Rows) -> str:
     """Return the column that counts the rows of a run; raise InputError if there is none."""
     for column in COUNTS:
-        if column in rows and not np.isnan(rows[column]).all():
+        if column in rows and rows[column].notna().any():
             return column
     raise InputError(
         "no step and no count of tokens is logged; name the metric with --columns step=NAME"
@@ -48,7 +48,7 @@ def count_of(rows: Rows) -> str:
 
 def with_loss(rows: Rows) -> np.ndarray:
     """Return which rows have a loss."""
-    return np.any([~np.isnan(rows[column]) for column in LOSSES if column in rows], axis=0)
+    return rows.filter(LOSSES).notna().any(axis=1).to_numpy()
 
 
 def merge(*places: Rows) -> Merged:
@@ -72,64 +72,59 @@ def merge(*places: Rows) -> Merged:
     attempts = [_last_attempts(rows, key) for rows in places]
     parts = [part for parts, *_ in attempts for part in parts]
     _, restarts, superseded, duplicates = zip(*attempts, strict=True)
-    whole, diverged_at = _finite(_aligned(parts, key), key)
+    # A row for each count of any part, in order; the first value of several is used.
+    aligned = pd.concat(parts).groupby(key).first().reset_index()
+    whole, diverged_at = _finite(aligned, key)
     return Merged(whole, max(restarts), sum(superseded), sum(duplicates), diverged_at)
 
 
 def _last_attempts(rows: Rows, key: str) -> tuple[list[Rows], int, int, int]:
     """Return the rows of each loss, one per step, and the counts of `Merged`."""
-    usable = with_loss(rows) & ~np.isnan(rows[key])
-    if not usable.any():
+    rows = rows[with_loss(rows) & rows[key].notna()]
+    if rows.empty:
         raise InputError(f"no row has both a loss and {key}; log them together")
-    rows = {column: values[usable] for column, values in rows.items()}
-    counting = np.ones(len(rows[key]), bool)
+    counts, counting = rows[key].to_numpy(), np.ones(len(rows), bool)
     places, restarts, superseded, duplicates = {}, 0, 0, 0
     for column in [column for column in LOSSES if column in rows]:
-        place = np.flatnonzero(~np.isnan(rows[column]) & counting)
-        if not _rising(rows[key][place]):
-            distinct = _without_repeats(rows, place, column, key)
+        place = np.flatnonzero(rows[column].notna() & counting)
+        if not _rising(counts[place]):
+            distinct = _without_repeats(_of(rows, column), place, key)
             duplicates += len(place) - len(distinct)
-            once = _measured_once(rows[key], distinct)
-            dropped, back = _supersede(rows[key], once, counting, key)
+            # A loss that is measured again when the run has ended restarts nothing.
+            at = counts[distinct]
+            again = len(at) > 1 and at[-1] == at[-2] and _rising(at[:-1])
+            once = np.delete(distinct, -2) if again else distinct
+            dropped, back = _supersede(counts, once, counting, key)
             restarts = max(restarts, back)
             superseded += dropped + len(distinct) - len(once)
             place = once
         places[column] = place
-    parts = [
-        {c: rows[c][place[counting[place]]] for c in rows if c == loss or c not in LOSSES}
-        for loss, place in places.items()
-    ]
+    parts = [_of(rows, loss).iloc[place[counting[place]]] for loss, place in places.items()]
     return parts, restarts, superseded, duplicates
+
+
+def _of(rows: Rows, loss: str) -> Rows:
+    """Return the rows with one of the losses."""
+    return rows.drop(columns={*LOSSES} - {loss}, errors="ignore")
 
 
 def _rising(counts: np.ndarray) -> bool:
     return bool((np.diff(counts) > 0).all())
 
 
-def _without_repeats(rows: Rows, place: np.ndarray, loss: str, key: str) -> np.ndarray:
-    """Return the places of one loss without those that repeat an earlier one exactly.
+def _without_repeats(rows: Rows, place: np.ndarray, key: str) -> np.ndarray:
+    """Return the places without those whose row repeats an earlier one exactly.
 
     If steps are there twice with other values too, an attempt may log some that are equal by
     chance: then only those go after which the log continues as if they were not there.
     """
-    own = pd.DataFrame({c: rows[c][place] for c in rows if c == loss or c not in LOSSES})
-    new = ~own.duplicated().to_numpy()
-    counts = rows[key][place]
+    rows = rows.iloc[place]
+    new, counts = ~rows.duplicated().to_numpy(), rows[key].to_numpy()
     if len(np.unique(counts[new])) < new.sum():
         before = np.concatenate([[-np.inf], counts[:-1]])
         after = np.concatenate([counts[1:], [np.inf]])
         new |= (counts > before) | (after <= before)
     return place[new]
-
-
-def _measured_once(everywhere: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the places of one loss, without the last but one if only the last repeats its step.
-
-    A loss that is measured again when the run has ended restarts nothing.
-    """
-    counts = everywhere[place]
-    again = len(counts) > 1 and counts[-1] == counts[-2] and _rising(counts[:-1])
-    return np.delete(place, -2) if again else place
 
 
 def _supersede(
@@ -158,26 +153,20 @@ def _supersede(
     return before - int(counting.sum()), len(back)
 
 
-def _aligned(parts: list[Rows], key: str) -> Rows:
-    """Return a row for each count of any part, in order; the first value of several is used."""
-    rows = pd.concat([pd.DataFrame(part) for part in parts]).groupby(key).first().reset_index()
-    return {column: rows[column].to_numpy() for column in rows}
-
-
 def _finite(rows: Rows, key: str) -> tuple[Rows, int | None]:
     """Return the rows before the losses stop being finite; refuse gaps between finite ones."""
-    losses = [column for column in LOSSES if column in rows]
-    bad = np.any([np.isinf(rows[column]) for column in losses], axis=0)
+    losses = rows.filter(LOSSES)
+    bad = np.isinf(losses).any(axis=1)
     if not bad.any():
         return rows, None
     first = int(np.argmax(bad))
     at = int(rows[key][first])
     for column in losses:
-        if np.isfinite(rows[column][first:]).any():
+        if np.isfinite(losses[column][first:]).any():
             raise InputError(
                 f"{column} is NaN or infinite at {key} {at} and finite later; correct it, or "
                 "leave the row out"
             )
     if not first:
         raise InputError(f"no loss is finite from {key} {at} on; leave the run out")
-    return {column: values[:first] for column, values in rows.items()}, at
+    return rows[:first], at

@@ -11,7 +11,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.files import at_once
-from bss.importers.log import COLUMNS, LOSSES, Log, Rows
+from bss.importers.log import LOSSES, Log, Rows
 from bss.importers.restarts import Merged, merge, with_loss
 from bss.tables import check_runs
 from bss.units import parse_tokens
@@ -122,7 +122,11 @@ def scaling_with_batch(first: pd.DataFrame) -> str:
 
 def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """Return one run's table and report."""
-    groups = _by_place(logs)
+    joined = len({log.run for log in logs}) > 1  # attempts, whose names --run-regex joins
+    places: dict[str, list[Log]] = {}
+    for log in logs:
+        places.setdefault("" if joined else log.place, []).append(log)
+    groups = [*places.values()]
     merged = _merged(run, groups)
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
@@ -139,35 +143,26 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
     table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
-    gaps = {c for c in ("step", "tokens") if c in table and np.isnan(table[c]).any()}
-    table = {column: values for column, values in table.items() if column not in gaps}
+    gaps = [c for c in ("step", "tokens") if c in table and table[c].isna().any()]
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
-    checked = check_runs(pd.DataFrame({**constants, **table}), f"run {run}")
+    checked = check_runs(table.drop(columns=gaps).assign(**constants), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
     checked = checked.loc[:, [column for column in order if column in checked]]
     status = "cut" if any(group[-1].cut for group in groups) else "finished"
     status = status if merged.diverged_at is None else "diverged"
     if status != "finished":
         checked = checked.assign(status=status)
-    return checked, _report(run, status, logs, merged, checked, batch_from)
+    told = {"run": run, "status": status, "batch_from": batch_from}
+    return checked, _report(logs, merged, checked, told)
 
 
 def _length(rows: Rows) -> int | None:
     """Return tokens per sequence, if the log has its batch in sequences and in tokens."""
-    if not {"batch", "batch_tokens"} <= rows.keys():
+    if not {"batch", "batch_tokens"} <= {*rows}:
         return None
-    lengths = np.unique(rows["batch_tokens"] / rows["batch"])
+    lengths = (rows["batch_tokens"] / rows["batch"]).unique()
     lengths = lengths[np.isfinite(lengths)]
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
-
-
-def _by_place(logs: Sequence[Log]) -> list[list[Log]]:
-    """Return a run's logs by place; logs whose names --run-regex joins are attempts too."""
-    groups: dict[str, list[Log]] = {}
-    joined = len({log.run for log in logs}) > 1
-    for log in logs:
-        groups.setdefault("" if joined else log.place, []).append(log)
-    return [*groups.values()]
 
 
 def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
@@ -176,8 +171,7 @@ def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
     Logs of different places may have different losses; the same one twice is a run that occurs
     twice.
     """
-    frames = [pd.concat([pd.DataFrame(log.rows) for log in group]) for group in groups]
-    parts = [{c: frame[c].to_numpy() for c in COLUMNS if c in frame} for frame in frames]
+    parts = [pd.concat([log.rows for log in group], ignore_index=True) for group in groups]
     losses = [column for part in parts for column in part if column in LOSSES]
     if len(losses) > len(set(losses)):
         files = " and ".join(group[0].source for group in groups)
@@ -192,12 +186,12 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that a run's name gives."""
     columns: dict[str, Any] = {}
     for name, value in named.items():
-        if name in ("size", "params", "seed", "data_seed"):
-            count = parse_tokens(value, field=f"--run-regex {name}")
-            columns["params" if name == "size" else name] = count
-        elif name in ("lr", "peak_lr"):
+        column = {"size": "params", "lr": "peak_lr"}.get(name, name)
+        if column in ("params", "seed", "data_seed"):
+            columns[column] = parse_tokens(value, field=f"--run-regex {name}")
+        elif column == "peak_lr":
             try:
-                columns["peak_lr"] = float(value)
+                columns[column] = float(value)
             except ValueError:
                 raise InputError(f"--run-regex {name}: {value!r} is not a number") from None
         elif name not in ("run", "batch"):
@@ -230,25 +224,18 @@ def _gaps(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _report(
-    run: str,
-    status: str,
-    logs: Sequence[Log],
-    merged: Merged,
-    table: pd.DataFrame,
-    batch_from: str,
+    logs: Sequence[Log], merged: Merged, table: pd.DataFrame, told: Mapping[str, Any]
 ) -> Report:
     batches = table["batch"].unique().tolist()
     counts: dict[str, Any] = {name: n for name, n in vars(merged).items() if name != "rows"}
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     return Report(
-        run=run,
+        **told,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
-        status=status,
         read=sum(int(with_loss(log.rows).sum()) for log in logs),
         rows=len(table),
         batch=shown,
-        batch_from=batch_from,
         seq_len=int(table["seq_len"].iloc[0]),
         steps=int(table["step"].iloc[-1]),
         tokens=int(table["tokens"].iloc[-1]),

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,28 @@ LIST = "is a JSON list; write one object per line, as by jq -c '.[]' FILE > FILE
 _DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
 
 
+def json_of(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a line has, after a prefix of a logger if there is one."""
+    at = text.find("{")
+    try:
+        value = json.loads(text[at:]) if at >= 0 else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a nested mapping as one, keys joined by /."""
+    joined: dict[str, Any] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            joined |= flat(inner, f"{prefix}{key}/")
+        else:
+            joined[prefix + key] = inner
+    return joined
+
+
+@dataclass
 class Table:
     """A table in a file.
 
@@ -35,11 +58,10 @@ class Table:
         cut: Why its end is missing, once it is read.
     """
 
-    names: list[str]
-
-    def __init__(self, file: Path):
-        self.file, self.cut = file, ""
-        self.notes: tuple[str, ...] = ()
+    names: list[str] = field(init=False)
+    file: Path
+    notes: tuple[str, ...] = field(default=(), init=False)
+    cut: str = field(default="", init=False)
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return the columns of some names, and those of `labels` as texts.
@@ -100,6 +122,7 @@ class Delimited(Table):
         return pointed
 
 
+@dataclass
 class JsonLines(Table):
     """One JSON object per line, nested keys joined by /; a .log file may have other lines too.
 
@@ -108,14 +131,8 @@ class JsonLines(Table):
         values: Returns the values of an object by name; none if it has none.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        marker: str = "",
-        values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: flat(row),
-    ):
-        super().__init__(file)
-        self.marker, self.values = marker, values
+    marker: str = ""
+    values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = flat
 
     @cached_property
     def cells(self) -> Cells:
@@ -199,7 +216,7 @@ def table_of(file: Path) -> Table:
     return JsonLines(file) if _json_names(head) else Delimited(file, head)
 
 
-def first_rows(file: Path, head: str) -> list[dict[str, Any]]:
+def first_rows(head: str) -> list[dict[str, Any]]:
     """Return the first rows of a table that is text, by its head."""
     texts = [text[:LETTERS] for text in head.splitlines()[:FIRST]]
     if _json_names(head):
@@ -232,24 +249,3 @@ def _header(head: str) -> tuple[list[str], str]:
         return [], ","
     names, separator = max(headers, key=lambda header: len(header[0]))
     return (names, separator) if len(names) > 1 else ([], ",")
-
-
-def json_of(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a line has, after a prefix of a logger if there is one."""
-    at = text.find("{")
-    try:
-        value = json.loads(text[at:]) if at >= 0 else None
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested mapping as one, keys joined by /."""
-    joined: dict[str, Any] = {}
-    for key, inner in value.items():
-        if isinstance(inner, Mapping):
-            joined |= flat(inner, f"{prefix}{key}/")
-        else:
-            joined[prefix + key] = inner
-    return joined

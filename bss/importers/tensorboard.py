@@ -17,8 +17,8 @@ from bss import install
 from bss.errors import InputError
 from bss.importers.lines import number
 from bss.importers.log import Importer, Log
-from bss.importers.long import long_log
 from bss.importers.names import MetricNames
+from bss.importers.plain import long_log
 
 MEGATRON_LOSSES = ("lm loss", "lm loss vs samples")
 SAMPLES = "samples vs steps"

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
-from bss.importers.build import by_run, log_of
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
-from bss.importers.names import MetricNames, choose, fitting
+from bss.importers.names import MetricNames, choose, fitting, log_of
 from bss.importers.table import Table, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
@@ -42,7 +41,8 @@ class WandbExports(Importer):
     def recognises(self, file: Path, head: str) -> bool:
         """Return whether there is a column `_step`, or columns of a chart."""
         names = names_in(file, head)
-        return "_step" in names or _is_chart(names)
+        chart = names[:1] == ["Step"] and any(" - " in name for name in names[1:])
+        return "_step" in names or chart or any(name.endswith(BOUNDS) for name in names)
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a chart, or of a history."""
@@ -51,11 +51,6 @@ class WandbExports(Importer):
             yield from _histories(file, table, self.trainers, columns)
         else:
             yield from _chart(file, table, self.trainers, columns)
-
-
-def _is_chart(names: list[str]) -> bool:
-    bounds = any(name.endswith(BOUNDS) for name in names)
-    return bounds or (names[:1] == ["Step"] and any(" - " in name for name in names[1:]))
 
 
 def _histories(
@@ -69,23 +64,20 @@ def _histories(
     columns = {ours: theirs for ours, theirs in columns.items() if ours != "run"}
     trainer, chosen, notes = _chosen(trainers, names, columns, str(file))
     cells = table.read(chosen.values(), [by] if by else [])
-    rows = {column: cells.column(name, file) for column, name in chosen.items()}
+    rows = cells.rows(chosen, file)
     settings = trainer.settings({} if by else _config(file))
     notes = (*table.notes, *notes, *misspelt(cells.sizes, chosen.values()))
     runs = cells.labels(by or "")
     if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")
-    for run, part in by_run(rows, runs):
-        log = log_of(file, trainer.corrected(part), settings, notes, table.cut, run)
+    for run, part in rows.groupby(runs, sort=False):
+        log = log_of(file, trainer.corrected(part), settings, notes, table.cut, str(run))
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
         yield log if by else replace(log, place=str(parts.resolve()))
 
 
 def _chosen(
-    trainers: tuple[MetricNames, ...],
-    names: Iterable[str],
-    columns: Mapping[str, str],
-    source: str,
+    trainers: tuple[MetricNames, ...], names: Iterable[str], columns: Mapping[str, str], source: str
 ) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
     """Return what `choose` does, with W&B's step if the trainer does not log a count.
 
@@ -146,7 +138,7 @@ def _chart(
             continue
         there = {axis: axis, **metrics}
         trainer, chosen, notes = _chosen(trainers, there, columns, f"{file}, {run}")
-        rows = {column: cells.column(there[name], file) for column, name in chosen.items()}
+        rows = cells.rows({column: there[name] for column, name in chosen.items()}, file)
         notes, name = (*notes, *left_out), run.removeprefix("Group: ")
         yield log_of(file, trainer.corrected(rows), {}, notes, table.cut, name)
         left_out = []

@@ -1,7 +1,7 @@
 """Policies derive a batch schedule from a fitted law and a learning rate.
 
 A policy is called with (basis, tokens, limits) and returns a `BatchSchedule`. Its settings are the
-fields of a frozen dataclass. Each policy has its own file and is registered here. A custom policy
+fields of a frozen dataclass. Policies are registered here. A custom policy
 is any callable with this signature, named `package.module:ATTRIBUTE` or passed directly.
 """
 
@@ -11,12 +11,10 @@ from dataclasses import is_dataclass
 
 from bss.errors import InputError
 from bss.policies.follow_budget import FollowBudget
-from bss.policies.follow_optimum import FollowOptimum
+from bss.policies.follow_optimum import FollowOptimum, Soonest
 from bss.policies.functional_best import FunctionalBest
-from bss.policies.late_switch import LateSwitch
 from bss.policies.policy import Policy
-from bss.policies.soonest import Soonest
-from bss.policies.theory import Theory
+from bss.policies.unfitted import LateSwitch, Theory
 from bss.registry import Registry
 from bss.values import from_dict, to_dict
 

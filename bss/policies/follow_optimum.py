@@ -1,12 +1,16 @@
-"""The batch schedule that follows B_opt along the loss trajectory of a law E(S).
+"""Batch schedules of a law E(S): B_opt along the loss trajectory, the soonest, the cheapest.
 
-This is the heuristic of Zhou et al. (arXiv 2601.05034) [paper: built on B_min and B_opt; secondary:
-the batch grows stepwise with consumed tokens]. After t tokens the loss is the L with E_min(L) = t,
-so the schedule uses B_opt(L). In the joint loss model B grows as t^{α/(1+α)} (derived here).
+`FollowOptimum` is the heuristic of Zhou et al. (arXiv 2601.05034) [paper: built on B_min and B_opt;
+secondary: the batch grows stepwise with consumed tokens]. After t tokens the loss is the L with
+E_min(L) = t, so the schedule uses B_opt(L). In the joint loss model B grows as t^{α/(1+α)} (derived
+here).
 
 The schedule is not optimal under the law. In the joint model the noise depends on the current batch
 size only, so a late switch reaches a lower loss at constant LR (derived here). Compare both in an
 experiment.
+
+`Soonest` uses the batch size that reaches the loss L from the start soonest, or at the lowest cost
+(derived here). `follow_measured` has no law: it uses the best measured batch size of each target.
 """
 
 import math
@@ -14,9 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws import EsFit
+from bss.laws.step_time import CRITERIA, StepTime, best_batches
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
 
@@ -72,3 +78,102 @@ def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
     E_min, B_opt = numbers["E_min"], numbers["B_opt"]
     known = np.isfinite(E_min) & (np.diff(E_min, prepend=0) > 0)
     return np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])
+
+
+@dataclass(frozen=True)
+class Soonest:
+    """A schedule from a fitted law E(S) and seconds per step.
+
+    Between the targets of the fit the batch size is a power law of tokens.
+
+    Attributes:
+        minimize: "tokens", "time" or "cost".
+        step_time: Seconds per step as text, e.g. "0.05 + 0.002*B", or a CSV file.
+        devices: Number of devices per step, if the table has no such column.
+
+    Raises:
+        InputError: If a setting is invalid.
+    """
+
+    minimize: str = "time"
+    step_time: str = ""
+    devices: float = 1.0
+
+    def __post_init__(self):
+        check(self.minimize in CRITERIA, "minimize", self.minimize, f"one of {', '.join(CRITERIA)}")
+        check(0 < self.devices < np.inf, "devices", self.devices, "a positive number")
+
+    def __call__(self, basis: Basis, tokens: int, limits: Limits) -> BatchSchedule:
+        """Return the schedule.
+
+        Raises:
+            InputError: If a fit of E(S) or the step times are missing.
+        """
+        fit = basis.fitted(EsFit)
+        if not self.step_time:
+            raise InputError("step_time: missing; write seconds per step, e.g. '0.05 + 0.002*B'")
+        times = StepTime.read(self.step_time, self.devices)
+        rows = [best_batches(fit, at.target_loss, times).set_index("criterion") for at in fit.fits]
+        best = sorted(tuple(row.loc[self.minimize, ["tokens", "batch"]]) for row in rows)
+        at, batch = np.log(np.array(best, float)).T
+        power = float(np.polyfit(at, batch, 1)[0]) if len(at) > 1 else 0.0
+        return limits.within(basis.measured).follow(through(at, batch, power), tokens)
+
+
+def follow_measured(points: pd.DataFrame, tokens: int, limits: Limits) -> BatchSchedule:
+    """Return the schedule through the best measured batch size of each target, without a law.
+
+    It is used if no law identifies B_opt (derived here). At a target it has the batch size with the
+    fewest tokens (geometric mean over its runs). Between targets it is a power law of tokens,
+    outside them constant. A run that missed the target counts with the tokens that it consumed if
+    these exceed the mean of the runs that reached it; otherwise it is ignored.
+
+    Args:
+        points: A table of points.
+        tokens: Token budget.
+        limits: Limits of the schedule.
+
+    Raises:
+        InputError: If no run reached a target.
+    """
+    reached, cell = points["reached"].to_numpy(bool), ["target_loss", "batch"]
+    if not reached.any():
+        raise InputError("points: no target was reached; train longer or raise the targets")
+    logs = points[cell].assign(log=np.log(points["tokens_to_target"].to_numpy(float)))
+    typical = logs[reached].groupby(cell)["log"].mean().rename("typical")
+    logs = logs.join(typical, on=cell)
+    means = logs[reached | (logs["log"] > logs["typical"])].groupby(cell)["log"].mean()
+    best = means[means.groupby("target_loss").idxmin()].sort_values()
+    ideal = through(best.to_numpy(), np.log(best.index.get_level_values("batch").to_numpy(float)))
+    return limits.within(points["batch"].unique()).follow(ideal, tokens)
+
+
+def derive_schedule(
+    fit: EsFit | None, points: pd.DataFrame, tokens: int, limits: Limits
+) -> tuple[BatchSchedule, str, str]:
+    """Return the schedule of a fit, or of the points if the fit does not identify B_opt.
+
+    Args:
+        fit: A fit to the points, or None if no law could be fitted.
+        points: A table of points.
+        tokens: Token budget.
+        limits: Limits of the schedule.
+
+    Returns:
+        The schedule, its law, and a sentence on how it was chosen.
+
+    Raises:
+        InputError: If no target was reached, or the limits leave no schedule.
+    """
+    why = "no law is fitted"
+    if fit is not None:
+        try:
+            schedule = FollowOptimum()(Basis(fit.seq_len, fit), tokens, limits)
+            sources = dict.fromkeys(at.best.method for at in fit.fits if at.best.value)
+            by = "measured minimum" if fit.law_name == "measured" else f"{fit.law.name} law"
+            note = f"{by}, {fit.choice}; B_opt: {', '.join(sources)}"
+            return schedule, fit.law_name, note
+        except InputError as error:
+            why = str(error)
+    note = f"the best measured batch at each target is followed: {why}"
+    return follow_measured(points, tokens, limits), "measured", note

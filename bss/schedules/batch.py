@@ -249,7 +249,8 @@ class BatchSchedule:
         for first, before, after in zip(firsts[1:], batches, batches[1:], strict=False):
             middle = math.sqrt(before * after)
             exact = _crossing(ideal, middle, after > before, grid[first - 1], grid[first])
-            starts.append(max(_three_digits(exact), starts[-1] + 1))
+            readable = round(exact, 3 - len(str(exact)))  # three significant digits
+            starts.append(max(readable, starts[-1] + 1))
         return cls(tuple(starts), tuple(batches))
 
 
@@ -361,11 +362,6 @@ def _crossing(
         past = (ideal(middle) >= level) if rising else (ideal(middle) <= level)
         before, after = (before, middle) if past else (middle, after)
     return after
-
-
-def _three_digits(count: int) -> int:
-    """Return the count to three significant digits, so that a schedule can be read and typed."""
-    return round(count, 3 - len(str(count)))
 
 
 def _integer(value: int, field: str) -> int:

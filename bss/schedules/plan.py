@@ -159,8 +159,11 @@ class Plan:
                 beyond.append(f"{stage} lies beyond the {format_tokens(self.budget)} tokens")
             elif end > self.start and (last - begin < size or self.next_boundary(begin) >= last):
                 short.append(f"{stage} is shorter than its step of {size:,} tokens")
-        lines = [(beyond, ": it is not trained"), (short, "")]
-        return [f"stage {one[0]}{more}{_others(one)}" for one, more in lines if one]
+        lines = []
+        for stages, more in ((beyond, ": it is not trained"), (short, "")):
+            others = f" (and {len(stages) - 1} more)" if len(stages) > 1 else ""
+            lines += [f"stage {stage}{more}{others}" for stage in stages[:1]]
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan for JSON: segments and totals."""
@@ -262,8 +265,3 @@ def _settings(
             f"rate: {lr:g} at {midpoint:,.0f} tokens; expected a finite one of 0 or more"
         )
     return coupling.settings(lr, batch, seq_len)
-
-
-def _others(lines: list[str]) -> str:
-    """Return a text with the number of lines after the first."""
-    return f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""

@@ -15,9 +15,8 @@ from typing import Any
 
 from bss import install
 from bss.errors import InputError
-from bss.sweeps.engine import WorkerLost
+from bss.sweeps.engine import SlotEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.slots import SlotEngine
 from bss.training.hardware import Slot, uses_cpu
 from bss.training.worker import ActorWorker, Job
 
@@ -95,7 +94,7 @@ class RayEngine(SlotEngine):
 
 
 class _RayWorker:
-    """An actor that trains; see `bss.sweeps.slots.Worker`."""
+    """An actor that trains; see `SlotEngine`."""
 
     def __init__(self, ray: Any, actor: Any):
         self._ray, self._actor = ray, actor

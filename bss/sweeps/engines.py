@@ -11,10 +11,9 @@ from threading import Event
 
 from bss.registry import Registry
 from bss.sweeps.cluster import RayEngine
-from bss.sweeps.engine import Engine
+from bss.sweeps.engine import Engine, Statuses
 from bss.sweeps.local import LocalEngine
 from bss.sweeps.progress import Progress
-from bss.sweeps.queue import Statuses
 from bss.sweeps.slurm import SlurmEngine
 from bss.training.distributed import is_multihost, log_primary
 from bss.training.execution import Execution, use_compilation_cache

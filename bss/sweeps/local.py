@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bss.sweeps.engine import WorkerLost
+from bss.sweeps.engine import SlotEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
-from bss.sweeps.slots import SlotEngine
 from bss.training.hardware import Slot, has_accelerators, local_slots
 from bss.training.worker import Job
 

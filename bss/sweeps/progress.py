@@ -1,5 +1,6 @@
 """Live progress of a sweep: one bar over all its tokens, with the time left."""
 
+import math
 import threading
 import time
 from typing import Any
@@ -21,8 +22,7 @@ class Progress:
         self._done: dict[str, int] = {}
         self._tokens: dict[str, int] = {}
         self._ended: dict[str, str] = {}
-        self._started = self._printed = time.monotonic()
-        self._already = 0
+        self._printed = time.monotonic()
         self._lock = threading.Lock()
         self._console = Console(stderr=True, quiet=quiet)
         self._bar = Bar(
@@ -34,12 +34,11 @@ class Progress:
             TimeRemainingColumn(elapsed_when_finished=False),
             console=self._console,
             disable=quiet or not self._console.is_terminal,
+            speed_estimate_period=math.inf,
         )
         self._task = self._bar.add_task(title, total=None, state="")
 
     def __enter__(self) -> "Progress":
-        self._already = sum(self._done.values())
-        self._started = time.monotonic()
         self._bar.start()
         self._show()
         return self
@@ -70,13 +69,13 @@ class Progress:
         bad = sum(status != "finished" for status in self._ended.values())
         state = f"{len(self._ended)}/{len(self._tokens)} runs"
         state += f", {bad} not finished" if bad else ""
-        seconds = time.monotonic() - self._started
-        rate = (done - self._already) / seconds if seconds > 1 else 0
         shown = done if done in (0, total) else done // 10_000 * 10_000
         state += f", {format_tokens(shown)} of {format_tokens(total)} tokens"
-        state += f", {rate / 1000:.1f}k/s" if rate else ""
-        self._bar.update(self._task, completed=done, total=total, state=state)
+        self._bar.update(self._task, completed=done, total=total)
+        task = self._bar.tasks[0]
+        state += f", {task.speed / 1000:.1f}k/s" if task.speed else ""
+        self._bar.update(self._task, state=state)
         if self._bar.disable and (last or time.monotonic() - self._printed > _PLAIN_SECONDS):
             self._printed = time.monotonic()
-            left = f", {(total - done) / rate / 60:.1f} min left" if rate and not last else ""
+            left = f", {task.time_remaining / 60:.1f} min left" if task.time_remaining else ""
             self._console.print(f"{self._title}: {state}{left}", highlight=False, soft_wrap=True)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bss.errors import InputError, check
 from bss.files import read_json, write_json
 from bss.sweeps.engine import QueueEngine, WorkerLost
-from bss.sweeps.packing import processes_per_run
-from bss.sweeps.setup import EngineConfig
+from bss.sweeps.setup import EngineConfig, processes_per_run
 from bss.training.checkpoint import saved
 from bss.training.distributed import (
     DistributedConfig,
@@ -67,12 +66,14 @@ class SlurmEngine(QueueEngine):
     def submit(self, jobs: Sequence[Job]) -> list["Future[str]"]:
         """Submit jobs in arrays, except those that are in the cluster's queue already."""
         folder = Path(jobs[0]["execution"]["runs"]).absolute() / "jobs"
-        recorded = [_recorded(folder, job) for job in jobs]
-        started = {i: job for i, job in enumerate(recorded) if job and _is_queued(job)}
+        queued = [_queued(folder, job) for job in jobs]
+        started = {i: job for i, job in enumerate(queued) if job}
         by_width: dict[int, list[int]] = {}
         for i, job in enumerate(jobs):
             if i not in started:
-                by_width.setdefault(self._processes(job), []).append(i)
+                run = from_dict(RunConfig, next(iter(job["runs"].values())))
+                width = processes_per_run(self.config.processes, run)
+                by_width.setdefault(width, []).append(i)
         for processes, indices in by_width.items():
             for first in range(0, len(indices), _LARGEST_ARRAY):
                 part = indices[first : first + _LARGEST_ARRAY]
@@ -101,11 +102,6 @@ class SlurmEngine(QueueEngine):
             log_primary(f"{len(self._jobs)} jobs stay in the queue of Slurm")
         self._jobs.clear()
 
-    def _processes(self, job: Job) -> int:
-        return processes_per_run(
-            self.config.processes, from_dict(RunConfig, next(iter(job["runs"].values())))
-        )
-
     def _submit_array(
         self, folder: Path, jobs: Sequence[Job], processes: int
     ) -> Sequence["submitit.Job[str]"]:
@@ -132,19 +128,17 @@ class SlurmEngine(QueueEngine):
         return array
 
 
-def _recorded(folder: Path, job: Job) -> "submitit.Job[str] | None":
-    """Return the job of an earlier call that trains the same runs."""
+def _queued(folder: Path, job: Job) -> "submitit.Job[str] | None":
+    """Return the job of an earlier call that trains the same runs, if it is in the queue."""
     try:
         records = [read_json(folder / f"{run}.json", "") for run in job["runs"]]
     except InputError:
         return None
     if any(record != records[0] for record in records):
         return None
-    return import_submitit().SlurmJob(folder, records[0]["job"], range(records[0]["processes"]))
-
-
-def _is_queued(job: "submitit.Job[str]") -> bool:
-    return job.watcher.get_state(job.job_id) in _RUNNING and not job.done()
+    known = import_submitit().SlurmJob(folder, records[0]["job"], range(records[0]["processes"]))
+    queued = known.watcher.get_state(known.job_id) in _RUNNING and not known.done()
+    return known if queued else None
 
 
 class TrainOnSlurm:

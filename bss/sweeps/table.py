@@ -1,7 +1,7 @@
 """Read run directories: list runs, loss curves as a tidy run table, and final losses."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,21 +193,12 @@ def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:
 
 def _origin(runs: Path, path: Path) -> dict[str, str]:
     own = read_executions(path)
-    starts = [record for place in _lineage(runs, path) for record in read_executions(place)]
-    return {
-        "commit": _once([record.get("commit") or "unknown" for record in starts]),
-        "started": own[0].get("started", "") if own else "",
-        "registration": _once([record.get("registration") or "none" for record in own]),
-    }
-
-
-def _lineage(runs: Path, path: Path) -> Iterator[Path]:
-    """Return the directories of a run and of its parents."""
-    yield path
+    starts = list(own)
     while parent := read_config(path).parent:
         path = runs / parent.run
-        yield path
-
-
-def _once(names: list[str]) -> str:
-    return " ".join(dict.fromkeys(names))
+        starts += read_executions(path)
+    return {
+        "commit": " ".join(dict.fromkeys(record.get("commit") or "unknown" for record in starts)),
+        "started": own[0].get("started", "") if own else "",
+        "registration": " ".join(dict.fromkeys(one.get("registration") or "none" for one in own)),
+    }

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from bss.schedules.second_moment import short_second_moments
+from bss.sweeps.contenders import Contender
 from bss.sweeps.engine import Engine
 from bss.sweeps.grid import distinct
 from bss.sweeps.price import price
@@ -16,18 +17,6 @@ from bss.training.evaluation import check_runs
 from bss.training.execution import Execution
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
-
-
-class HasRun(Protocol):
-    """An object with a run, e.g. a compared run or a trial."""
-
-    @property
-    def run(self) -> RunConfig:
-        """The run to train."""
-        ...
-
-
-C = TypeVar("C", bound=HasRun)
 
 
 class Trainer(AbstractContextManager):
@@ -98,9 +87,7 @@ class Trainer(AbstractContextManager):
                 log_primary(f"warning: {message}")
         self._warned |= short.keys()
 
-    def contend(
-        self, contenders: Sequence[C], title: str, forks: Sequence[int] | None = None
-    ) -> list[C]:
+    def contend(self, contenders: Sequence[Contender], title: str) -> list[Contender]:
         """Train the runs of `contenders`; return the finished ones."""
-        self.train([contender.run for contender in contenders], title, forks)
+        self.train([contender.run for contender in contenders], title)
         return [c for c in contenders if self.statuses[c.run.id].finished]

@@ -1,8 +1,7 @@
 """The tables that packages exchange, and the reading and checking of CSV and Parquet files."""
 
-from bss.tables.points import POINTS, holds_points, read_points
 from bss.tables.reading import SETTINGS, Reading
-from bss.tables.runs import check_runs, read_runs
+from bss.tables.schema import POINTS, check_runs, holds_points, read_points, read_runs
 from bss.tables.storage import write_table
 
 __all__ = [

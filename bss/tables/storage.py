@@ -75,15 +75,12 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         with pq.ParquetWriter(temporary, schema, use_dictionary=text) as writer:
             for i in range(len(schemas)):
                 part = pq.ParquetFile(Path(folder, f"{i}.parquet")).read(use_threads=False)
-                writer.write_table(_under(schema, part))
+                both = [schema.empty_table(), part]  # missing columns are null
+                writer.write_table(
+                    pa.concat_tables(both, promote_options="permissive").cast(schema)
+                )
         if path.suffix == ".csv":
             pd.read_parquet(temporary).to_csv(temporary, index=False)
-
-
-def _under(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """Return the table with the columns and types of a schema; missing values are null."""
-    tables = [schema.empty_table(), table]
-    return pa.concat_tables(tables, promote_options="permissive").cast(schema)
 
 
 def check_name(path: Path) -> None:

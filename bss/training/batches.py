@@ -21,8 +21,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bss.data import synthetic
-from bss.data.log_bilinear import SyntheticLanguage
 from bss.data.shards import Shards, open_shards, sibling
+from bss.data.synthetic import SyntheticLanguage
 from bss.errors import InputError
 from bss.models.base import ModelFamily
 from bss.schedules.buckets import BucketSizes

@@ -1,7 +1,7 @@
 """Memory and FLOPs of a run's train step, compiled from shapes for devices that may be absent."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from bss.training.step import make_step, state_shapes
 
 
 def step_memory(
-    run: RunConfig, execution: Execution, buckets: Sequence[int], devices: Sequence[Any]
+    run: RunConfig, execution: Execution, buckets: list[int], devices: list[Any]
 ) -> Iterator[dict[str, Any]]:
     """Compile the train step of each micro-batch size.
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bss.data.corpus import SPLITS, Corpus, split_of
+from bss.data.local_files import TextFiles
 from bss.data.prepare import prepare
-from bss.data.text_files import TextFiles
 from bss.errors import InputError
 from tests.data.letters import LETTERS, Letters
 from tests.data.test_prepare import texts_of

@@ -5,9 +5,8 @@ import platform
 
 import pytest
 
-from bss.data.package_files import PackageFiles
+from bss.data.local_files import PackageFiles, PythonFiles
 from bss.data.prepare import prepare
-from bss.data.python_files import PythonFiles
 from bss.errors import InputError
 
 

@@ -13,8 +13,8 @@ import tokenizers as inner
 
 from bss.data import tokenizers
 from bss.data.corpus import SPLITS, split_of
+from bss.data.local_files import PythonFiles
 from bss.data.prepare import prepare
-from bss.data.python_files import PythonFiles
 from bss.data.tokenizers import saved
 from bss.errors import InputError
 
@@ -283,9 +283,9 @@ def test_the_standard_library(tmp_path):
 PREPARE = """
 import sys
 from pathlib import Path
-from bss.data import prepare, write
-from bss.data.python_files import PythonFiles
-noted = write.Progress.note
+from bss.data import prepare
+from bss.data.local_files import PythonFiles
+noted = prepare.Progress.note
 left = int(sys.argv[3])
 def note(self, *counts):
     global left
@@ -294,7 +294,7 @@ def note(self, *counts):
     if left == 0:
         print("there", flush=True)
         input()
-write.Progress.note = note
+prepare.Progress.note = note
 prepare.prepare(PythonFiles(Path(sys.argv[1])), "bpe-300", Path(sys.argv[2]), shard_tokens=1000)
 """
 

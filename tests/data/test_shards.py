@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bss.data.corpus import SPLITS
+from bss.data.local_files import PythonFiles
 from bss.data.prepare import prepare
-from bss.data.python_files import PythonFiles
 from bss.data.shards import MANIFEST, TokenArray, open_shards
 from bss.data.stream import held_out
 from bss.errors import InputError

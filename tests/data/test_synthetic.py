@@ -8,9 +8,17 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bss.data import synthetic
-from bss.data.log_bilinear import SyntheticLanguage, tables
-from bss.data.synthetic import HELD_OUT, at, entropy, generate, held_out, sequences, truth
+from bss.data.synthetic import (
+    HELD_OUT,
+    SyntheticLanguage,
+    at,
+    generate,
+    held_out,
+    sequences,
+    tables,
+)
 from bss.errors import InputError
+from tests.data.perfect import entropy, truth
 
 TINY = SyntheticLanguage(vocab_size=4, seq_len=3, seed=5, memories=(0, 2), rank=3)
 SMALL = SyntheticLanguage(vocab_size=32, seq_len=24, seed=1, memories=(0, 1, 3), rank=8)

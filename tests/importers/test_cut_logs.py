@@ -9,7 +9,7 @@ import pytest
 from bss.errors import InputError
 from bss.importers import ANY, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
-from bss.importers.own import own_lines
+from bss.importers.formats import own_lines
 from tests.importers.test_corpus import EXPECTED, READ, files_of
 
 LOGS = [name for name in READ if len(files_of(name)) == 1]

@@ -1,6 +1,7 @@
 """Attempts at a run, told by steps alone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bss.errors import InputError
@@ -8,7 +9,7 @@ from bss.importers.restarts import merge
 
 
 def merged(steps, losses):
-    told = merge({"step": np.array(steps, float), "loss": np.array(losses, float)})
+    told = merge(pd.DataFrame({"step": steps, "loss": losses}, dtype=float))
     return list(told.rows["step"]), list(told.rows["loss"]), told
 
 

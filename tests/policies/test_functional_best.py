@@ -8,8 +8,7 @@ import pytest
 from bss.errors import InputError
 from bss.laws.base import Estimate
 from bss.laws.functional.values import schedule_losses
-from bss.policies.free_batches import GRID, free_batches
-from bss.policies.functional_best import FunctionalBest
+from bss.policies.functional_best import GRID, FunctionalBest, free_batches
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, cosine

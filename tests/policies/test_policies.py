@@ -10,10 +10,9 @@ from bss.errors import InputError
 from bss.laws import check_losses, fit_es, fit_table
 from bss.laws.base import Options
 from bss.policies import POLICIES, policy_named
-from bss.policies.late_switch import LateSwitch
-from bss.policies.measured import follow_measured
+from bss.policies.follow_optimum import follow_measured
 from bss.policies.policy import Basis, Limits, Policy
-from bss.policies.theory import Theory
+from bss.policies.unfitted import LateSwitch, Theory
 from bss.schedules.batch import BatchSchedule
 from bss.theory.optimal import Budget, batch_schedule, optimum
 

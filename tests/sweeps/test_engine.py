@@ -13,8 +13,7 @@ import pytest
 
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine, WorkerProcess
-from bss.sweeps.packing import VMAPPED_RUNS
-from bss.sweeps.setup import EngineConfig
+from bss.sweeps.setup import VMAPPED_RUNS, EngineConfig
 from bss.sweeps.table import lineage_curve, list_runs, run_table
 from bss.tables import check_runs
 from bss.training.run_config import Parent

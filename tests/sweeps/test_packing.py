@@ -5,8 +5,7 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
-from bss.sweeps.packing import processes_per_run, runs_per_program
-from bss.sweeps.setup import EngineConfig
+from bss.sweeps.setup import EngineConfig, processes_per_run, runs_per_program
 
 
 def test_larger_models_are_trained_by_more_processes(tiny_transformer):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bss.data import synthetic
-from bss.data.log_bilinear import SyntheticLanguage
+from bss.data.synthetic import SyntheticLanguage
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.distributed import DistributedConfig, initialized
