@@ -21,8 +21,6 @@ from bss.schedules.rates import RATES, Rate, Shape, wsd
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
-BRIEF_STEPS = 20  # a stage of fewer is rarely meant
-
 
 @Parameter(name="*", group=Group("Optimizer", sort_key=4))
 @dataclass(frozen=True)
@@ -187,14 +185,7 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
 def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
     """Print to stderr: stages never reached or very short, second moments that are too short."""
     short = short_second_moments([plan]).values() if second_moment else ()
-    few = [one for one in plan.segments[:-1] if one.steps < BRIEF_STEPS]
-    more = f" (and {len(few) - 1} more such stages)" if len(few) > 1 else ""
-    brief = [
-        f"batch {one.batch} lasts {one.steps} steps{more}; starts are tokens, or steps as "
-        "20000steps:16"
-        for one in few[:1]
-    ]
-    for message in (*plan.unseen(), *brief, *short):
+    for message in (*plan.unseen(), *plan.brief(), *short):
         print(f"warning: {message}", file=sys.stderr)
 
 

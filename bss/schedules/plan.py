@@ -21,6 +21,8 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, Settings
 from bss.units import format_tokens
 
+BRIEF_STEPS = 20  # a stage of fewer is rarely meant
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -139,6 +141,16 @@ class Plan:
         segment, tokens = self._segment(step), self.tokens_at(step)
         settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
         return StepSpec(step, tokens, segment.batch, settings)
+
+    def brief(self) -> list[str]:
+        """Return a warning about stages of fewer than BRIEF_STEPS steps."""
+        few = [one for one in self.segments[:-1] if one.steps < BRIEF_STEPS]
+        more = f" (and {len(few) - 1} more such stages)" if len(few) > 1 else ""
+        return [
+            f"batch {one.batch} lasts {one.steps} steps{more}; starts are tokens, or steps as "
+            "20000steps:16"
+            for one in few[:1]
+        ]
 
     def unseen(self) -> list[str]:
         """Return warnings about stages beyond the budget or shorter than their step.
