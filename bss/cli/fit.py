@@ -162,6 +162,7 @@ def _fitted(
     fit: Callable[..., Any], table: pd.DataFrame, how: FitOptions, resamples: int, **given: Any
 ) -> Any:
     """Return the fit with the options that every kind of fit has."""
+    given |= {"constraints": how.constraints()}
     return fit(table, options=how.options(resamples, given.pop("draws", 0)), **given)
 
 

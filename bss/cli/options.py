@@ -236,6 +236,8 @@ class FitOptions:
         seed: of the resampling
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
         keep: leave out all rows but these, in the same form, e.g. model=8B
+        fix: fix a parameter, e.g. L_0=1.69
+        bound: bound a parameter, e.g. L_0=1.5:1.8
     """
 
     resamples: Resamples | None = None
@@ -243,6 +245,8 @@ class FitOptions:
     seed: int = 0
     drop: Repeated = ()
     keep: Repeated = ()
+    fix: Repeated = ()
+    bound: Repeated = ()
 
     def options(self, resamples: int, draws: int = 0) -> "Options":
         """Return how intervals are made; `resamples` is the default of the kind of fit."""
@@ -255,3 +259,18 @@ class FitOptions:
         from bss.tables.reading import only, without
 
         return without(only(table, self.keep), self.drop)
+
+    def constraints(self) -> str:
+        """Return the parameters that are fixed or bounded.
+
+        Raises:
+            InputError: a text is not a constraint.
+        """
+        from bss.laws.base import parse_ranges
+
+        constraints = ", ".join([*self.fix, *self.bound])
+        try:
+            parse_ranges(constraints)
+        except InputError as error:
+            raise InputError(f"--fix, --bound: {error}") from None
+        return constraints

@@ -1,12 +1,14 @@
-"""A fit opened up: a batch left out by hand, residuals, outliers."""
+"""A fit opened up: a batch left out by hand, a parameter at the fit's own value, residuals."""
 
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from bss.laws import fit_critical, fit_es
+from bss.errors import InputError
+from bss.laws import check_losses, fit_critical, fit_es, fit_table
 from bss.laws.base import Options
 from bss.tables import read_points
 
@@ -23,6 +25,45 @@ def points():
 @pytest.fixture(scope="module")
 def free(points):
     return fit_es(points, "surface", options=QUICK)
+
+
+@pytest.mark.slow
+def test_a_parameter_at_the_fits_own_value_changes_nothing(points, free):
+    own = f"alpha={free.joint['alpha']!r}"
+    held = fit_es(points, "surface", constraints=own, options=QUICK)
+    assert str(held.constraints) == own
+    assert held.joint == pytest.approx(free.joint, rel=1e-6, abs=1e-6)
+    assert [at.E_min for at in held.fits] == pytest.approx([at.E_min for at in free.fits], rel=1e-6)
+    assert type(held).from_dict(held.to_dict()).constraints == held.constraints
+    assert "constraints" not in free.to_dict()
+
+
+@pytest.mark.slow
+def test_a_law_keeps_within_its_bounds(points):
+    held = fit_es(points, "surface", constraints="L_0=.8:1", options=QUICK)
+    assert held.joint is not None and 0.8 <= held.joint["L_0"] <= 1
+    with pytest.raises(InputError, match="k: the surface law "):
+        fit_es(points, "surface", constraints="k=1", options=QUICK)
+
+
+@pytest.mark.slow
+def test_a_form_of_final_losses_is_held_too():
+    sizes = [(n, d, b) for n in (1e8, 4e8) for d in (2e9, 8e9) for b in (2.0 ** np.arange(15, 20))]
+    n, d, b = np.array(sizes).T
+    loss = 1.8 + 60 * n**-0.3 + 300 * d**-0.3 + 5e-3 * ((b / 1e5) ** 0.5 + (1e5 / b) ** 0.5)
+    table = pd.DataFrame({"params": n, "tokens": d, "batch_tokens": b, "loss": loss})
+    table = check_losses(table)
+    how = {"forms": ["bowl"], "options": QUICK}
+    free = fit_table(table, **how)
+    value = free.parameters["q"].value
+    held = fit_table(table, **how, constraints=f"q={value!r}")
+    np.testing.assert_allclose(held.losses(n, d, b), free.losses(n, d, b), rtol=1e-4)
+    assert held.parameters["q"].value == pytest.approx(value)
+    with pytest.raises(InputError, match="this table's law has no such parameter"):
+        fit_table(table, **how, constraints="alpha=1")
+    found = held.residuals()
+    assert {"log_batch_over_best", "measured"} <= {*found} and held.RESIDUAL_UNIT == "nats"
+    np.testing.assert_allclose(found["residual"], loss - held.losses(n, d, b), atol=1e-6)
 
 
 def test_residuals_are_of_the_points_that_were_fitted(points, free):
@@ -53,6 +94,11 @@ def test_a_batch_left_out_of_steps_by_hand(steps):
     assert found.loc[found["batch"] == 1024, "left_out"].tolist() == pytest.approx(
         [-error for error in errors], rel=1e-4
     )
+
+
+def test_steps_have_no_parameter_to_fix(steps):
+    with pytest.raises(InputError, match="alpha: "):
+        fit_critical(steps, constraints="alpha=1.4", options=QUICK)
 
 
 def test_a_point_of_steps_that_fits_no_curve_is_named(steps):

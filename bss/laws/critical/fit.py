@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import stats
 
 from bss.laws import power
-from bss.laws.base import Estimate, Options, Outlier, interval
+from bss.laws.base import Estimate, Options, Outlier, interval, parse_ranges
 from bss.laws.critical.curves import StepsCurve, steps_curves
 from bss.laws.critical.shape import (
     LEAST_NOISE,
@@ -48,6 +48,7 @@ def fit_critical(
     overhead: float = 0.2,
     reference: float | str = 256,
     unit: str = "sequences",
+    constraints: str = "",
     options: Options | None = None,
 ) -> CriticalFit:
     """Fit critical batch sizes per (model, target), and their law over models and budgets.
@@ -58,6 +59,7 @@ def fit_critical(
         reference: B_ref, a batch in the range of linear scaling: a number in `unit`, "smallest" of
             each curve, or a share of each b/a, e.g. "10%".
         unit: of batches: "sequences", or "tokens" to compare context lengths.
+        constraints: none can be set: S = a + b/B has no other parameter.
         options: how intervals are made; by default 2,000 refits.
 
     Raises:
@@ -65,6 +67,7 @@ def fit_critical(
     """
     options = options or Options(resamples=2000)
     definition = CbsDefinition.parse(overhead, reference)
+    parse_ranges(constraints, (), "S = a + b/B")
     level = options.level
     generator = np.random.default_rng(options.seed)
     curves = steps_curves(points, unit)

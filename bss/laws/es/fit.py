@@ -32,6 +32,7 @@ from bss.laws.base import (
     Outlier,
     disjoint,
     interval,
+    parse_ranges,
     refuse_mixed,
     rounded,
     sure,
@@ -122,6 +123,7 @@ def fit_es(
     points: pd.DataFrame,
     law: Law | str | None = None,
     *,
+    constraints: str = "",
     options: Options | None = None,
 ) -> EsFit:
     """Fit a law E(S) to points of one model at one kind of loss.
@@ -132,14 +134,17 @@ def fit_es(
     Args:
         points: table of points. A target that was not reached is a lower bound, E(B) > tokens.
         law: a law, or the name of a law; by default it is cross-validated.
+        constraints: fixed or bounded parameters, e.g. "L_0=1.69, alpha=.2:1".
         options: how intervals are made.
 
     Raises:
-        InputError: If a law is unknown, or a design has too few points for it.
+        InputError: If a law is unknown, a design has too few points for it, or it does not have a
+            constrained parameter.
     """
     data, options = es_data(points), options or Options()
-    used, choice, comparison = _select(data, law)
-    parts = _parts(data, used, options, selected=choice != UNSELECTED)
+    used, choice, comparison = _select(data, law, constraints)
+    parse_ranges(constraints, used.parameters._fields, f"the {used.name} law")
+    parts = _parts(data, used, options, constraints, selected=choice != UNSELECTED)
     warnings, joint = [*data.warnings], parts[0] if used.joint else None
     if joint and joint.at_bound:
         ended = f"{used.family.name}: {joint.at_bound} ended at a bound of the fit"
@@ -180,24 +185,27 @@ def fit_es(
         choice=choice,
         comparison=comparison,
         outliers=tuple(sorted(far.values(), key=lambda run: run.times)),
+        constraints=constraints,
         level=options.level,
         resamples=options.resamples,
         warnings=tuple(warnings),
     )
 
 
-def _select(data: EsData, law: Law | str | None) -> tuple[Law, Choice, Comparison | None]:
+def _select(
+    data: EsData, law: Law | str | None, constraints: str
+) -> tuple[Law, Choice, Comparison | None]:
     """Return the law to fit, how it was chosen, and the cross-validation of laws."""
     most = max(len(data.reaching(target)) for target in data.targets)
     if law is not None:
         law, comparison = Law.parse(law), None
         if most >= max(FEWEST, law.least_cross_validated):
             with suppress(InputError):
-                comparison = cross_validated(data, [law])
+                comparison = cross_validated(data, [law], constraints)
         return law, REQUESTED, comparison
     if most < FEWEST:
         return INTERPOLATOR, UNSELECTED, None
-    comparison = cross_validated(data, [*LAWS.values()])
+    comparison = cross_validated(data, [*LAWS.values()], constraints)
     return LAWS[comparison.winner], CROSS_VALIDATED, comparison
 
 
@@ -229,7 +237,9 @@ class _Part:
         return {name: tuple(rounded(draws[:count])) for name, draws in each.items()}
 
 
-def _parts(data: EsData, law: Law, options: Options, *, selected: bool) -> list[_Part]:
+def _parts(
+    data: EsData, law: Law, options: Options, constraints: str, *, selected: bool
+) -> list[_Part]:
     """Return the fits of a law at the targets that enough batch sizes reach."""
     counts = {t: int((data.reached & (data.target == t)).sum()) for t in data.targets.tolist()}
     targets = [t for t in counts if len(data.reaching(t)) >= law.least]
@@ -242,7 +252,7 @@ def _parts(data: EsData, law: Law, options: Options, *, selected: bool) -> list[
             f"points: {points}{where} for the {law.free} parameters of the {law.name} law; "
             "measure more batches, give more targets or choose a smaller law"
         )
-    problem = law.problem(data, np.array(targets))
+    problem = law.constrained(law.problem(data, np.array(targets)), constraints, data.seq_len)
     solution = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     parts = []
     for index, theta in enumerate(solution.parameters):
@@ -515,8 +525,8 @@ def compare(points: pd.DataFrame, laws: Sequence[Law | str] = tuple(LAWS)) -> Co
     return cross_validated(es_data(points), [Law.parse(law) for law in laws])
 
 
-def cross_validated(data: EsData, laws: Sequence[Law]) -> Comparison:
-    """Return the comparison of laws on data."""
+def cross_validated(data: EsData, laws: Sequence[Law], constraints: str = "") -> Comparison:
+    """Return the comparison of laws on data, with constraints on their parameters."""
     reaching = {t: len(data.reaching(t)) for t in data.targets}
     most = max(reaching.values())
     able = {law.name: law for law in laws if law.least_cross_validated <= most}
@@ -527,7 +537,7 @@ def cross_validated(data: EsData, laws: Sequence[Law]) -> Comparison:
     least = max(law.least_cross_validated for law in able.values())
     targets = np.array([t for t in data.targets if reaching[t] >= least])
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # laws compile side by side
-        found = pool.map(lambda law: _errors(data, targets, law), able.values())
+        found = pool.map(lambda law: _errors(data, targets, law, constraints), able.values())
         errors = {n: error for n, error in zip(able, found, strict=True) if error is not None}
     if not errors:
         raise InputError("points: one target is reached; laws of all targets need two")
@@ -552,13 +562,13 @@ def _row(law: Law, error: np.ndarray, data: EsData, targets: int) -> dict:
     }
 
 
-def _errors(data: EsData, targets: np.ndarray, law: Law) -> np.ndarray | None:
+def _errors(data: EsData, targets: np.ndarray, law: Law, constraints: str) -> np.ndarray | None:
     """Return the error [N] in log E of each reached row without its batch size, else NaN.
 
     None if the law cannot be fitted to these targets.
     """
     try:
-        problem = law.problem(data, targets)
+        problem = law.constrained(law.problem(data, targets), constraints, data.seq_len)
     except InputError:
         return None
     every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)

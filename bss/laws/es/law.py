@@ -9,7 +9,7 @@ The laws of the package are three per target, and a joint loss model L(S, B) of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
+from bss.laws.base import Scale, narrowed
 from bss.laws.minimum import asymmetric_bowl
 from bss.laws.solver import Residual
 
@@ -123,6 +124,24 @@ class Law:
         """
         raise NotImplementedError
 
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return how the parameters in the JSON of a fit follow from one fitted number each.
+
+        Args:
+            units: [2], of the problem.
+            seq_len: tokens per sequence.
+        """
+        return {}
+
+    def constrained(self, problem: Problem, constraints: str, seq_len: int) -> Problem:
+        """Return a problem with fixed or bounded parameters, named as in the JSON of a fit."""
+        boxes = [
+            narrowed(low, high, constraints, self.scales(units, seq_len), f"the {self.name} law")
+            for low, high, units in zip(problem.lower, problem.upper, problem.units, strict=True)
+        ]
+        lower, upper = (np.array(ends) for ends in zip(*boxes, strict=True))
+        return replace(problem, lower=lower, upper=upper)
+
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
         """Return parameters in steps and sequences, from fitted numbers [..., P]."""
         raise NotImplementedError
@@ -209,6 +228,16 @@ class PerTarget(Law):
         with jax.enable_x64(True):
             shape = self.shape(jnp.moveaxis(jnp.asarray(theta), -1, 0), problem.one(index))
             return self._scaled(map(np.asarray, shape), *problem.units[index])
+
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return the scales of parameters whose logarithms are fitted; of a law with `shape`, none.
+
+        E and B are in tokens.
+        """
+        E, B = units * seq_len
+        each = enumerate(zip(self.parameters._fields, self.units, strict=True))
+        logs = type(self).shape is PerTarget.shape
+        return {name: Scale(i, E**e * B**b, log=True) for i, (name, (e, b)) in each if logs}
 
     def in_tokens(self, p: Any, seq_len: int) -> dict[str, Any]:
         """Return the parameters with E and B in tokens."""
@@ -363,6 +392,10 @@ class Piecewise(PerTarget):
         C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))
         return StageParameters(S_opt * u * v, S_opt * u, S_opt, S_2, C, E_min)
 
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return the scale of E_min, in tokens."""
+        return {"E_min": Scale(0, units[0] * seq_len, log=True)}
+
     def sequences(self, p: StageParameters, batch: Number, target: Number = None) -> Number:
         """Return E at a batch size in closed form (derived here); infinite up to B_min.
 
@@ -489,6 +522,12 @@ class Surface(Law):
             a, b = np.log(np.maximum(scale, 1e-2 * (top - floor)))
             starts.append([floor, a, np.log(alpha), b, power, phi])
         return starts
+
+    def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
+        """Return the scales of all parameters but a, and b if m is fitted."""
+        B = units[1]
+        known = {"L_0": Scale(0), "alpha": Scale(2, log=True), "m": Scale(4), "B_phi": Scale(5, B)}
+        return known if self.m is None else known | {"b": Scale(3, B**self.m, log=True)}
 
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> SurfaceParameters:
         """Return parameters in steps and sequences, from fitted numbers [..., 6]."""

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, too_wide
+from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, parse_ranges, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import (
     Fold,
@@ -41,6 +41,7 @@ def fit_table(
     table: pd.DataFrame,
     *,
     forms: Sequence[str] | None = None,
+    constraints: str = "",
     options: Options | None = None,
 ) -> TableFit:
     """Fit the law of final losses.
@@ -49,6 +50,7 @@ def fit_table(
         table: as `bss.laws.final_loss.table.check_losses` returns it.
         forms: by name or `package.module:ATTRIBUTE`, of which the one with the lowest error at
             left-out (params, tokens) is taken; None for all registered ones that apply.
+        constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1".
         options: number (200 at least) and seed of the draws, level of the intervals.
 
     Raises:
@@ -59,7 +61,9 @@ def fit_table(
     points, warnings = loss_points(table)
     traps = _equal_steps(points)
     chosen = _applicable(points, forms, traps)
-    tried = [_tried(points, name, how) for name in chosen]
+    names = [name for form in chosen.values() for name in form.names]
+    parse_ranges(constraints, names, "this table's law")
+    tried = [_tried(points, name, constraints, how) for name in chosen]
     cv_errors = {law.form: e for law, found, _ in tried if (e := found["left_out"]["cell"])}
     law, found, at_bound = min(tried, key=lambda one: cv_errors.get(one[0].form, np.inf))
     law = replace(law, cv_errors=cv_errors)
@@ -71,18 +75,19 @@ def fit_table(
         **_optima(law, how.level),
         level=how.level,
         resamples=how.resamples,
+        constraints=constraints,
         warnings=(*warnings, *traps, *_warnings(law, at_bound)),
     )
 
 
 def _tried(
-    points: LossPoints, name: str, how: Options
+    points: LossPoints, name: str, constraints: str, how: Options
 ) -> tuple[LossLaw, dict[str, Any], np.ndarray]:
     """Return the law of one form, fields of `TableFit` about its errors, parameters at bounds."""
     form = FORMS[name]
-    points, fit, outliers = _without_outliers(points, form)
+    points, fit, outliers = _without_outliers(points, form, constraints)
     folds = folds_of(points)
-    unseen = unseen_losses(form, points, fit, folds)
+    unseen = unseen_losses(form, points, fit, folds, constraints)
     inside = widened(points, folds, unseen, ("cell",))
     outside = max(widened(points, folds, unseen, ("params", "tokens")), inside)
     law = LossLaw(
@@ -91,6 +96,7 @@ def _tried(
         widened={"inside": inside, "outside": outside},
         converged=bool(fit.converged[0]),
         points=points,
+        constraints=constraints,
         resamples=how.resamples,
         seed=how.seed,
     )
@@ -127,17 +133,17 @@ def _applicable(
 
 
 def _without_outliers(
-    points: LossPoints, form: Form
+    points: LossPoints, form: Form, constraints: str
 ) -> tuple[LossPoints, Solution, tuple[Outlier, ...]]:
     """Return rows without outliers, the fit of a form to them, and outliers, the farthest first."""
-    fit = best_fit(form, points)
+    fit = best_fit(form, points, constraints)
     off = residuals_over_error(points, form, fit)
     far = np.abs(off) > OUTLIER * max(robust_scale(off), 1.0)
     if not far.any() or far.mean() > MOST_OUTLIERS:
         return points, fit, ()
     found = [_outlier(points, int(i), float(off[i])) for i in np.flatnonzero(far)]
     points = points.at(~far)
-    fit = best_fit(form, points, fit.parameters)
+    fit = best_fit(form, points, constraints, fit.parameters)
     return points, fit, tuple(sorted(found, key=lambda one: -one.times))
 
 
@@ -156,15 +162,17 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
     from scipy.special import ndtri
 
     form, points, theta = FORMS[law.form], law.points, law.theta
-    lower, upper = form.box(points)
+    lower, upper = form.bounds(points, law.constraints)
     fixed = lower == upper
     spread = np.sqrt(np.diag(law.linearized[1])) * law.widened["inside"]
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
     for i, name in enumerate(form.names):
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
-        low, value, high = (form.printed(name, points, end) for end in ends)
+        low, value, high = map(float, map(form.scale(name, points).printed, ends))
         estimate, note = Estimate(value, low, high, level), ""
-        if fixed[i]:
+        if name in parse_ranges(law.constraints):
+            pass  # its value is the user's
+        elif fixed[i]:
             note = "fixed: the table does not vary what would identify it"
         elif not lower[i] < theta[i] < upper[i]:
             note = "unidentified: ended at a bound of the fit"

@@ -64,25 +64,27 @@ def solved(
     points: LossPoints,
     starts: np.ndarray,
     weight: np.ndarray,
+    constraints: str,
     rounds: int = EVERY,  # from the fit to all rows a fit without a fold is near its end
 ) -> Solution:
     """Return a descent from each start [Q, P], with weights [Q, n]."""
     rows = ((0, 0), (0, -len(points.loss) % PADDING))
     data = {"logs": np.pad(points.logs, (rows[1], (0, 0))), "loss": np.pad(points.loss, rows[1])}
     each = repeated(data, len(starts), weight=np.pad(weight, rows))
-    problem = form.residual, starts[:, None], *form.box(points), each
+    problem = form.residual, starts[:, None], *form.bounds(points, constraints), each
     return solve(*problem, iterations=ROUND, rounds=rounds)
 
 
 def best_fit(
     form: Form,
     points: LossPoints,
+    constraints: str,
     starts: np.ndarray | None = None,
 ) -> Solution:
     """Return the best of all starts [Q, P], by default the form has them, on all rows."""
     starts = form.starts(points, points.weight) if starts is None else starts
     each = np.repeat(points.weight[None], len(starts), axis=0)
-    found = solved(form, points, starts, each, ROUNDS)
+    found = solved(form, points, starts, each, constraints, ROUNDS)
     return Solution(*(array[[np.argmin(found.cost)]] for array in found))
 
 
@@ -98,6 +100,7 @@ def unseen_losses(
     points: LossPoints,
     fit: Solution,
     folds: Sequence[Fold],
+    constraints: str,
 ) -> list[Unseen]:
     """Return losses that a form predicts for each fold without it, and variances.
 
@@ -106,14 +109,15 @@ def unseen_losses(
         points: the rows.
         fit: of the form to all rows.
         folds: rows that are left out together.
+        constraints: what is fixed.
     """
     if not folds:
         return []
     outs = [fold.out for fold in folds]
     starts = np.repeat(fit.parameters, len(folds), axis=0)
     weight = points.weight * ~np.array(outs)
-    thetas = solved(form, points, starts, weight).parameters
-    lower, upper = form.box(points)
+    thetas = solved(form, points, starts, weight, constraints).parameters
+    lower, upper = form.bounds(points, constraints)
     slopes = slopes_of(form, fit.parameters[0], points.logs, lower < upper)
     fitted = losses(form, thetas, points.logs)
     found = left_out(points.gp, points.loss - fitted, slopes, form.usual[1] ** -2.0, outs)

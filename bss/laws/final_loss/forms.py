@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bss.laws.base import Scale, narrowed
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.minimum import asymmetric_bowl
 from bss.registry import Registry
@@ -78,10 +79,17 @@ class Form:
         usual, spread = self.usual
         return jnp.concatenate([errors, PRIOR * (theta - usual) / spread])
 
-    def printed(self, name: str, points: LossPoints, fitted: float) -> float:
-        """Return a parameter as it is printed; optima in tokens per batch, and per step."""
-        centres = dict(zip(("B_star", "E"), np.exp(points.centres[2:]).tolist(), strict=False))
-        return centres.get(name, 1.0) * float(np.exp(fitted) if name in self.logs else fitted)
+    def bounds(self, points: LossPoints, constraints: str) -> tuple[np.ndarray, np.ndarray]:
+        """`box`, with what a user fixes."""
+        scales = {name: self.scale(name, points) for name in self.names}
+        return narrowed(*self.box(points), constraints, scales, f"the {self.name} form")
+
+    def scale(self, name: str, points: LossPoints) -> Scale:
+        """Return how a parameter is printed; optima in tokens per batch, and per step."""
+        centres: dict[str, float] = dict(
+            zip(("B_star", "E"), np.exp(points.centres[2:]).tolist(), strict=False)
+        )
+        return Scale(self.names.index(name), centres.get(name, 1.0), name in self.logs)
 
     def free(self, points: LossPoints) -> int:
         """Return the number of fitted parameters without a prior."""

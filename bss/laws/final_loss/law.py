@@ -51,6 +51,7 @@ class LossLaw:
             N and D and "outside".
         converged: whether the fit did.
         points: the rows.
+        constraints: what a user fixed of the parameters.
         resamples, seed: number of draws of the losses, and their random seed.
     """
 
@@ -60,6 +61,7 @@ class LossLaw:
     converged: bool
     points: LossPoints
     cv_errors: dict[str, float] = field(default_factory=dict)
+    constraints: str = ""
     resamples: int = 200
     seed: int = 0
 
@@ -104,7 +106,7 @@ class LossLaw:
 
     def _slopes(self, logs: np.ndarray) -> np.ndarray:
         form = FORMS[self.form]
-        lower, upper = form.box(self.points)
+        lower, upper = form.bounds(self.points, self.constraints)
         return slopes_of(form, self.theta, logs, lower < upper)
 
     def posterior(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

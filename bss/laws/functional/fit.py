@@ -21,6 +21,7 @@ from bss.laws.base import (
     Options,
     Outlier,
     interval,
+    parse_ranges,
     rounded,
     tails,
     too_wide,
@@ -50,6 +51,7 @@ def fit_curve(
     clock: str | None = None,
     warmup: int = 0,
     since: int = 0,
+    constraints: str = "",
     options: Options | None = None,
 ) -> CurveFit:
     """Fit the functional scaling law to loss curves of one model.
@@ -63,6 +65,7 @@ def fit_curve(
         warmup: tokens of linear warm-up, whose losses are left out.
         since: tokens before which losses are left out: the law is of late training, and early
             losses, which are many and steep, would decide the fit.
+        constraints: of parameters, e.g. "L_0=1.69, s=.2:1".
         options: how intervals are made; by default 60 refits.
 
     Raises:
@@ -71,18 +74,18 @@ def fit_curve(
     """
     curves = curves_of(runs, warmup=warmup, since=since)
     several = clock is None and len(curves.runs) >= FEWEST
-    every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",))
+    every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), constraints)
     return _fitted(curves, every, since, warmup, options or Options(resamples=60))
 
 
-def _solved_by_clock(curves: Curves, clocks: Sequence[str]) -> dict[str, Solved]:
+def _solved_by_clock(curves: Curves, clocks: Sequence[str], constraints: str) -> dict[str, Solved]:
     """Return the solution per time variable, the lowest cross-validated error first.
 
     A time variable with the same free parameters as an earlier one is skipped.
     """
     every: dict[str, Solved] = {}
     for clock in clocks:
-        problem = curve_problem(curves, clock)
+        problem = curve_problem(curves, clock, constraints)
         known = [one.problem.lower < one.problem.upper for one in every.values()]
         if not any(np.array_equal(problem.lower < problem.upper, free) for free in known):
             every[clock] = solved(curves, problem)
@@ -122,6 +125,7 @@ def _fitted(
         level=level,
         resamples=options.resamples,
         warnings=tuple(_warnings(curves, parameters, known)),
+        constraints=one.problem.constraints,
     )
 
 
@@ -206,7 +210,9 @@ def _parameters(one: Solved, draws: np.ndarray, clock: str, level: float) -> dic
     for i, name in enumerate(CurveLaw._fields):
         value = float(law[i])
         estimate, note = interval(value, spread[i], level=level), ""
-        if fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
+        if name in parse_ranges(problem.constraints):
+            pass  # its value, or its bounds, are the user's
+        elif fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
             estimate = Estimate(value, value, value, level, "fixed at the value for SGD")
         elif fixed[i]:
             note = problem.reasons[name]

@@ -17,6 +17,7 @@ from scipy.optimize import nnls
 
 from bss.errors import InputError, check
 from bss.laws import minimum
+from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
@@ -52,6 +53,7 @@ class CurveProblem:
         lower, upper: bounds of the fitted parameters NAMES.
         data: arrays in units of the longest run's time and of the mean learning rate and batch.
         units: of time, learning rate and batch.
+        constraints: of the user.
     """
 
     reasons: dict[str, str]
@@ -59,6 +61,7 @@ class CurveProblem:
     upper: np.ndarray
     data: dict[str, Any]
     units: tuple[float, float, float]
+    constraints: str = ""
 
     def law(self, theta: np.ndarray) -> CurveLaw:
         """Return the law in the runs' units: floats for theta [P], arrays [Q] for [Q, P]."""
@@ -73,17 +76,18 @@ class CurveProblem:
         return solve(curve_residual, starts, *box, data, rounds=rounds, **how)
 
 
-def curve_problem(curves: Curves, clock: str) -> CurveProblem:
+def curve_problem(curves: Curves, clock: str, constraints: str = "") -> CurveProblem:
     """Return the problem of curves.
 
     Args:
         curves: what is fitted.
         clock: time variable. "sgd" fixes m = 1 and B_phi = 0, "adam" fits them if they are
             identified. Both fit p if LRs vary.
+        constraints: of the parameters of `CurveLaw`.
 
     Raises:
-        InputError: If `clock` is unknown, batch size and LR never vary, or there are no more losses
-            than free parameters.
+        InputError: If `clock` is unknown, a constraint cannot be met, batch size and LR never
+            vary, or there are no more losses than free parameters.
     """
     check(clock in CLOCKS, "clock", clock, f"one of {', '.join(CLOCKS)}")
     reasons = unidentified_by_design(curves)
@@ -92,19 +96,23 @@ def curve_problem(curves: Curves, clock: str) -> CurveProblem:
             "runs: all have one batch and one LR, which cannot separate noise from signal; add "
             "runs with other batches, and runs that change their batch"
         )
+    text = f"the law of curves with `--clock {clock}`"
+    ranges = parse_ranges(constraints, CurveLaw._fields, text)
+    reasons = {name: why for name, why in reasons.items() if name not in ranges}
     fixed = {"feedback" if name == "A_1" else name for name in reasons}
     fixed |= {"m", "B_phi"} if clock == "sgd" else set()
     box = _BOX | {name: (_FIXED[name],) * 2 for name in fixed}
     box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
     lower, upper = np.array([box[name] for name in NAMES]).T
     units, data = _scaled(curves)
+    lower, upper = narrowed(lower, upper, constraints, _scales(units), text)
     free, losses = int((lower < upper).sum()), int(data["weight"].sum())
     if losses <= free:
         raise InputError(
             f"runs: {losses} losses for the {free} parameters of the law; evaluate more often, add "
             "runs, or lower since"
         )
-    return CurveProblem(reasons, lower, upper, data, units)
+    return CurveProblem(reasons, lower, upper, data, units, constraints)
 
 
 def _scaled(curves: Curves) -> tuple[tuple[float, float, float], dict[str, Any]]:
@@ -141,6 +149,14 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
     scale = rate**-law.p * batch**law.m / time
     A_0, A_1, B_phi = law.A_0 * scale, law.A_1 * scale, law.B_phi * batch
     return law._replace(T_0=law.T_0 * time, A_0=A_0, A_1=A_1, c_K=law.c_K / time, B_phi=B_phi)
+
+
+def _scales(units: tuple[float, float, float]) -> dict[str, Scale]:
+    """Return how the parameters of `in_units` follow from one fitted number each."""
+    time, _, batch = units
+    logs, scaled = ("s", "T_0", "c_K"), {"T_0": time, "c_K": 1 / time, "B_phi": batch}
+    names = [name for name in NAMES if name in CurveLaw._fields]
+    return {n: Scale(NAMES.index(n), scaled.get(n, 1.0), n in logs) for n in names}
 
 
 def curve_errors(theta, data):

@@ -1,0 +1,56 @@
+"""What a user holds of a law: texts, boxes, and what cannot be held."""
+
+import numpy as np
+import pytest
+
+from bss.errors import InputError
+from bss.laws.base import Scale, narrowed, parse_ranges
+
+NAMES = ("L_0", "a", "alpha")
+BOX = np.array([0.0, -5.0, np.log(0.1)]), np.array([2.0, 5.0, np.log(4.0)])
+SCALES = {"L_0": Scale(0), "alpha": Scale(2, log=True)}
+
+
+def held(text):
+    return narrowed(*BOX, text, SCALES, "the law")
+
+
+def test_a_value_and_bounds_narrow_the_box():
+    lower, upper = held("L_0=1.69, alpha=.2:1")
+    np.testing.assert_allclose(lower, [1.69, -5, np.log(0.2)])
+    np.testing.assert_allclose(upper, [1.69, 5, 0], atol=1e-12)
+    np.testing.assert_allclose(held("alpha=.01:9"), BOX)
+
+
+def test_what_follows_from_several_numbers_is_refused():
+    for text in ("a=18", "a=18, alpha=2"):
+        with pytest.raises(InputError, match=r"a: the law .*alpha$"):
+            held(text)
+
+
+def test_a_text_is_read():
+    assert parse_ranges("L_0=1.69,s = .2:1") == {"L_0": (1.69, 1.69), "s": (0.2, 1.0)}
+    assert parse_ranges("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("L_0", "L_0: .*NAME=VALUE or NAME=LOW:HIGH"),
+        ("L_0=x", "L_0=x: "),
+        ("L_0=2:1", "L_0=2:1: "),
+        ("L_0=nan", "L_0=nan: "),
+        ("L_0=1,L_0=2", "L_0=2: L_0 "),
+        ("L_0=3", "L_0=3: .*the law.* 0 to 2"),
+        ("alpha=5:6", "alpha=5:6: .*the law.* 0.1 to 4"),
+    ],
+)
+def test_what_cannot_be_held_is_told_in_a_line(text, told):
+    with pytest.raises(InputError, match=told) as error:
+        held(text)
+    assert "\n" not in str(error.value)
+
+
+def test_a_parameter_that_the_law_has_not_is_told():
+    with pytest.raises(InputError, match=r"k: the law .*L_0, a, alpha"):
+        parse_ranges("k=1", NAMES, "the law")
