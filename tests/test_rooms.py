@@ -11,17 +11,17 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 707,
     "bss/advice": 329,
-    "bss/cli": 1_676,
+    "bss/cli": 1_687,
     "bss/data": 1_026,
     "bss/exports": 476,
     "bss/importers": 1_800,
-    "bss/laws": 4_623,
+    "bss/laws": 4_739,
     "bss/machines": 51,
     "bss/models": 1_049,
-    "bss/plots": 909,
+    "bss/plots": 949,
     "bss/points": 514,
     "bss/policies": 385,
-    "bss/report": 340,
+    "bss/report": 343,
     "bss/rules": 336,
     "bss/schedules": 898,
     "bss/sweeps": 1_398,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_024, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_663
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_833
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -20,6 +20,7 @@ from bss.plots.critical import critical_figure
 from bss.plots.curves import fitted_curves, loss_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
+from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
 from bss.points.batches import alike, varied
 from bss.points.curve import evaluated
@@ -134,6 +135,8 @@ def _figures(fit: Fit, points: pd.DataFrame | None, runs: pd.DataFrame | None) -
         figures["B_opt and B_min against target loss"] = batch_against_loss(fits)
     elif isinstance(fit, TableFit):
         figures["Final loss against batch size"] = table_figure(fit)
+        if fit.best_lrs is not None:
+            figures["Best learning rate"] = rates_figure(fit)
     elif isinstance(fit, CurveFit) and runs is not None:
         figures["Measured and fitted loss against tokens"] = fitted_curves(fit, runs)
     elif isinstance(fit, CriticalFit):

@@ -12,6 +12,7 @@ from bss.plots.contenders import contenders_figure
 from bss.plots.curves import loss_curves, varied_curves
 from bss.plots.final_loss import table_figure
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
+from bss.plots.rates_map import rates_figure
 from bss.plots.schedules import schedule_figure
 from bss.plots.style import law_styles, svg
 from bss.schedules import rates
@@ -32,6 +33,9 @@ def figures(planted):
         "es": es_panels(planted.points, planted.fits),
         "batches": batch_against_loss(planted.fits),
         "contenders": contenders_figure(planted.contenders()),
+        "rates": rates_figure(
+            TableFit.from_dict(read_json(PUBLISHED.with_name("steplaw_rates.json"), ""))
+        ),
     }
 
 
@@ -42,6 +46,7 @@ LABELS = {
     "es": ("optimizer steps to the target S", "tokens to the target E"),
     "batches": ("target loss (nats per token), falling →", "$B_{opt}$ (sequences)"),
     "contenders": ("final test loss (nats per token)",),
+    "rates": ("batch (tokens)", "peak learning rate"),
 }
 
 
