@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import bss
 from bss.cli.ending import TRAIN
 
@@ -66,6 +68,7 @@ sys.meta_path.insert(0, Blocked)
 """
 
 
+@pytest.mark.slow
 def test_commands_without_training_need_none_of_its_packages(tmp_path):
     commands = [line.format(out=tmp_path).split() for line in LIGHT]
     code = f"{BLOCKED}sys.exit(sum(main(command) for command in {commands!r}))"

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import bss
 from experiments.template import analysis, run
 
 
+@pytest.mark.slow
 def test_the_template_trains_and_analyzes(tmp_path, monkeypatch):
     monkeypatch.setattr("bss.sweeps.engines.use_compilation_cache", lambda _: None)
     setup = replace(

@@ -160,6 +160,7 @@ def test_a_job_that_has_not_advanced_fails(tiny_run, tiny_execution, cluster):
     assert not cluster.jobs("requeue")
 
 
+@pytest.mark.slow
 def test_a_killed_task_is_submitted_again(tiny_run, tiny_execution, cluster):
     with pytest.warns(RuntimeWarning, match=r"Slurm job .* ended \(FAILED\).*again \(1 of 1\)"):
         (status,) = trained(seeded(tiny_run, 4), tiny_execution, retries=1)
