@@ -63,10 +63,14 @@ class Tables:
         write_table(rounded, self.folder / name)
         return rounded
 
+    def json(self, name: str) -> Any:
+        """Return a JSON file by its file name."""
+        return read_json(self.folder / name, HINT)
+
     @property
     def config(self) -> dict[str, Any]:
         """The config of the study that wrote the tables."""
-        return read_json(self.folder / "experiment.json", HINT)["config"]
+        return self.json("experiment.json")["config"]
 
     def registered(self, name: str, registration: Path) -> pd.DataFrame:
         """Return a table of preregistered runs.
