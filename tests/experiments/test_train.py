@@ -34,13 +34,9 @@ def command(folder: Path) -> list[str]:
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    """Starts the command with a long evaluation at every step, which leaves time to interrupt it."""
+    """Starts the command with an evaluation at every step, which leaves time to interrupt it."""
     return subprocess.Popen(
-        [
-            *command(folder),
-            "--config.evaluation.per_efold=200",
-            "--config.evaluation.tokens=16384",
-        ],
+        [*command(folder), "--config.evaluation.per_efold=200"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
