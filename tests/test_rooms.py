@@ -29,11 +29,11 @@ ROOMS = {
     "bss/theory": 783,
     "bss/training": 2_876,
 }
-FOLDERS = {"experiments": 4_024, "benchmarks": 2_700, "tests": 21_850}
+FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_833
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_835
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}
