@@ -11,11 +11,11 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 707,
     "bss/advice": 329,
-    "bss/cli": 1_687,
+    "bss/cli": 1_691,
     "bss/data": 1_026,
     "bss/exports": 476,
-    "bss/importers": 1_800,
-    "bss/laws": 4_739,
+    "bss/importers": 1_801,
+    "bss/laws": 4_745,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 949,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_835
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_846
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -77,8 +77,9 @@ class Question:
             used, needed, where = OF_RUNS, (), "with --runs"
         for name in given.keys() - used:
             raise InputError(f"{_flag(name)}: not used {where}; use {', '.join(map(_flag, used))}")
-        for name in (name for name in needed if name not in given):
-            raise InputError(f"{_flag(name)}: missing; give it")
+        for name in needed:
+            if name not in given:
+                raise InputError(f"{_flag(name)}: missing; give it")
         return given
 
 
@@ -123,7 +124,10 @@ def _es(fit: "EsFit", given: dict[str, Any]) -> Answer:
     loss = given["loss"]
     outside = _outside("loss", loss, [target.target_loss for target in fit.fits])
     if "batch" not in given:
-        return fit.best_batches(loss) | {"loss": loss}, outside
+        found = fit.best_batches(loss)
+        if not found:
+            raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give it")
+        return found | {"loss": loss}, outside
     batch = parse_tokens(given["batch"], field="--batch")
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]

@@ -153,7 +153,7 @@ def counted(
 
 
 def _with_tokens(rows: Rows, tokens: pd.Series) -> Rows:
-    """Return the rows with these tokens where they have none."""
+    """Return the rows, with these tokens in place of missing ones."""
     return rows.assign(tokens=rows["tokens"].fillna(tokens) if "tokens" in rows else tokens)
 
 

@@ -206,7 +206,7 @@ class Cells:
             file: Path of the table, for messages.
 
         Raises:
-            InputError: If a cell is no number.
+            InputError: If a cell is not a number.
         """
         for name in chosen.values():
             for row, text in self.texts.get(name, {}).items():

@@ -143,20 +143,21 @@ def head_of(file: Path) -> str:
             for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
                 opened.seek(at)
                 head += opened.read(PART)
-    tracked = file.suffix == ".wandb"
-    pickled = file.suffix in PICKLES or file.name == "training_args.bin" or head[:2] in PICKLED
-    reasons = {
-        "is a pickle, and reading one runs its code; export the log as CSV or JSON": pickled,
-        "is empty; copy it again, or leave it out": not head.strip(),
-        "is a pointer of git LFS; fetch the file with git lfs pull": head.startswith(LFS),
-        "is an archive; unpack it with tar first": head[257:262] == b"ustar",
-        "is W&B's own record; save the run's scan_history() as CSV or JSON lines": tracked,
-    }
-    packed = {
-        f"is compressed; unpack it with {PACKED[b]} first": head.startswith(b) for b in PACKED
-    }
-    for reason in (reason for reason, found in (reasons | packed).items() if found):
-        raise Unreadable(reason)
+    if file.suffix in PICKLES or file.name == "training_args.bin" or head[:2] in PICKLED:
+        raise Unreadable(
+            "is a pickle, and reading one runs its code; export the log as CSV or JSON"
+        )
+    if not head.strip():
+        raise Unreadable("is empty; copy it again, or leave it out")
+    if head.startswith(LFS):
+        raise Unreadable("is a pointer of git LFS; fetch the file with git lfs pull")
+    if head[257:262] == b"ustar":
+        raise Unreadable("is an archive; unpack it with tar first")
+    for begin, program in PACKED.items():
+        if head.startswith(begin):
+            raise Unreadable(f"is compressed; unpack it with {program} first")
+    if file.suffix == ".wandb":
+        raise Unreadable("is W&B's own record; save the run's scan_history() as CSV or JSON lines")
     return plain(head.decode(encoding, errors="replace"))
 
 

@@ -283,13 +283,17 @@ def parse_ranges(
 
 
 def narrowed(
-    lower: np.ndarray, upper: np.ndarray, constraints: str, scales: Mapping[str, Scale], law: str
+    lower: np.ndarray,
+    upper: np.ndarray,
+    ranges: Mapping[str, tuple[float, float]],
+    scales: Mapping[str, Scale],
+    law: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds [P] of fitted numbers, narrowed to the ranges of constrained parameters.
 
     Args:
         lower, upper: [P].
-        constraints: as `parse_ranges` takes them.
+        ranges: as `parse_ranges` returns them.
         scales: of the parameters that follow from one fitted number.
         law: its name.
 
@@ -298,7 +302,7 @@ def narrowed(
             fitted numbers.
     """
     lower, upper = np.array(lower, float), np.array(upper, float)
-    for name, wanted in parse_ranges(constraints).items():
+    for name, wanted in ranges.items():
         if name not in scales:
             raise InputError(
                 f"{name}: {law} computes it from several fitted numbers; constrain "

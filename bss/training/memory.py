@@ -29,7 +29,7 @@ def step_memory(
         bucket; state_bytes and peak_bytes of one device, the peak None if the compiler refuses the
         program; model_flops of all devices.
     """
-    mesh, seq_len = mesh_of([*devices], execution.fsdp), run.data.seq_len
+    mesh, seq_len = mesh_of(devices, execution.fsdp), run.data.seq_len
     state, options = state_shapes(run, mesh), compiler_options(execution, mesh)
     attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
     step = make_step(run, mesh, attention, layers=layers)

@@ -172,3 +172,11 @@ def test_an_extrapolated_critical_batch_names_the_range(folder, capsys):
         np.log(x["critical_batch"]["high"] / x["critical_batch"]["low"]) for x in (inside, told)
     ]
     assert widths[1] > widths[0]
+
+
+def test_a_law_without_a_best_batch_needs_a_batch(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "fit.json"
+    path.write_text(json.dumps(planted("hyperbola").to_dict()))
+    monkeypatch.setattr(EsFit, "best_batches", lambda *_: {})
+    told = refused(capsys, "predict", "--from", str(path), "--loss", "1.8")
+    assert "--batch: missing" in told and "hyperbola" in told

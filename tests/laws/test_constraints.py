@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from bss.advice.of_fit import PUBLISHED
 from bss.errors import InputError
+from bss.files import read_json
+from bss.laws import TableFit
 from bss.laws.base import Scale, narrowed, parse_ranges
+from bss.laws.final_loss.forms import FORMS
 
 NAMES = ("L_0", "a", "alpha")
 BOX = np.array([0.0, -5.0, np.log(0.1)]), np.array([2.0, 5.0, np.log(4.0)])
@@ -12,7 +16,7 @@ SCALES = {"L_0": Scale(0), "alpha": Scale(2, log=True)}
 
 
 def held(text):
-    return narrowed(*BOX, text, SCALES, "the law")
+    return narrowed(*BOX, parse_ranges(text), SCALES, "the law")
 
 
 def test_a_value_and_bounds_narrow_the_box():
@@ -54,3 +58,14 @@ def test_what_cannot_be_held_is_told_in_a_line(text, told):
 def test_a_parameter_that_the_law_has_not_is_told():
     with pytest.raises(InputError, match=r"k: the law .*L_0, a, alpha"):
         parse_ranges("k=1", NAMES, "the law")
+
+
+def test_a_form_ignores_what_is_held_of_another_form():
+    law = TableFit.from_dict(read_json(PUBLISHED, "")).law
+    form, (low, high) = FORMS[law.form], (1.0, 1.5)
+    found = form.bounds(law.points, f"of_another_form=2, L_0={low}:{high}")
+    lower, upper = form.box(law.points)
+    at = form.names.index("L_0")
+    scale = form.scale("L_0", law.points)
+    lower[at], upper[at] = scale.fitted(low), scale.fitted(high)
+    np.testing.assert_allclose(found, (lower, upper))

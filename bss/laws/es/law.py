@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.base import Scale, narrowed
+from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.minimum import asymmetric_bowl
 from bss.laws.solver import Residual
 
@@ -135,8 +135,9 @@ class Law:
 
     def constrained(self, problem: Problem, constraints: str, seq_len: int) -> Problem:
         """Return a problem with fixed or bounded parameters, named as in the JSON of a fit."""
+        ranges = parse_ranges(constraints)
         boxes = [
-            narrowed(low, high, constraints, self.scales(units, seq_len), f"the {self.name} law")
+            narrowed(low, high, ranges, self.scales(units, seq_len), f"the {self.name} law")
             for low, high, units in zip(problem.lower, problem.upper, problem.units, strict=True)
         ]
         lower, upper = (np.array(ends) for ends in zip(*boxes, strict=True))

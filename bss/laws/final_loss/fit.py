@@ -163,14 +163,14 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
 
     form, points, theta = FORMS[law.form], law.points, law.theta
     lower, upper = form.bounds(points, law.constraints)
-    fixed = lower == upper
+    fixed, ranges = lower == upper, parse_ranges(law.constraints)
     spread = np.sqrt(np.diag(law.linearized[1])) * law.widened["inside"]
     half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
     for i, name in enumerate(form.names):
         ends = theta[i] - half[i], theta[i], theta[i] + half[i]
         low, value, high = map(float, map(form.scale(name, points).printed, ends))
         estimate, note = Estimate(value, low, high, level), ""
-        if name in parse_ranges(law.constraints):
+        if name in ranges:
             pass  # its value is the user's
         elif fixed[i]:
             note = "fixed: the table does not vary what would identify it"

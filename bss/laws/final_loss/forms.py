@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import Scale, narrowed
+from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.minimum import asymmetric_bowl
 from bss.registry import Registry
@@ -80,9 +80,10 @@ class Form:
         return jnp.concatenate([errors, PRIOR * (theta - usual) / spread])
 
     def bounds(self, points: LossPoints, constraints: str) -> tuple[np.ndarray, np.ndarray]:
-        """`box`, with what a user fixes."""
-        scales = {name: self.scale(name, points) for name in self.names}
-        return narrowed(*self.box(points), constraints, scales, f"the {self.name} form")
+        """`box`, with what a user fixes; constraints of another form have no effect."""
+        ranges = {n: ends for n, ends in parse_ranges(constraints).items() if n in self.names}
+        scales = {name: self.scale(name, points) for name in ranges}
+        return narrowed(*self.box(points), ranges, scales, f"the {self.name} form")
 
     def scale(self, name: str, points: LossPoints) -> Scale:
         """Return how a parameter is printed; optima in tokens per batch, and per step."""

@@ -206,11 +206,11 @@ def _parameters(one: Solved, draws: np.ndarray, clock: str, level: float) -> dic
     """Return each parameter with its interval, or with the reason why it has no value."""
     problem = one.problem
     law, spread, fixed = problem.law(one.theta), problem.law(draws), problem.lower == problem.upper
-    estimates = {}
+    estimates, ranges = {}, parse_ranges(problem.constraints)
     for i, name in enumerate(CurveLaw._fields):
         value = float(law[i])
         estimate, note = interval(value, spread[i], level=level), ""
-        if name in parse_ranges(problem.constraints):
+        if name in ranges:
             pass  # its value, or its bounds, are the user's
         elif fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
             estimate = Estimate(value, value, value, level, "fixed at the value for SGD")

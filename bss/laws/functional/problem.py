@@ -105,7 +105,7 @@ def curve_problem(curves: Curves, clock: str, constraints: str = "") -> CurvePro
     box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
     lower, upper = np.array([box[name] for name in NAMES]).T
     units, data = _scaled(curves)
-    lower, upper = narrowed(lower, upper, constraints, _scales(units), text)
+    lower, upper = narrowed(lower, upper, ranges, _scales(units), text)
     free, losses = int((lower < upper).sum()), int(data["weight"].sum())
     if losses <= free:
         raise InputError(
