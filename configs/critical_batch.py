@@ -117,7 +117,7 @@ COMPARED = {
 SIZES = {
     "smoke": {
         "models": {"7k": "1x24"},
-        "grid": grid(64, 256, rate=4e-3, bend=600, ends={256: (10_000, 14_000, 20_000)}),
+        "grid": grid(64, 256, rate=4e-3, bend=600, ends={256: (14_000, 20_000)}),
         "budgets": (10_000, 20_000),
         "seeds": (0,),
         "rounds": 0,

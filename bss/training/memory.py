@@ -11,7 +11,7 @@ from bss.training.execution import Execution, compiler_options
 from bss.training.programs import step_programs
 from bss.training.run_config import RunConfig
 from bss.training.sharding import mesh_of
-from bss.training.step import make_step, state_shapes
+from bss.training.step import state_shapes
 
 
 def step_memory(
@@ -32,8 +32,8 @@ def step_memory(
     mesh, seq_len = mesh_of(devices, execution.fsdp), run.data.seq_len
     state, options = state_shapes(run, mesh), compiler_options(execution, mesh)
     attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
-    step = make_step(run, mesh, attention, layers=layers)
-    programs = step_programs(step, state, dict.fromkeys(buckets, 1), run, mesh, options)
+    microbatches, how = dict.fromkeys(buckets, 1), (attention, layers)
+    programs = step_programs(run, state, microbatches, mesh, options, 1, *how)
     for bucket in buckets:
         try:
             uses = programs[bucket].memory_analysis()

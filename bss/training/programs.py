@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from bss.errors import InputError
-from bss.models.base import DEFAULT_LAYERS
+from bss.models.base import DEFAULT_LAYERS, Layers
 from bss.training import sharding
 from bss.training.batches import (
     MAX_STEPS,
@@ -33,6 +33,7 @@ from bss.training.evaluation import Evaluation, Evaluator, HeldOut
 from bss.training.execution import compiler_options
 from bss.training.recorder import RunRecorder
 from bss.training.run_config import DataConfig, RunConfig
+from bss.training.shared import compiled, step_key
 from bss.training.step import Metrics, State, Step, make_step, many_steps, settings_shapes
 from bss.training.vmapped import VmappedBatches, stack, vmapped_step
 
@@ -88,27 +89,29 @@ class Programs:
 
 
 def step_programs(
-    step: Step,
+    run: RunConfig,
     abstract_state: Any,
     max_microbatches: Mapping[int, int],
-    run: RunConfig,
     mesh: Mesh,
     options: dict[str, Any] | None = None,
     most: int = 1,
+    attention: str = "reference",
+    layers: Layers = DEFAULT_LAYERS,
 ) -> Programs:
     """Compile a step for every micro-batch size.
 
     Shardings and the mesh are passed explicitly, because a thread has no ambient mesh.
 
     Args:
-        step: from `make_step`.
+        run: the run.
         abstract_state: shapes and shardings of the state.
         max_microbatches: by micro-batch size the most of them that one step accumulates.
-        run: the run.
         mesh: the devices.
         options: compiler options.
         most: maximum of steps per dispatch. If it is above 1, the sequences are those of all steps,
             the settings have a leading axis, and the number of steps is the last argument.
+        attention: name of the attention kernel.
+        layers: see `Execution`.
 
     Raises:
         InputError: If a micro-batch cannot be split over the devices.
@@ -116,6 +119,7 @@ def step_programs(
     check_split(max_microbatches, mesh)
     whole, split = sharding.replicated(mesh), sharding.sequence_sharding(mesh)
     actions = host_action_shapes(mesh)
+    step = make_step(run, mesh, attention, layers=layers)
     step = with_host_action(step) if actions else step
     state = sharding.shardings_of(abstract_state)
     shardings = (state, split, whole, whole, *(x.sharding for x in actions))
@@ -124,12 +128,13 @@ def step_programs(
     jitted = jax.jit(step, in_shardings=shardings, out_shardings=(state, whole), donate_argnums=0)
     count = jax.ShapeDtypeStruct((), jnp.int32)
     settings = settings_shapes(run, *[most][: most > 1])
+    of = "step", step_key(run), attention, layers, most
 
     def compile_one(bucket: int) -> Any:
         shape = most * max_microbatches[bucket], bucket, run.data.seq_len + 1
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
-        arguments = abstract_state, sequences, count, settings, *actions
-        return jitted.lower(*arguments, *[count][: most > 1]).compile(options)
+        arguments = abstract_state, sequences, count, settings, *actions, *[count][: most > 1]
+        return compiled(of, jitted, *arguments, options=options)
 
     return Programs(compile_one, max_microbatches)
 
@@ -203,9 +208,8 @@ def compile_group(
         shapes, select = sharding.abstract(state), lambda state, _: state
         buckets = execution.bucket_sizes(run)
         batches = step_batches(plan, chunks, most, source, buckets, run.averages)
-        step = make_step(run, mesh, attention, layers=layers)
-        microbatches = buckets.max_microbatches(plan)
-        programs = step_programs(step, shapes, microbatches, run, mesh, options, most)
+        microbatches, how = buckets.max_microbatches(plan), (attention, layers)
+        programs = step_programs(run, shapes, microbatches, mesh, options, most, *how)
     bucket = execution.evaluation_bucket
     evaluation = Evaluation(run, mesh, shapes, bucket, options, attention, vmapped)
     compiled = Compiled(state, batches, programs, Evaluator(held_out, evaluation), select)

@@ -26,6 +26,7 @@ from bss.training.loggers import Loggers
 from bss.training.run_config import RunConfig, fork_points
 from bss.training.run_directory import Rows, RunDirectory, RunStatus
 from bss.training.sharding import shardings_of
+from bss.training.shared import compiled, step_key
 from bss.training.step import (
     Metrics,
     State,
@@ -395,8 +396,9 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
     run = recorder.run
     if run.parent is None:
         fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
+        of = "start", step_key(run), run.optimizer.beta1, run.seed, *jax.tree.leaves(shapes)
         recorder.resume(TrainPosition(0), [])
-        return fresh()
+        return compiled(of, fresh)()
     path = Path(recorder.execution.runs) / run.parent.run
     if path.is_dir():
         parent = run_directory.read_config(path)

@@ -20,6 +20,7 @@ from bss.training.execution import Execution
 from bss.training.optimizers import StepSettings
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import abstract, replicated
+from bss.training.shared import compiled, step_key
 from bss.training.step import (
     Metrics,
     State,
@@ -132,7 +133,10 @@ def vmapped_step(
 
     whole, count = replicated(mesh), jax.ShapeDtypeStruct((), jnp.int32)
     jitted = jax.jit(take, in_shardings=whole, out_shardings=whole, donate_argnums=0)
-    return lambda batch: jitted.lower(states, *batches.shapes(batch), count).compile(options)
+    of = "steps", step_key(batches.run), attention, data_F.tobytes(), settings_F.tobytes()
+    return lambda batch: compiled(
+        of, jitted, states, *batches.shapes(batch), count, options=options
+    )
 
 
 def stack(
@@ -142,5 +146,5 @@ def stack(
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *states)
     shapes = abstract(stacked, replicated(mesh))
     select = jax.jit(lambda states, m: jax.tree.map(lambda x: x[m], states))
-    compiled = select.lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
-    return stacked, shapes, lambda states, m: compiled(states, np.int32(m))
+    program = compiled("one run", select, shapes, jax.ShapeDtypeStruct((), jnp.int32))
+    return stacked, shapes, lambda states, m: program(states, np.int32(m))
