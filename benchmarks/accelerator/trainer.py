@@ -63,7 +63,7 @@ class Trainer:
         layers = execution.layers_of(run, self.mesh)
         how = execution.attention_of(run, self.mesh), layers
         programs = step_programs(run, shapes, {bucket: BUCKETS}, self.mesh, options, 1, *how)
-        self.program = programs[bucket]
+        self.program = programs[bucket].result()
         self.compile_seconds = time.perf_counter() - start
         sequences = tokens(run, BUCKETS * bucket).reshape(BUCKETS, bucket, -1)
         self._sequences = jax.device_put(sequences, sequence_sharding(self.mesh))

@@ -63,7 +63,7 @@ def dispatch(run: RunConfig, mesh: Mesh, bucket: int, count: int, most: int) -> 
     execution, shapes = Execution(), state_shapes(run, mesh)
     options, attention = compiler_options(execution, mesh), execution.attention_of(run, mesh)
     programs = step_programs(run, shapes, {bucket: count}, mesh, options, most, attention)
-    program = programs[bucket]
+    program = programs[bucket].result()
     settings, how = SETTINGS, ()
     if most > 1:
         settings = jax.tree.map(lambda x: np.stack([x] * most), SETTINGS)

@@ -289,12 +289,10 @@ class HeldOut(NamedTuple):
     """The held-out sets and metrics of runs that do not differ in them, read and checked.
 
     Attributes:
-        run: one of the runs.
         sets: by name.
         metrics: metrics in addition to the loss, by their name in columns.
     """
 
-    run: RunConfig
     sets: dict[str, "Sequences"]
     metrics: Mapping[str, Metric]
 
@@ -310,7 +308,7 @@ class HeldOut(NamedTuple):
             model = EvalModel(run.model, bytes_per_token=one.bytes_per_token)
             for name, metric in own.items():
                 check_metric(name, metric, model, one.width - 1)
-        return cls(run, opened, own)
+        return cls(opened, own)
 
 
 class Evaluator:
@@ -318,19 +316,18 @@ class Evaluator:
 
     def __init__(self, held_out: HeldOut, evaluation: Evaluation):
         """Compile the programs."""
-        self._held_out = held_out
+        self._held_out, self._averages = held_out, evaluation.run.averages
         self._select = evaluation.select_eval_params()
-        self._select_ema = evaluation.select_ema() if held_out.run.averages else None
+        self._select_ema: Any = evaluation.select_ema() if self._averages else None
         self._programs = {name: self._compiled(name, evaluation) for name in held_out.sets}
 
     def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
         """Return a set on the devices, int32 [N, b, T+1], and the program of each metric."""
         n, width, rows, bytes_per_token = self._held_out.sets[name]
-        measures: dict[str, tuple[Measure, Hashable]] = {"loss": (evaluation.loss, "loss")}
+        programs = {"loss": evaluation.sums_of(n, width, evaluation.loss, "loss")}
         for metric, function in self._held_out.metrics.items():
             own = function, bytes_per_token
-            measures[metric] = evaluation.metric(*own), own
-        programs = {m: evaluation.sums_of(n, width, *one) for m, one in measures.items()}
+            programs[metric] = evaluation.sums_of(n, width, evaluation.metric(*own), own)
         mesh, shape = evaluation.mesh, evaluation.shape(n, width)
         return sharding.by_position(rows, n, shape, mesh), programs
 
@@ -364,9 +361,8 @@ class Evaluator:
     def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
         """Yield the evaluated parameters and the averages, one at a time."""
         yield "", self._select(state.params, state.optimizer)
-        if self._select_ema:
-            for index, half_life in enumerate(self._held_out.run.averages):
-                yield half_life, self._select_ema(state.averages, np.int32(index))
+        for index, half_life in enumerate(self._averages):
+            yield half_life, self._select_ema(state.averages, np.int32(index))
 
 
 def loss_columns(run: RunConfig) -> frozenset[str]:

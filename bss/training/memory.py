@@ -34,9 +34,11 @@ def step_memory(
     attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
     microbatches, how = dict.fromkeys(buckets, 1), (attention, layers)
     programs = step_programs(run, state, microbatches, mesh, options, 1, *how)
+    arrays = jax.tree.leaves(state)
+    held = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)
     for bucket in buckets:
         try:
-            uses = programs[bucket].memory_analysis()
+            uses = programs[bucket].result().memory_analysis()
             peak = uses.argument_size_in_bytes + uses.output_size_in_bytes
             peak += uses.temp_size_in_bytes + uses.generated_code_size_in_bytes
             peak -= uses.alias_size_in_bytes
@@ -45,11 +47,5 @@ def step_memory(
                 raise
             peak = None  # a TPU's compiler refuses what does not fit
         flops = bucket * seq_len * run.model.training_flops_per_token(seq_len)
-        yield {"bucket": bucket, "state_bytes": _bytes(state), "peak_bytes": peak,
+        yield {"bucket": bucket, "state_bytes": held, "peak_bytes": peak,
                "model_flops": flops}  # fmt: skip
-
-
-def _bytes(tree: Any) -> int:
-    """Return the bytes of arrays on one device."""
-    arrays = jax.tree.leaves(tree)
-    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)

@@ -50,7 +50,7 @@ def laid_out(run: RunConfig, fresh: State, layout: str) -> dict:
     mesh = make_mesh(int(data) * int(fsdp or 1), int(fsdp or 1))
     shapes = state_shapes(run, mesh)
     state = jax.device_put(fresh, shardings_of(shapes))
-    program = step_programs(run, shapes, {BUCKET: BUCKETS}, mesh)[BUCKET]
+    program = step_programs(run, shapes, {BUCKET: BUCKETS}, mesh)[BUCKET].result()
     draw, metrics = np.random.default_rng(0), []
     with compilation_counter() as compilations:
         for index in range(STEPS):

@@ -126,6 +126,6 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, sta
             state, metrics = single(state, own, np.int32(count), each[k])
             losses.append(metrics.loss)
         copy = jax.tree.map(jnp.array, start)
-        many, told = programs[4](copy, rows, np.int32(count), stacked, np.int32(4))
+        many, told = programs[4].result()(copy, rows, np.int32(count), stacked, np.int32(4))
         jax.tree.map(np.testing.assert_array_equal, many, state)
         np.testing.assert_array_equal(told.loss[:4], losses)
