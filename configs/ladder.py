@@ -146,7 +146,7 @@ SIZES = {
         ],
         "results": "runs/ladder_smoke/results",
         "setup.engine": {"runs": "runs/ladder_smoke", "buckets": (1, 2), "workers": 1},
-        "setup.text.corpus": "stdlib",
+        "setup.text": {"corpus": "stdlib", "seq_len": 128},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 5_000},
     },
     "pilot_rates": {
