@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 709,
     "bss/advice": 329,
-    "bss/cli": 1_691,
+    "bss/cli": 1_683,
     "bss/data": 1_026,
     "bss/exports": 476,
     "bss/importers": 1_801,
@@ -27,13 +27,13 @@ ROOMS = {
     "bss/sweeps": 1_398,
     "bss/tables": 463,
     "bss/theory": 783,
-    "bss/training": 2_876,
+    "bss/training": 2_880,
 }
 FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_847
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_843
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

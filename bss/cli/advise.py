@@ -42,7 +42,7 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     setting = run.setting()
-    own = None if fit is None else read_fit(fit, "advise", ("es", "table"))
+    own = None if fit is None else read_fit(fit, ("es", "table"))
     advice = recommend(setting, own and fit_advice(own, setting), rule or RULES)
     payload, warnings = _payload(advice, fit), [*advice.warnings]
     lines, tables = _lines(advice, payload), [_rules_table(advice, show_all=all_rules)]

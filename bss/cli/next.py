@@ -25,7 +25,7 @@ def next(
         bss next FIT.json
         bss next FIT.json --goal B_opt@1.8
     """
-    fitted = read_fit(fit, "next", option="")
+    fitted = read_fit(fit, option="")
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}

@@ -145,25 +145,17 @@ class TargetOptions:
         }
 
 
-def read_fit(
-    path: Path, command: str, kinds: Collection[str] = tuple(FITS), option: str = "--from"
-) -> Any:
-    """Read a fit whose kind is one of those that a command reads.
+def read_fit(path: Path, kinds: Collection[str] = tuple(FITS), option: str = "--from") -> Any:
+    """Read a fit of one of some kinds.
 
     Raises:
         InputError: the file has no fit, or a fit of another kind, or is damaged.
     """
     entry = read_json(path, "save a fit with `bss fit … --json`", option)
-    kind = str(entry.get("kind"))
-    if kind in kinds:
+    if (kind := str(entry.get("kind"))) in kinds:
         return fit_from_dict(entry)
-    problem = f"is of kind {entry.get('kind')!r}, no fit"
-    if kind in FITS:
-        problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
-    wanted = ", ".join(repr(one) for one in sorted(kinds))
-    raise InputError(
-        f"{f'{option} {path}'.strip()}: {problem}; `bss {command}` reads fits of kind {wanted}"
-    )
+    name, wanted = f"{option} {path}".strip(), " or ".join(sorted(kinds))
+    raise InputError(f"{name}: is of kind {kind}, no fit of kind {wanted}; `bss fit` makes these")
 
 
 def read_run_table(

@@ -100,7 +100,7 @@ def predict(
         bss predict --from FIT.json --loss 1.9
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
-    fitted = read_fit(fit, "predict")
+    fitted = read_fit(fit)
     given = question.of(fitted.KIND)
     if "runs" in given:
         return _runs(fitted, given, extrapolate)

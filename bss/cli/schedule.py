@@ -75,7 +75,7 @@ def schedule(
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
-    fitted = read_fit(fit, "schedule", POLICIES_OF)
+    fitted = read_fit(fit, POLICIES_OF)
     name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
     chosen = policy_named(name, [*settings, *_time_settings(policy, minimize, time)])
     if lr is None and (warmup, decay) != ("0", "0"):
