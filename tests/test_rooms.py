@@ -29,7 +29,7 @@ ROOMS = {
     "bss/theory": 783,
     "bss/training": 2_880,
 }
-FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_850}
+FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_860}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
