@@ -46,7 +46,8 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
 
     def compiled(*arguments: Any, **options: Any) -> Any:
         group = compile_group(*arguments, **options)
-        group.programs.wait()  # a stage of seconds is shorter than a compilation
+        # A stage of seconds is shorter than a compilation.
+        _ = [program.result() for program in group[2].values()]
         ends.append((0, 0, time.perf_counter()))
         return group
 

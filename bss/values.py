@@ -7,6 +7,7 @@ an entry.
 
 import dataclasses
 import difflib
+import functools
 import math
 import types
 import typing
@@ -84,6 +85,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
         raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
 
 
+@functools.cache
 def _fields(kind: type) -> tuple[dict[str, str], dict[str, Any]]:
     """By the key of each field, its name and its type."""
     hints = typing.get_type_hints(kind)

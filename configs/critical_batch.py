@@ -6,7 +6,7 @@
 
 | part       | trains                                                       | tokens | runs |
 |------------|--------------------------------------------------------------|--------|------|
-| smoke      | 3 batch sizes and 20K tokens, with schedules; for tests      | 0.4M   | 24   |
+| smoke      | 3 batch sizes and 20K tokens, with schedules; for tests      | 0.3M   | 16   |
 | c1-7k      | 7k parameters, 7 batch sizes x 3 LRs x 2 seeds, D to 0.4M    | 33M    | 42   |
 | c1-12k     | the same at 12k                                              | 33M    | 42   |
 | c1-27k     | the same at 27k, D to 0.8M                                   | 52M    | 42   |
@@ -117,7 +117,7 @@ COMPARED = {
 SIZES = {
     "smoke": {
         "models": {"7k": "1x24"},
-        "grid": grid(64, 256, rate=4e-3, bend=600, ends={256: (10_000, 14_000, 20_000)}),
+        "grid": grid(64, 256, rate=4e-3, bend=600, powers=(0, 1), ends={256: (14_000, 20_000)}),
         "budgets": (10_000, 20_000),
         "seeds": (0,),
         "rounds": 0,

@@ -73,6 +73,10 @@ MODELS = {
         395_000,
         model(2, 128, family="mixture", num_experts=8, top_k=2) | {"d_ff": 256},
     ),
+    "12k, experts": (
+        12_000,
+        model(1, 32, family="mixture", num_experts=4, top_k=2) | {"d_ff": 64},
+    ),
 }
 """Parameters that a token meets, and the model."""
 
@@ -138,11 +142,11 @@ SIZES = {
         "registration": "",
         "rungs": [
             rung("12k", grid((1, 2)), 20_000),
-            rung("2x128, experts", grid((1, 2)), 10_000, switches=late(1, 0.5)),
+            rung("12k, experts", grid((1, 2)), 10_000, switches=late(1, 0.5)),
         ],
         "results": "runs/ladder_smoke/results",
         "setup.engine": {"runs": "runs/ladder_smoke", "buckets": (1, 2), "workers": 1},
-        "setup.text.corpus": "stdlib",
+        "setup.text": {"corpus": "stdlib", "seq_len": 128},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 5_000},
     },
     "pilot_rates": {

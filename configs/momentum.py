@@ -79,8 +79,7 @@ SIZES = {
         "results": "runs/momentum_smoke/results",
         "arms": [
             {"batch": batch, "beta1": beta1, "rates": (4e-3, 8e-3), "judged": ()}
-            for batch in (2, 4)
-            for beta1 in (0.7, 0.9)
+            for batch, beta1 in ((2, 0.7), (2, 0.9), (4, 0.9))
         ],
         "forks": [fork("4 → 8", 0.5, grow=2)],
         "choosing": (0,),

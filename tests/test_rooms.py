@@ -9,7 +9,7 @@ ROOT = Path(bss.__file__).parent
 
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
-    "bss": 707,
+    "bss": 709,
     "bss/advice": 327,
     "bss/cli": 1_630,
     "bss/data": 1_026,
@@ -23,7 +23,7 @@ ROOMS = {
     "bss/policies": 385,
     "bss/report": 343,
     "bss/rules": 336,
-    "bss/schedules": 898,
+    "bss/schedules": 897,
     "bss/sweeps": 1_398,
     "bss/tables": 463,
     "bss/theory": 783,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_825
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_824
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -16,7 +16,7 @@ from bss.training.optimizers import StepSettings
 from bss.training.programs import step_programs
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import abstract, mesh_of, replicated, sequence_sharding
-from bss.training.step import State, init_state, make_step
+from bss.training.step import State, init_state
 
 BUCKETS = 2
 """Buckets of a step, at most."""
@@ -61,9 +61,9 @@ class Trainer:
         self.state_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
         start, options = time.perf_counter(), compiler_options(execution, self.mesh)
         layers = execution.layers_of(run, self.mesh)
-        step = make_step(run, self.mesh, execution.attention_of(run, self.mesh), layers=layers)
-        programs = step_programs(step, shapes, {bucket: BUCKETS}, run, self.mesh, options)
-        self.program = programs[bucket]
+        how = execution.attention_of(run, self.mesh), layers
+        programs = step_programs(run, shapes, {bucket: BUCKETS}, self.mesh, options, 1, *how)
+        self.program = programs[bucket].result()
         self.compile_seconds = time.perf_counter() - start
         sequences = tokens(run, BUCKETS * bucket).reshape(BUCKETS, bucket, -1)
         self._sequences = jax.device_put(sequences, sequence_sharding(self.mesh))

@@ -17,7 +17,7 @@ from bss.training.optimizers import StepSettings
 from bss.training.programs import step_programs
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import mesh_of, replicated
-from bss.training.step import State, init_state, make_step, state_shapes
+from bss.training.step import State, init_state, state_shapes
 
 SETTINGS = StepSettings(
     np.float32(LR),
@@ -61,9 +61,9 @@ def dispatch(run: RunConfig, mesh: Mesh, bucket: int, count: int, most: int) -> 
         (state, sequences [most · count, bucket, T+1]) -> state, loss of each step.
     """
     execution, shapes = Execution(), state_shapes(run, mesh)
-    step = make_step(run, mesh, execution.attention_of(run, mesh))
-    options = compiler_options(execution, mesh)
-    program = step_programs(step, shapes, {bucket: count}, run, mesh, options, most)[bucket]
+    options, attention = compiler_options(execution, mesh), execution.attention_of(run, mesh)
+    programs = step_programs(run, shapes, {bucket: count}, mesh, options, most, attention)
+    program = programs[bucket].result()
     settings, how = SETTINGS, ()
     if most > 1:
         settings = jax.tree.map(lambda x: np.stack([x] * most), SETTINGS)

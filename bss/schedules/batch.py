@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -244,7 +244,8 @@ class BatchSchedule:
 
         nearest = partial(_nearest, choices=choices, multiple_of=multiple_of)
         grid = _grid(total)
-        firsts, batches = _best_stages([ideal(count) for count in grid], stages, nearest)
+        values = np.array([ideal(count) for count in grid])
+        firsts, batches = _best_stages(values, stages, nearest)
         starts = [0]
         for first, before, after in zip(firsts[1:], batches, batches[1:], strict=False):
             middle = math.sqrt(before * after)
@@ -302,15 +303,15 @@ def _tokens_at(
     return position
 
 
-def _nearest(value: float, choices: Sequence[int], multiple_of: int) -> int:
-    """Return the allowed batch closest to a value in log."""
+def _nearest(values: np.ndarray, choices: Sequence[int], multiple_of: int) -> np.ndarray:
+    """Return the allowed batches closest to the values in log, the lower of two as close."""
     if choices:
-        i = bisect_left(choices, value)
-        around = choices[max(i - 1, 0) : i + 1]
+        i = np.searchsorted(choices, values)
+        lower, upper = (np.take(choices, at, mode="clip") for at in (np.maximum(i - 1, 0), i))
     else:
-        lower = max(1, math.floor(value / multiple_of)) * multiple_of
-        around = [lower, lower + multiple_of]
-    return min(around, key=lambda batch: abs(math.log(batch / value)))
+        lower = np.maximum(1, np.floor(values / multiple_of)) * multiple_of
+        upper = lower + multiple_of
+    return np.where(np.abs(np.log(upper / values)) < np.abs(np.log(lower / values)), upper, lower)
 
 
 def _grid(total: int) -> list[int]:
@@ -323,7 +324,7 @@ def _grid(total: int) -> list[int]:
 
 
 def _best_stages(
-    values: list[float], stages: int, nearest: Callable[[float], int]
+    values: np.ndarray, stages: int, nearest: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[list[int], list[int]]:
     """Return the first index and batch size of each stage; the worst log error is minimal.
 
@@ -332,21 +333,20 @@ def _best_stages(
     """
 
     def within(error: float) -> tuple[list[int], list[int]]:
-        firsts, batches = [0], [nearest(values[0])]
-        low = high = values[0]
-        for i, value in enumerate(values):
-            low, high = min(low, value), max(high, value)
-            batch = nearest(math.sqrt(low * high))
-            if max(math.log(high / batch), math.log(batch / low)) > error:
-                firsts.append(i)
-                batches.append(nearest(value))
-                low = high = value
-            else:
-                batches[-1] = batch
+        """The stages; or the first of them, if they are too many."""
+        firsts, batches, first = [], [], 0
+        while first < len(values) and len(firsts) <= stages:
+            low, high = (f.accumulate(values[first:]) for f in (np.minimum, np.maximum))
+            batch = nearest(np.sqrt(low * high))
+            beyond = np.log(np.maximum(high / batch, batch / low))[1:] > error
+            length = 1 + int(beyond.argmax()) if beyond.any() else len(low)
+            firsts.append(first)
+            batches.append(int(batch[length - 1]))
+            first += length
         return firsts, batches
 
-    floor = max(abs(math.log(nearest(value) / value)) for value in values)
-    low, high = floor, floor + math.log(max(values) / min(values))
+    floor = np.abs(np.log(nearest(values) / values)).max()
+    low, high = floor, floor + math.log(values.max() / values.min())
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (low, middle) if len(within(middle)[0]) <= stages else (middle, high)

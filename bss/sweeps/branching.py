@@ -64,9 +64,9 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
     """
     whole = run.schedule.tokens
     best = (0, False)
-    latest = run
+    latest, like = run, _but_schedule(run)
     for other in known:
-        if _but_schedule(other) != _but_schedule(run):
+        if _but_schedule(other) != like:
             continue
         ours, theirs = run.schedule.batch, other.schedule.batch
         one_rate = run.schedule.one_rate(other.schedule)

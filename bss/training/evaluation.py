@@ -8,7 +8,7 @@ devices.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -29,6 +29,7 @@ from bss.training import sharding
 from bss.training.batches import SYNTHETIC, Source, open_source, other_shards
 from bss.training.optimizers import Optimizer
 from bss.training.run_config import HeldOutSet, RunConfig
+from bss.training.shared import compiled, compiled_in
 from bss.training.step import State, select_average, with_matmul_precision
 
 F = TypeVar("F")
@@ -162,8 +163,15 @@ class Evaluation:
         size = min(self.bucket, -(-n // self.mesh.size)) * self.mesh.size
         return -(-n // size), size, width
 
-    def sums_of(self, n: int, width: int, measure: Measure) -> Any:
-        """Compile a program (params, sequences [N, b, width]) -> MetricSums of n sequences."""
+    def sums_of(self, n: int, width: int, measure: Measure, of: Hashable) -> Any:
+        """Compile a program (params, sequences [N, b, width]) -> MetricSums of n sequences.
+
+        Args:
+            n: number of sequences.
+            width: T + 1.
+            measure: what is summed.
+            of: what it depends on, besides the model, the mesh and the kernel.
+        """
         mesh, shape = self.mesh, self.shape(n, width)
         logits = math.prod(shape[1:]) // mesh.size * self.run.model.vocab_size
         add_up = partial(_add_up, measure, n, shape[1], at_once=logits <= LOGITS_AT_ONCE)
@@ -181,7 +189,8 @@ class Evaluation:
         shardings = sharding.shardings_of(self.state.params), sharding.sequence_sharding(mesh)
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
         jitted = jax.jit(sums, in_shardings=shardings)
-        return jitted.lower(self.state.params, sequences).compile(self.options)
+        of = "sums", n, of, compiled_in(self.run.model), self.attention, self.vmapped
+        return compiled(of, jitted, self.state.params, sequences, options=self.options)
 
     @property
     def loss(self) -> Measure:
@@ -221,19 +230,20 @@ class Evaluation:
         # Parameters that are evaluated unchanged need no program and no copy.
         if type(self.run.optimizer).evaluation_params is Optimizer.evaluation_params:
             return choose
-        return self._compiled(choose, (0, 0), self.state.params, self.state.optimizer)
+        of = compiled_in(self.run.optimizer)
+        return self._compiled(of, choose, (0, 0), self.state.params, self.state.optimizer)
 
     def select_ema(self) -> Callable[..., Any]:
         """Return the function from all weight averages and an index to one of them."""
         whole = sharding.replicated(self.mesh)
         place = jax.ShapeDtypeStruct((), jnp.int32, sharding=whole)
-        return self._compiled(select_average, (0, None), self.state.averages, place)
+        return self._compiled(select_average, select_average, (0, None), self.state.averages, place)
 
-    def _compiled(self, choose: Callable[..., Any], axes: tuple, *shapes: Any) -> Any:
+    def _compiled(self, of: Hashable, choose: Callable, axes: tuple, *shapes: Any) -> Any:
         choose = jax.vmap(choose, axes) if self.vmapped else choose
         split = sharding.shardings_of(self.state.params)
         jitted = jax.jit(choose, in_shardings=sharding.shardings_of(shapes), out_shardings=split)
-        return jitted.lower(*shapes).compile()
+        return compiled((of, self.vmapped), jitted, *shapes)
 
 
 def _add_up(
@@ -279,12 +289,10 @@ class HeldOut(NamedTuple):
     """The held-out sets and metrics of runs that do not differ in them, read and checked.
 
     Attributes:
-        run: one of the runs.
         sets: by name.
         metrics: metrics in addition to the loss, by their name in columns.
     """
 
-    run: RunConfig
     sets: dict[str, "Sequences"]
     metrics: Mapping[str, Metric]
 
@@ -300,7 +308,7 @@ class HeldOut(NamedTuple):
             model = EvalModel(run.model, bytes_per_token=one.bytes_per_token)
             for name, metric in own.items():
                 check_metric(name, metric, model, one.width - 1)
-        return cls(run, opened, own)
+        return cls(opened, own)
 
 
 class Evaluator:
@@ -308,19 +316,18 @@ class Evaluator:
 
     def __init__(self, held_out: HeldOut, evaluation: Evaluation):
         """Compile the programs."""
-        self._held_out = held_out
+        self._held_out, self._averages = held_out, evaluation.run.averages
         self._select = evaluation.select_eval_params()
-        self._select_ema = evaluation.select_ema() if held_out.run.averages else None
+        self._select_ema: Any = evaluation.select_ema() if self._averages else None
         self._programs = {name: self._compiled(name, evaluation) for name in held_out.sets}
 
     def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
         """Return a set on the devices, int32 [N, b, T+1], and the program of each metric."""
         n, width, rows, bytes_per_token = self._held_out.sets[name]
-        measures = {"loss": evaluation.loss} | {
-            metric: evaluation.metric(function, bytes_per_token)
-            for metric, function in self._held_out.metrics.items()
-        }
-        programs = {m: evaluation.sums_of(n, width, one) for m, one in measures.items()}
+        programs = {"loss": evaluation.sums_of(n, width, evaluation.loss, "loss")}
+        for metric, function in self._held_out.metrics.items():
+            own = function, bytes_per_token
+            programs[metric] = evaluation.sums_of(n, width, evaluation.metric(*own), own)
         mesh, shape = evaluation.mesh, evaluation.shape(n, width)
         return sharding.by_position(rows, n, shape, mesh), programs
 
@@ -354,9 +361,8 @@ class Evaluator:
     def _weights(self, state: State) -> Iterator[tuple[str, Any]]:
         """Yield the evaluated parameters and the averages, one at a time."""
         yield "", self._select(state.params, state.optimizer)
-        if self._select_ema:
-            for index, half_life in enumerate(self._held_out.run.averages):
-                yield half_life, self._select_ema(state.averages, np.int32(index))
+        for index, half_life in enumerate(self._averages):
+            yield half_life, self._select_ema(state.averages, np.int32(index))
 
 
 def loss_columns(run: RunConfig) -> frozenset[str]:

@@ -223,7 +223,7 @@ def train_and_evaluate(
             tokens, waited = batch.ends[-1], time.perf_counter()
             if batch.program not in executed:
                 guard.pause()
-            program = programs[batch.program]
+            program = programs[batch.program].result()
             clock += time.perf_counter() - waited
             own = actions[requested_action(active, stop, errors, tokens)] if actions else ()
             arguments, before = (state, *batch.arguments, *own), compilations()

@@ -11,7 +11,7 @@ from bss.training.execution import Execution, compiler_options
 from bss.training.programs import step_programs
 from bss.training.run_config import RunConfig
 from bss.training.sharding import mesh_of
-from bss.training.step import make_step, state_shapes
+from bss.training.step import state_shapes
 
 
 def step_memory(
@@ -32,11 +32,13 @@ def step_memory(
     mesh, seq_len = mesh_of(devices, execution.fsdp), run.data.seq_len
     state, options = state_shapes(run, mesh), compiler_options(execution, mesh)
     attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
-    step = make_step(run, mesh, attention, layers=layers)
-    programs = step_programs(step, state, dict.fromkeys(buckets, 1), run, mesh, options)
+    microbatches, how = dict.fromkeys(buckets, 1), (attention, layers)
+    programs = step_programs(run, state, microbatches, mesh, options, 1, *how)
+    arrays = jax.tree.leaves(state)
+    held = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)
     for bucket in buckets:
         try:
-            uses = programs[bucket].memory_analysis()
+            uses = programs[bucket].result().memory_analysis()
             peak = uses.argument_size_in_bytes + uses.output_size_in_bytes
             peak += uses.temp_size_in_bytes + uses.generated_code_size_in_bytes
             peak -= uses.alias_size_in_bytes
@@ -45,11 +47,5 @@ def step_memory(
                 raise
             peak = None  # a TPU's compiler refuses what does not fit
         flops = bucket * seq_len * run.model.training_flops_per_token(seq_len)
-        yield {"bucket": bucket, "state_bytes": _bytes(state), "peak_bytes": peak,
+        yield {"bucket": bucket, "state_bytes": held, "peak_bytes": peak,
                "model_flops": flops}  # fmt: skip
-
-
-def _bytes(tree: Any) -> int:
-    """Return the bytes of arrays on one device."""
-    arrays = jax.tree.leaves(tree)
-    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)

@@ -225,6 +225,9 @@ class Muon(Optimizer):
         adam_lr: peak learning rate of Adam's group; it follows the schedule of `lr`.
     """
 
+    # Not `lr`, because the other group's factor adam_lr / lr is compiled in.
+    dynamic_fields: ClassVar[tuple[str, ...]] = Optimizer.dynamic_fields[1:]
+
     lr: float = 0.02
     beta1: float = 0.95
     adam_lr: float = 4e-3

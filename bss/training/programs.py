@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.monitoring
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from bss.errors import InputError
-from bss.models.base import DEFAULT_LAYERS
+from bss.models.base import DEFAULT_LAYERS, Layers
 from bss.training import sharding
 from bss.training.batches import (
     MAX_STEPS,
@@ -30,13 +30,17 @@ from bss.training.batches import (
 )
 from bss.training.distributed import host_action_shapes, with_host_action
 from bss.training.evaluation import Evaluation, Evaluator, HeldOut
-from bss.training.execution import compiler_options
+from bss.training.execution import compiler_options, describe
 from bss.training.recorder import RunRecorder
 from bss.training.run_config import DataConfig, RunConfig
+from bss.training.shared import compiled, step_key
 from bss.training.step import Metrics, State, Step, make_step, many_steps, settings_shapes
 from bss.training.vmapped import VmappedBatches, stack, vmapped_step
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+
+Programs = dict[int, "Future[Any]"]
+"""Compiled programs by batch or micro-batch size."""
 
 
 @contextmanager
@@ -56,66 +60,51 @@ def compilation_counter() -> Iterator[Callable[[], int]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def check_split(buckets: Iterable[int], mesh: Mesh) -> None:
-    """Raise InputError if a micro-batch size is not a multiple of the number of devices."""
-    for bucket in buckets:
-        if bucket % mesh.size:
-            raise InputError(
-                f"bucket {bucket} cannot be split over {mesh.size} devices; "
-                f"use buckets that are multiples of {mesh.size}"
-            )
-
-
-class Programs:
-    """Compiled programs by key, compiled in the order of their keys by a thread."""
-
-    def __init__(self, compile_one: Callable[[int], Any], keys: Iterable[int]):
-        pool = ThreadPoolExecutor(1, "compile")
-        self._futures: dict[int, Future] = {key: pool.submit(compile_one, key) for key in keys}
-        pool.shutdown(wait=False)
-
-    def __len__(self) -> int:
-        return len(self._futures)
-
-    def __getitem__(self, key: int) -> Any:
-        """Return a program, once it is compiled."""
-        return self._futures[key].result()
-
-    def wait(self) -> None:
-        """Return when all programs are compiled."""
-        for key in self._futures:
-            self[key]
+def compiling(compile_one: Callable[[int], Any], keys: Iterable[int]) -> Programs:
+    """Compile programs by key, in the order of their keys, in a thread."""
+    pool = ThreadPoolExecutor(1, "compile")
+    programs = {key: pool.submit(compile_one, key) for key in keys}
+    pool.shutdown(wait=False)
+    return programs
 
 
 def step_programs(
-    step: Step,
+    run: RunConfig,
     abstract_state: Any,
     max_microbatches: Mapping[int, int],
-    run: RunConfig,
     mesh: Mesh,
     options: dict[str, Any] | None = None,
     most: int = 1,
+    attention: str = "reference",
+    layers: Layers = DEFAULT_LAYERS,
 ) -> Programs:
     """Compile a step for every micro-batch size.
 
     Shardings and the mesh are passed explicitly, because a thread has no ambient mesh.
 
     Args:
-        step: from `make_step`.
+        run: the run.
         abstract_state: shapes and shardings of the state.
         max_microbatches: by micro-batch size the most of them that one step accumulates.
-        run: the run.
         mesh: the devices.
         options: compiler options.
         most: maximum of steps per dispatch. If it is above 1, the sequences are those of all steps,
             the settings have a leading axis, and the number of steps is the last argument.
+        attention: name of the attention kernel.
+        layers: see `Execution`.
 
     Raises:
         InputError: If a micro-batch cannot be split over the devices.
     """
-    check_split(max_microbatches, mesh)
+    for bucket in max_microbatches:
+        if bucket % mesh.size:
+            raise InputError(
+                f"bucket {bucket} cannot be split over {mesh.size} devices; "
+                f"use buckets that are multiples of {mesh.size}"
+            )
     whole, split = sharding.replicated(mesh), sharding.sequence_sharding(mesh)
     actions = host_action_shapes(mesh)
+    step = make_step(run, mesh, attention, layers=layers)
     step = with_host_action(step) if actions else step
     state = sharding.shardings_of(abstract_state)
     shardings = (state, split, whole, whole, *(x.sharding for x in actions))
@@ -124,14 +113,15 @@ def step_programs(
     jitted = jax.jit(step, in_shardings=shardings, out_shardings=(state, whole), donate_argnums=0)
     count = jax.ShapeDtypeStruct((), jnp.int32)
     settings = settings_shapes(run, *[most][: most > 1])
+    of = "step", step_key(run), attention, layers, most
 
     def compile_one(bucket: int) -> Any:
         shape = most * max_microbatches[bucket], bucket, run.data.seq_len + 1
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
-        arguments = abstract_state, sequences, count, settings, *actions
-        return jitted.lower(*arguments, *[count][: most > 1]).compile(options)
+        arguments = abstract_state, sequences, count, settings, *actions, *[count][: most > 1]
+        return compiled(of, jitted, *arguments, options=options)
 
-    return Programs(compile_one, max_microbatches)
+    return compiling(compile_one, max_microbatches)
 
 
 def _repeated(step: Step, most: int) -> Any:
@@ -149,32 +139,20 @@ def _repeated(step: Step, most: int) -> Any:
     return take
 
 
-class Compiled(NamedTuple):
-    """The compiled programs and settings of a group of runs.
-
-    Attributes:
-        state: the state of one run, or of several with a leading axis.
-        batches: the input of every dispatch.
-        programs: the programs that take them.
-        evaluator: the evaluation.
-        select: maps the state and the index of a run to the state of that run.
-    """
-
-    state: State
-    batches: Iterator[StepBatch]
-    programs: Programs
-    evaluator: Evaluator
-    select: Callable[[State, int], State]
-
-
 def compile_group(
     group: Sequence[tuple[RunRecorder, State]],
     sources: Mapping[DataConfig, Source],
     mesh: Mesh,
     *,
     vmapped: bool,
-) -> Compiled:
-    """Check the evaluation and the attention kernel of runs, and compile their programs."""
+) -> tuple[State, Iterator[StepBatch], Programs, Evaluator, Callable[[State, int], State]]:
+    """Check the evaluation and the attention kernel of runs, and compile their programs.
+
+    Returns:
+        The state of one run, or of several with a leading axis; the input of every dispatch; the
+        programs that take them; the evaluation; and the function that maps the state and the index
+        of a run to the state of that run.
+    """
     recorders = [recorder for recorder, _ in group]
     lead = recorders[0]
     run, execution, plan, source = lead.run, lead.execution, lead.plan, sources[lead.run.data]
@@ -184,31 +162,31 @@ def compile_group(
     layers = DEFAULT_LAYERS if vmapped else execution.layers_of(run, mesh)
     ids = " ".join(sorted(recorder.run.id for recorder in recorders))
     together = hashlib.sha256(ids.encode()).hexdigest()[:16] if len(group) > 1 else ""
+    record = describe(mesh, execution, attention, len(group), layers) | {"mates": together}
     for recorder in recorders:
-        recorder.add_execution(mesh, attention, len(group), together, layers)
+        recorder.add_execution(record)
     most = min(execution.steps or MAX_STEPS, MAX_STEPS)
     most = most if vmapped else max_steps_per_dispatch(execution, mesh)
     flops = len(group) * run.model.training_flops_per_token(plan.seq_len)
     events = frozenset(lead.rows | lead.forks | {plan.tokens})
-    limit = 0.0 if execution.steps else flops
-    chunks = step_chunks(plan, lead.first_step, events, most, limit)
+    chunks = step_chunks(plan, lead.first_step, events, most, 0.0 if execution.steps else flops)
     if vmapped:
         state, shapes, select = stack([state for _, state in group], mesh)
-        inputs = VmappedBatches([one.run for one in recorders], execution, sources, chunks)
-        batches = iter(inputs)
+        inputs = VmappedBatches([one.run for one in recorders], execution, sources)
+        batches = map(inputs.batch, chunks)
         sizes = dict.fromkeys(segment.batch for segment in plan.segments)
-        programs = Programs(vmapped_step(inputs, shapes, mesh, options, attention), sizes)
+        programs = compiling(vmapped_step(inputs, shapes, mesh, options, attention), sizes)
     else:
         ((_, state),) = group
         shapes, select = sharding.abstract(state), lambda state, _: state
         buckets = execution.bucket_sizes(run)
         batches = step_batches(plan, chunks, most, source, buckets, run.averages)
-        step = make_step(run, mesh, attention, layers=layers)
-        microbatches = buckets.max_microbatches(plan)
-        programs = step_programs(step, shapes, microbatches, run, mesh, options, most)
+        microbatches, how = buckets.max_microbatches(plan), (attention, layers)
+        programs = step_programs(run, shapes, microbatches, mesh, options, most, *how)
     bucket = execution.evaluation_bucket
     evaluation = Evaluation(run, mesh, shapes, bucket, options, attention, vmapped)
-    compiled = Compiled(state, batches, programs, Evaluator(held_out, evaluation), select)
+    evaluator = Evaluator(held_out, evaluation)
     if sharding.on_gpus(mesh) and not vmapped:
-        programs.wait()  # XLA autotunes kernels on the device, which breaks cuDNN's graph capture
-    return compiled
+        # XLA autotunes kernels on the device, which breaks cuDNN's graph capture.
+        _ = [program.result() for program in programs.values()]
+    return state, batches, programs, evaluator, select

@@ -15,17 +15,17 @@ from jax.sharding import Mesh
 
 from bss.errors import InputError
 from bss.files import is_there
-from bss.models.base import DEFAULT_LAYERS, Layers
 from bss.training import distributed, run_directory
 from bss.training.batches import StepBatch
 from bss.training.checkpoint import Checkpoints, missing_forks, open_checkpoints, restore_fork
 from bss.training.evaluation import loss_columns
-from bss.training.execution import NOT_COMPUTED, Execution, describe
+from bss.training.execution import NOT_COMPUTED, Execution
 from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
 from bss.training.run_config import RunConfig, fork_points
 from bss.training.run_directory import Rows, RunDirectory, RunStatus
 from bss.training.sharding import shardings_of
+from bss.training.shared import compiled, step_key
 from bss.training.step import (
     Metrics,
     State,
@@ -124,20 +124,14 @@ class RunRecorder:
         """The first step of the plan that is left; past its end if the token budget is smaller."""
         return self.plan.step_at(min(self.position.tokens, self.plan.tokens))
 
-    def add_execution(
-        self,
-        mesh: Mesh,
-        attention: str,
-        vmapped_runs: int = 1,
-        vmapped_with: str = "",
-        layers: Layers = DEFAULT_LAYERS,
-    ) -> None:
+    def add_execution(self, record: dict[str, Any]) -> None:
         """Record where the run continues; warn if its numbers may change.
 
-        `vmapped_with` identifies the runs of its program: after a kill they continue together.
+        Args:
+            record: from `describe`, with `mates`, which identifies the runs of its program: after
+                a kill they continue together.
         """
-        record = describe(mesh, self.execution, attention, vmapped_runs, layers)
-        before = self.directory.add_execution(record | {"mates": vmapped_with}) or {}
+        before = self.directory.add_execution(record) or {}
         computed = [name for name in record if name not in NOT_COMPUTED]
         changed = [name for name in computed if record[name] != before.get(name, record[name])]
         if changed:
@@ -395,8 +389,9 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
     run = recorder.run
     if run.parent is None:
         fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
+        of = "start", step_key(run), run.optimizer.beta1, run.seed, *jax.tree.leaves(shapes)
         recorder.resume(TrainPosition(0), [])
-        return fresh()
+        return compiled(of, fresh)()
     path = Path(recorder.execution.runs) / run.parent.run
     if path.is_dir():
         parent = run_directory.read_config(path)

@@ -7,7 +7,7 @@ continues alone or with other runs; its numbers are those it has alone, up to ro
 """
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from bss.training.execution import Execution
 from bss.training.optimizers import StepSettings
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import abstract, replicated
+from bss.training.shared import compiled, step_key
 from bss.training.step import (
     Metrics,
     State,
@@ -60,13 +61,9 @@ class VmappedBatches:
     """
 
     def __init__(
-        self,
-        runs: Sequence[RunConfig],
-        execution: Execution,
-        sources: Mapping[DataConfig, Source],
-        chunks: Iterator[range],
+        self, runs: Sequence[RunConfig], execution: Execution, sources: Mapping[DataConfig, Source]
     ):
-        self.run, self.plan, self._chunks = runs[0], execution.plan(runs[0]), chunks
+        self.run, self.plan = runs[0], execution.plan(runs[0])
         self._buckets = execution.bucket_sizes(runs[0])
         data = [run.data for run in runs]
         rules = [(run.optimizer, run.schedule) for run in runs]
@@ -76,9 +73,6 @@ class VmappedBatches:
         self.data_F = np.array([[*dict.fromkeys(data)].index(one) for one in data])
         self.settings_F = np.array([[*plans].index(rule) for rule in rules])
 
-    def __iter__(self) -> Iterator[StepBatch]:
-        return map(self._batch, self._chunks)
-
     def shapes(self, batch: int) -> tuple[jax.ShapeDtypeStruct, StepSettings]:
         """Return the shapes of sequences and settings of a dispatch of a batch size."""
         bucket = self._buckets.bucket(batch)
@@ -86,7 +80,8 @@ class VmappedBatches:
         settings = settings_shapes(self.run, MAX_STEPS, len(self._plans))
         return jax.ShapeDtypeStruct(sequences, jnp.int32), settings
 
-    def _batch(self, steps: range) -> StepBatch:
+    def batch(self, steps: range) -> StepBatch:
+        """Return the input of a dispatch that takes these steps."""
         plan, first, batch = self.plan, steps[0], self.plan.at(steps[0]).batch
         start, ends = plan.tokens_at(first), [plan.tokens_at(k + 1) for k in steps]
         shape = self.shapes(batch)[0].shape
@@ -132,7 +127,8 @@ def vmapped_step(
 
     whole, count = replicated(mesh), jax.ShapeDtypeStruct((), jnp.int32)
     jitted = jax.jit(take, in_shardings=whole, out_shardings=whole, donate_argnums=0)
-    return lambda batch: jitted.lower(states, *batches.shapes(batch), count).compile(options)
+    of = "steps", step_key(batches.run), attention, data_F.tobytes(), settings_F.tobytes()
+    return lambda b: compiled(of, jitted, states, *batches.shapes(b), count, options=options)
 
 
 def stack(
@@ -141,6 +137,9 @@ def stack(
     """Return stacked states, their shapes, and the compiled function that selects one of them."""
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *states)
     shapes = abstract(stacked, replicated(mesh))
-    select = jax.jit(lambda states, m: jax.tree.map(lambda x: x[m], states))
-    compiled = select.lower(shapes, jax.ShapeDtypeStruct((), jnp.int32)).compile()
-    return stacked, shapes, lambda states, m: compiled(states, np.int32(m))
+    return stacked, shapes, lambda states, m: _select(states, np.int32(m))
+
+
+@jax.jit
+def _select(states: State, m: jax.Array) -> State:
+    return jax.tree.map(lambda x: x[m], states)

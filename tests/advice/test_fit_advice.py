@@ -51,6 +51,7 @@ def saved(path, *keys):
     return entry
 
 
+@pytest.mark.slow
 def test_a_table_of_a_user_answers_where_it_was_tested(fitted):
     own = fit_advice(fitted["tuned"], HERE)
     found = advise(HERE, own)

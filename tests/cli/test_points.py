@@ -91,6 +91,7 @@ def trained(tiny_transformer, tmp_path):
     return tmp_path / "runs"
 
 
+@pytest.mark.slow
 def test_a_directory_of_runs_is_a_run_table(trained, capsys):
     told = printed(capsys, "points", str(trained), "--targets", "1.9")
     assert sorted(p["batch"] for p in told["points"]) == [2, 4, 8, 16, 32]

@@ -281,7 +281,7 @@ def test_the_smoke_size_end_to_end_and_again(tmp_path, monkeypatch):
     experiment(one)
     monkeypatch.setattr(analysis, "RESULTS", tmp_path)
     runs = analysis.curves("c3")
-    assert set(runs["size"]) == {"7k"} and runs["run"].nunique() == 9
+    assert set(runs["size"]) == {"7k"} and runs["run"].nunique() == 6
     others = analysis.curves("c3", "schedules.parquet")
     assert set(others["name"]) == {"WSD", "cosine", "schedule-free"}
     found = analysis.minima(analysis.measured(runs, one.budgets))

@@ -66,6 +66,7 @@ def asked(law, entry):
     return law if entry["choice"] == REQUESTED else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", every("demo/fits.json", "surface", "hyperbola"))
 def test_laws_of_the_demo(law):
     points = read_points(RESULTS / "demo/points.csv")

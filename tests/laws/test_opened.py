@@ -66,6 +66,7 @@ def test_a_form_of_final_losses_is_held_too():
     np.testing.assert_allclose(found["residual"], loss - held.losses(n, d, b), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_residuals_are_of_the_points_that_were_fitted(points, free):
     found = free.residuals()
     rows = points.loc[points["reached"]]

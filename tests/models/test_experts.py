@@ -58,6 +58,7 @@ def test_no_token_is_dropped_whatever_the_load(config, sharp):
     np.testing.assert_allclose(out, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_all_experts_chosen_are_a_dense_layer():
     config = replace(TINY, top_k=4)
     experts, x = made(config)

@@ -72,6 +72,7 @@ def test_coordinate_check():
     assert spread(widths, "standard").max() > 4
 
 
+@pytest.mark.slow
 def test_at_the_base_width_mup_is_the_standard_one():
     mup, standard = (model(64, name, tied=True) for name in ("mup", "standard"))
     params = mup.init(0)

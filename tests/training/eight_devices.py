@@ -25,7 +25,7 @@ from bss.training.programs import compilation_counter, step_programs
 from bss.training.run_config import DataConfig, EvaluationConfig, NoiseScaleConfig, RunConfig
 from bss.training.run_directory import read_curve, run_path
 from bss.training.sharding import make_mesh, shardings_of
-from bss.training.step import State, init_state, make_step, state_shapes
+from bss.training.step import State, init_state, state_shapes
 
 STEPS, BUCKETS, BUCKET, SEQ_LEN, VOCAB = 20, 2, 8, 16, 50
 SETTINGS = StepSettings(*map(np.float32, (1e-3, 0.1, 0.05, 0.01)), np.zeros(0, np.float32))  # type: ignore[call-arg]
@@ -50,8 +50,7 @@ def laid_out(run: RunConfig, fresh: State, layout: str) -> dict:
     mesh = make_mesh(int(data) * int(fsdp or 1), int(fsdp or 1))
     shapes = state_shapes(run, mesh)
     state = jax.device_put(fresh, shardings_of(shapes))
-    step = make_step(run, mesh)
-    program = step_programs(step, shapes, {BUCKET: BUCKETS}, run, mesh)[BUCKET]
+    program = step_programs(run, shapes, {BUCKET: BUCKETS}, mesh)[BUCKET].result()
     draw, metrics = np.random.default_rng(0), []
     with compilation_counter() as compilations:
         for index in range(STEPS):

@@ -68,6 +68,7 @@ def test_a_run_reports_its_averages_and_they_are_better_at_a_high_rate(averaged)
     assert status.losses["eval_loss_avg_4%"] == rows[-1]["eval_loss_avg_4%"]
 
 
+@pytest.mark.slow
 def test_averages_leave_the_trajectory_alone(averaged, tiny_execution):
     run, _, rows = averaged
     bare = overlay(run, {"averages": [], "schedule.tokens": 2048})

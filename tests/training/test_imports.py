@@ -25,6 +25,7 @@ def test_training_imports_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_in_python_loads_no_law():
     fitting = ("bss.laws", "bss.points", "bss.plots", "bss.report", "scipy.optimize")
     program = (

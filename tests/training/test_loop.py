@@ -138,6 +138,7 @@ def test_checkpoints_at_every_step_change_nothing(
     assert [r["eval_loss"] for r in rows] == [r["eval_loss"] for r in straight]
 
 
+@pytest.mark.slow
 def test_two_devices_train_as_one(tiny_run, tiny_execution):
     short = overlay(
         tiny_run,

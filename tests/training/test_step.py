@@ -114,8 +114,7 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, sta
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=replicated(make_mesh(1))), shapes
     )
-    step, mesh = make_step(tiny_run), make_mesh(1)
-    programs = step_programs(step, shapes, {4: 3}, tiny_run, mesh, most=5)
+    programs = step_programs(tiny_run, shapes, {4: 3}, make_mesh(1), most=5)
     single = jax.jit(make_step(tiny_run))
     each = [settings(lr=1e-3 * (1 + k)) for k in range(5)]
     stacked = jax.tree.map(lambda *x: np.stack(x), *each)
@@ -127,6 +126,6 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(tiny_run, sta
             state, metrics = single(state, own, np.int32(count), each[k])
             losses.append(metrics.loss)
         copy = jax.tree.map(jnp.array, start)
-        many, told = programs[4](copy, rows, np.int32(count), stacked, np.int32(4))
+        many, told = programs[4].result()(copy, rows, np.int32(count), stacked, np.int32(4))
         jax.tree.map(np.testing.assert_array_equal, many, state)
         np.testing.assert_array_equal(told.loss[:4], losses)

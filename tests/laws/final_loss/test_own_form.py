@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from bss.cli import main
 from tests.laws.final_loss.test_fit import planted
 
@@ -29,6 +31,7 @@ FORM = Bowl("bowl", "L = L_0 + G·D^-g + h·(log B/B*)²")
 """
 
 
+@pytest.mark.slow
 def test_a_form_of_ones_own(tmp_path, monkeypatch, capsys):
     (tmp_path / "ownform.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)

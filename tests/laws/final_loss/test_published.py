@@ -44,6 +44,7 @@ def test_left_out_losses_are_predicted(fit):
     assert len(off) == 20 and np.sqrt(np.mean(off**2)) <= 0.0075
 
 
+@pytest.mark.slow
 def test_best_batches_are_those_of_the_cells_own_parabolas(fit):
     points, ratios = fit.law.points, []
     for at, rows in zip(fit.optima, points.cells, strict=True):

@@ -1,0 +1,102 @@
+"""Runs that a process trains one after another share programs, with the numbers they have alone."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bss.sweeps.branching import decayed
+from bss.sweeps.grid import overlay
+from bss.training import shared
+from bss.training.loop import train
+from bss.training.run_directory import read_curve
+from bss.training.vmapped import vmap_key
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The keys of the programs that were compiled."""
+    monkeypatch.setattr(shared, "PROGRAMS", kept := {})
+    return kept
+
+
+@pytest.fixture
+def trained(tiny_execution):
+    """Trains a run in a folder of its own: its curve without seconds."""
+
+    def train_in(folder, run):
+        execution = dataclasses.replace(tiny_execution, runs=f"{tiny_execution.runs}/{folder}")
+        assert train(run, execution).finished
+        rows = read_curve(Path(execution.runs) / run.id)
+        return [{name: x for name, x in row.items() if name != "seconds"} for row in rows]
+
+    return train_in
+
+
+SHORT = {"schedule.tokens": 1024, "schedule.batch": "4", "averages": ("4%",)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer.lr": 3e-3, "optimizer.beta1": 0.5, "optimizer.weight_decay": 0.0},
+        {"seed": 1, "data.seed": 1},
+        {"schedule.rate": "cosine", "schedule.warmup": 0},
+        {"optimizer.eps": 1e-3},
+        {"optimizer.clip": 0.1},
+        {"model.shrink": 1.0},
+        {"averages": ()},
+        {"schedule.batch": "2"},
+        {"noise_scale.half_life": 500},
+        {"optimizer.name": "schedule_free"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_run_after_another_has_the_bits_that_it_has_alone(tiny_run, compiled, trained, changes):
+    first = overlay(tiny_run, SHORT)
+    run = overlay(first, changes)
+    alone = trained("alone", run)
+    compiled.clear()
+    assert trained("first", first) != alone
+    assert trained("second", run) == alone
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"optimizer.lr": 3e-3, "optimizer.weight_decay": 0.5}, {"schedule.rate": "cosine"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_rates_and_schedules_compile_nothing(tiny_run, compiled, trained, changes):
+    trained("runs", overlay(tiny_run, SHORT))
+    before = {*compiled}
+    trained("runs", overlay(tiny_run, {**SHORT, **changes}))
+    trained("runs", decayed(overlay(tiny_run, {**SHORT, **changes, "schedule.rate": "wsd"}), 0.2))
+    assert {*compiled} == before
+
+
+def test_the_programs_that_were_used_last_are_kept(compiled, monkeypatch):
+    monkeypatch.setattr(shared, "_KEPT", 2)
+
+    class Jitted:
+        def lower(self):
+            return self
+
+        def compile(self, options):
+            return object()
+
+    first = shared.compiled("a", Jitted())
+    shared.compiled("b", Jitted())
+    assert shared.compiled("a", Jitted()) is first
+    shared.compiled("c", Jitted())
+    assert [key[0] for key in compiled] == ["a", "c"]
+
+
+def test_muons_rates_are_compiled_in(tiny_run, tiny_execution, compiled, trained):
+    """The factor of its other group is `adam_lr / lr`."""
+    first = overlay(tiny_run, {**SHORT, "optimizer.name": "muon", "optimizer.lr": 1e-2})
+    run = overlay(first, {"optimizer.lr": 8e-2})
+    assert vmap_key(run, tiny_execution) != vmap_key(first, tiny_execution)
+    alone = trained("alone", run)
+    compiled.clear()
+    trained("first", first)
+    assert trained("second", run) == alone
