@@ -4,7 +4,7 @@
 
 | part  | trains                                             | tokens of a run | runs             |
 |-------|----------------------------------------------------|-----------------|------------------|
-| smoke | the grid, at 12k parameters; for tests             | 20K             | a minute of CPU  |
+| smoke | three arms and a switch, 12k parameters; for tests | 20K             | 22 runs          |
 | grid  | beta1 × batch at the better of two LRs; 4 → 8      | 500K            | 32 arms, 8 seeds |
 | late  | 4 → 32 with beta1 kept and following the batch     | 1M              | 4 arms, 8 seeds  |
 | long  | beta1 at batches 8 and 32                          | 2M              | 6 arms, 5 seeds  |

@@ -64,8 +64,8 @@ def pytest_runtest_teardown(item, nextitem):
     """Forget compiled programs behind each folder of tests, so that a worker stays small."""
     if nextitem and nextitem.path.parent != item.path.parent:
         jax.clear_caches()
-        if shared := sys.modules.get("bss.training.shared"):
-            shared.PROGRAMS.clear()
+        if cache := sys.modules.get("bss.training.program_cache"):
+            cache.PROGRAMS.clear()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
 

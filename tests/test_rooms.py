@@ -15,7 +15,7 @@ ROOMS = {
     "bss/data": 1_026,
     "bss/exports": 476,
     "bss/importers": 1_801,
-    "bss/laws": 4_785,
+    "bss/laws": 4_787,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 949,
@@ -27,13 +27,13 @@ ROOMS = {
     "bss/sweeps": 1_398,
     "bss/tables": 463,
     "bss/theory": 783,
-    "bss/training": 2_876,
+    "bss/training": 2_880,
 }
 FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_850}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_824
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_830
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -61,6 +61,8 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
     kind = entry.get("kind")
     if kind in kinds:
         return fit_from_dict(entry)
-    problem = "a fit that `bss predict` reads" if kind in FITS else "no fit"
-    wanted = ", ".join(map(repr, sorted(kinds)))
-    raise InputError(f"{field} {path}: is of kind {kind!r}, {problem}; expected {wanted}")
+    problem = f"is of kind {kind!r}, no fit"
+    if kind in FITS:
+        problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
+    wanted = " or ".join(sorted(kinds))
+    raise InputError(f"{field} {path}: {problem}; give a fit of kind {wanted}")

@@ -28,8 +28,8 @@ from bss.registry import Registry
 from bss.training import sharding
 from bss.training.batches import SYNTHETIC, Source, open_source, other_shards
 from bss.training.optimizers import Optimizer
+from bss.training.program_cache import compiled, compiled_in
 from bss.training.run_config import HeldOutSet, RunConfig
-from bss.training.shared import compiled, compiled_in
 from bss.training.step import State, select_average, with_matmul_precision
 
 F = TypeVar("F")
@@ -163,14 +163,14 @@ class Evaluation:
         size = min(self.bucket, -(-n // self.mesh.size)) * self.mesh.size
         return -(-n // size), size, width
 
-    def sums_of(self, n: int, width: int, measure: Measure, of: Hashable) -> Any:
+    def sums_of(self, n: int, width: int, measure: Measure, key: Hashable) -> Any:
         """Compile a program (params, sequences [N, b, width]) -> MetricSums of n sequences.
 
         Args:
             n: number of sequences.
             width: T + 1.
             measure: what is summed.
-            of: what it depends on, besides the model, the mesh and the kernel.
+            key: what it depends on, besides the model, the mesh and the kernel.
         """
         mesh, shape = self.mesh, self.shape(n, width)
         logits = math.prod(shape[1:]) // mesh.size * self.run.model.vocab_size
@@ -189,8 +189,8 @@ class Evaluation:
         shardings = sharding.shardings_of(self.state.params), sharding.sequence_sharding(mesh)
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
         jitted = jax.jit(sums, in_shardings=shardings)
-        of = "sums", n, of, compiled_in(self.run.model), self.attention, self.vmapped
-        return compiled(of, jitted, self.state.params, sequences, options=self.options)
+        key = "sums", n, key, compiled_in(self.run.model), self.attention, self.vmapped
+        return compiled(key, jitted, self.state.params, sequences, options=self.options)
 
     @property
     def loss(self) -> Measure:
@@ -230,8 +230,8 @@ class Evaluation:
         # Parameters that are evaluated unchanged need no program and no copy.
         if type(self.run.optimizer).evaluation_params is Optimizer.evaluation_params:
             return choose
-        of = compiled_in(self.run.optimizer)
-        return self._compiled(of, choose, (0, 0), self.state.params, self.state.optimizer)
+        key = compiled_in(self.run.optimizer)
+        return self._compiled(key, choose, (0, 0), self.state.params, self.state.optimizer)
 
     def select_ema(self) -> Callable[..., Any]:
         """Return the function from all weight averages and an index to one of them."""
@@ -239,11 +239,11 @@ class Evaluation:
         place = jax.ShapeDtypeStruct((), jnp.int32, sharding=whole)
         return self._compiled(select_average, select_average, (0, None), self.state.averages, place)
 
-    def _compiled(self, of: Hashable, choose: Callable, axes: tuple, *shapes: Any) -> Any:
+    def _compiled(self, key: Hashable, choose: Callable, axes: tuple, *shapes: Any) -> Any:
         choose = jax.vmap(choose, axes) if self.vmapped else choose
         split = sharding.shardings_of(self.state.params)
         jitted = jax.jit(choose, in_shardings=sharding.shardings_of(shapes), out_shardings=split)
-        return compiled((of, self.vmapped), jitted, *shapes)
+        return compiled((key, self.vmapped), jitted, *shapes)
 
 
 def _add_up(

@@ -31,9 +31,9 @@ from bss.training.batches import (
 from bss.training.distributed import host_action_shapes, with_host_action
 from bss.training.evaluation import Evaluation, Evaluator, HeldOut
 from bss.training.execution import compiler_options, describe
+from bss.training.program_cache import compiled, step_key
 from bss.training.recorder import RunRecorder
 from bss.training.run_config import DataConfig, RunConfig
-from bss.training.shared import compiled, step_key
 from bss.training.step import Metrics, State, Step, make_step, many_steps, settings_shapes
 from bss.training.vmapped import VmappedBatches, stack, vmapped_step
 
@@ -113,13 +113,13 @@ def step_programs(
     jitted = jax.jit(step, in_shardings=shardings, out_shardings=(state, whole), donate_argnums=0)
     count = jax.ShapeDtypeStruct((), jnp.int32)
     settings = settings_shapes(run, *[most][: most > 1])
-    of = "step", step_key(run), attention, layers, most
+    key = "step", step_key(run), attention, layers, most
 
     def compile_one(bucket: int) -> Any:
         shape = most * max_microbatches[bucket], bucket, run.data.seq_len + 1
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
         arguments = abstract_state, sequences, count, settings, *actions, *[count][: most > 1]
-        return compiled(of, jitted, *arguments, options=options)
+        return compiled(key, jitted, *arguments, options=options)
 
     return compiling(compile_one, max_microbatches)
 
@@ -188,5 +188,6 @@ def compile_group(
     evaluator = Evaluator(held_out, evaluation)
     if sharding.on_gpus(mesh) and not vmapped:
         # XLA autotunes kernels on the device, which breaks cuDNN's graph capture.
-        _ = [program.result() for program in programs.values()]
+        for program in programs.values():
+            program.result()
     return state, batches, programs, evaluator, select

@@ -22,10 +22,10 @@ from bss.training.evaluation import loss_columns
 from bss.training.execution import NOT_COMPUTED, Execution
 from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
+from bss.training.program_cache import compiled, step_key
 from bss.training.run_config import RunConfig, fork_points
 from bss.training.run_directory import Rows, RunDirectory, RunStatus
 from bss.training.sharding import shardings_of
-from bss.training.shared import compiled, step_key
 from bss.training.step import (
     Metrics,
     State,
@@ -389,9 +389,9 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
     run = recorder.run
     if run.parent is None:
         fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
-        of = "start", step_key(run), run.optimizer.beta1, run.seed, *jax.tree.leaves(shapes)
+        key = "start", step_key(run), run.optimizer.beta1, run.seed, *jax.tree.leaves(shapes)
         recorder.resume(TrainPosition(0), [])
-        return compiled(of, fresh)()
+        return compiled(key, fresh)()
     path = Path(recorder.execution.runs) / run.parent.run
     if path.is_dir():
         parent = run_directory.read_config(path)

@@ -18,9 +18,9 @@ from jax.sharding import Mesh
 from bss.training.batches import MAX_STEPS, Source, StepBatch, stacked
 from bss.training.execution import Execution
 from bss.training.optimizers import StepSettings
+from bss.training.program_cache import compiled, step_key
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import abstract, replicated
-from bss.training.shared import compiled, step_key
 from bss.training.step import (
     Metrics,
     State,
@@ -127,8 +127,8 @@ def vmapped_step(
 
     whole, count = replicated(mesh), jax.ShapeDtypeStruct((), jnp.int32)
     jitted = jax.jit(take, in_shardings=whole, out_shardings=whole, donate_argnums=0)
-    of = "steps", step_key(batches.run), attention, data_F.tobytes(), settings_F.tobytes()
-    return lambda b: compiled(of, jitted, states, *batches.shapes(b), count, options=options)
+    key = "steps", step_key(batches.run), attention, data_F.tobytes(), settings_F.tobytes()
+    return lambda b: compiled(key, jitted, states, *batches.shapes(b), count, options=options)
 
 
 def stack(

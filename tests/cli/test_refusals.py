@@ -47,7 +47,7 @@ FITS = {
     "binary.json": (b"\xff\xfe\x00", "cannot be read"),
     "zipped.json": (gzip.compress(b"{}"), "cannot be read"),
     "other.json": (b'{"kind": "power"}', "no fit"),
-    "damaged.json": (b'{"kind": "curve"}', "damaged|lacks|reads fits of kind"),
+    "damaged.json": (b'{"kind": "curve"}', "damaged|lacks|a fit of kind"),
     "target.json": (
         b'{"kind": "es", "law": "surface", "seq_len": 64, "fits": [{}]}',
         "target_loss",

@@ -2,12 +2,13 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bss.sweeps.branching import decayed
 from bss.sweeps.grid import overlay
-from bss.training import shared
+from bss.training import program_cache
 from bss.training.loop import train
 from bss.training.run_directory import read_curve
 from bss.training.vmapped import vmap_key
@@ -16,7 +17,7 @@ from bss.training.vmapped import vmap_key
 @pytest.fixture
 def compiled(monkeypatch):
     """The keys of the programs that were compiled."""
-    monkeypatch.setattr(shared, "PROGRAMS", kept := {})
+    monkeypatch.setattr(program_cache, "PROGRAMS", kept := {})
     return kept
 
 
@@ -61,33 +62,23 @@ def test_a_run_after_another_has_the_bits_that_it_has_alone(tiny_run, compiled, 
     assert trained("second", run) == alone
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"optimizer.lr": 3e-3, "optimizer.weight_decay": 0.5}, {"schedule.rate": "cosine"}],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_rates_and_schedules_compile_nothing(tiny_run, compiled, trained, changes):
+def test_rates_and_schedules_compile_nothing(tiny_run, compiled, trained):
     trained("runs", overlay(tiny_run, SHORT))
     before = {*compiled}
-    trained("runs", overlay(tiny_run, {**SHORT, **changes}))
-    trained("runs", decayed(overlay(tiny_run, {**SHORT, **changes, "schedule.rate": "wsd"}), 0.2))
+    trained("runs", overlay(tiny_run, SHORT | {"schedule.rate": "cosine"}))
+    changed = overlay(tiny_run, SHORT | {"optimizer.lr": 3e-3, "optimizer.weight_decay": 0.5})
+    trained("runs", changed)
+    trained("runs", decayed(changed, 0.2))
     assert {*compiled} == before
 
 
 def test_the_programs_that_were_used_last_are_kept(compiled, monkeypatch):
-    monkeypatch.setattr(shared, "_KEPT", 2)
-
-    class Jitted:
-        def lower(self):
-            return self
-
-        def compile(self, options):
-            return object()
-
-    first = shared.compiled("a", Jitted())
-    shared.compiled("b", Jitted())
-    assert shared.compiled("a", Jitted()) is first
-    shared.compiled("c", Jitted())
+    monkeypatch.setattr(program_cache, "_KEPT", 2)
+    jitted = SimpleNamespace(lower=lambda: SimpleNamespace(compile=lambda options: object()))
+    first = program_cache.compiled("a", jitted)
+    program_cache.compiled("b", jitted)
+    assert program_cache.compiled("a", jitted) is first
+    program_cache.compiled("c", jitted)
     assert [key[0] for key in compiled] == ["a", "c"]
 
 

@@ -1,8 +1,9 @@
-"""Compiled programs, which the runs that a process trains one after another share.
+"""Compiled programs, which the runs that a process trains one after another share on a CPU.
 
 To trace and compile the programs of a small model takes seconds, often longer than its training. A
 program is kept for later runs with the same compiled-in values and the same shapes: runs that
-differ only in seeds, schedules and dynamic settings compile nothing again.
+differ only in seeds, schedules and dynamic settings compile nothing again. On accelerators, whose
+memory programs take, none is kept.
 """
 
 import json
@@ -30,19 +31,22 @@ def step_key(run: RunConfig) -> Hashable:
     return compiled_in(run.model, optimizer, run.noise_scale)
 
 
-def compiled(of: Hashable, jitted: Any, *shapes: Any, options: dict[str, Any] | None = None) -> Any:
+def compiled(
+    key: Hashable, jitted: Any, *shapes: Any, options: dict[str, Any] | None = None
+) -> Any:
     """Compile a function for shapes, or return the program that was compiled for them before.
 
     Args:
-        of: everything that the function depends on, besides its arguments.
+        key: everything that the function depends on, besides its arguments.
         jitted: the function, from `jax.jit`.
         shapes: shapes and shardings of its arguments.
         options: compiler options.
     """
     leaves, tree = jax.tree.flatten(shapes)
-    key = of, tree, *leaves, *(options or {}).items()
+    key = key, tree, *leaves, *(options or {}).items()
     program = PROGRAMS.pop(key, None) or jitted.lower(*shapes).compile(options)
-    PROGRAMS[key] = program
+    if jax.default_backend() == "cpu":
+        PROGRAMS[key] = program
     for old in [*PROGRAMS][:-_KEPT]:
         PROGRAMS.pop(old, None)
     return program
