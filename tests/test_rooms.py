@@ -10,12 +10,12 @@ ROOT = Path(bss.__file__).parent
 # Code lines, as `python tests/lines.py` counts them; a change that needs more gives up something.
 ROOMS = {
     "bss": 709,
-    "bss/advice": 329,
-    "bss/cli": 1_683,
+    "bss/advice": 327,
+    "bss/cli": 1_630,
     "bss/data": 1_026,
     "bss/exports": 476,
     "bss/importers": 1_801,
-    "bss/laws": 4_745,
+    "bss/laws": 4_787,
     "bss/machines": 51,
     "bss/models": 1_049,
     "bss/plots": 949,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_860}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_843
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_830
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -9,8 +9,7 @@ import numpy as np
 
 from bss.advice.fit_advice import FitAdvice, of_losses
 from bss.errors import InputError
-from bss.files import read_json
-from bss.laws import TableFit
+from bss.laws import TableFit, read_fit
 from bss.laws.base import Estimate
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.rules import Setting
@@ -30,8 +29,7 @@ ONE_MODEL = "the fit is of one model of unknown size: check that it is the model
 
 def published(setting: Setting) -> FitAdvice:
     """Return the answer of the committed fit of published final losses."""
-    fit = TableFit.from_dict(read_json(PUBLISHED, "install bss again"))
-    return fit_advice(fit, setting)
+    return fit_advice(read_fit(PUBLISHED), setting)
 
 
 def fit_advice(fit: Any, setting: Setting) -> FitAdvice:

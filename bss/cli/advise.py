@@ -11,10 +11,11 @@ from bss.advice import advise as recommend
 from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table
-from bss.cli.options import Repeated, RunOptions, read_fit
+from bss.cli.options import Repeated, RunOptions
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
-from bss.cli.step_time import TimeOptions, sentence
+from bss.cli.step_time import TimeOptions
+from bss.laws import read_fit
 from bss.rules import RULES, Hyperparameters
 from bss.units import rounded_tokens
 
@@ -42,12 +43,13 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     setting = run.setting()
-    own = None if fit is None else read_fit(fit, ("es", "table"))
+    own = None if fit is None else read_fit(fit, ("es", "table"), "--from")
     advice = recommend(setting, own and fit_advice(own, setting), rule or RULES)
     payload, warnings = _payload(advice, fit), [*advice.warnings]
     lines, tables = _lines(advice, payload), [_rules_table(advice, show_all=all_rules)]
     if (step_time := time.read()) is not None:
         from bss.advice.step_time import equal_time
+        from bss.laws.step_time import sentence
 
         place, frame = equal_time(advice, own, step_time, time.price)
         lines.insert(1, f"To {place}: {sentence(frame)}")

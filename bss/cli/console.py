@@ -1,13 +1,8 @@
 """Tables on a terminal: as wide as it is, and no number cut."""
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator
 
 from bss.cells import Table
-
-PIPED = 140  # columns where neither a terminal nor COLUMNS says how many
 
 
 def lines(table: Table, width: int) -> Iterator[str]:
@@ -47,11 +42,3 @@ def lines(table: Table, width: int) -> Iterator[str]:
                 if cell not in ("", "–"):
                     yield f"{column:<{first}}   {cell}"
     yield ""
-
-
-def width_of_output() -> int:
-    """Return the width of standard output: of the terminal, else COLUMNS, else `PIPED`."""
-    if sys.stdout.isatty():
-        return shutil.get_terminal_size((PIPED, 24)).columns
-    columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isdecimal() and int(columns) else PIPED

@@ -9,17 +9,18 @@ import pandas as pd
 
 from bss import laws
 from bss.cells import Table, fit_tables
-from bss.cli.options import (
+from bss.cli.options import Repeated
+from bss.cli.output import Output, ShowPlot, figure
+from bss.cli.reading import (
     FitOptions,
-    Repeated,
     TableOptions,
     TargetOptions,
     measured_points,
     read_run_table,
 )
-from bss.cli.output import Output, ShowPlot, figure
-from bss.cli.step_time import TimeOptions, equal_time
+from bss.cli.step_time import TimeOptions
 from bss.laws.base import DRAWS
+from bss.laws.step_time import CRITERIA, equal_time, sentence
 from bss.tables import Reading, read_points
 from bss.units import parse_tokens
 
@@ -162,7 +163,7 @@ def _fitted(
     fit: Callable[..., Any], table: pd.DataFrame, how: FitOptions, resamples: int, **given: Any
 ) -> Any:
     """Return the fit with the options that every kind of fit has."""
-    given |= {"constraints": how.constraints()}
+    given |= {"constraints": how.constraints}
     return fit(table, options=how.options(resamples, given.pop("draws", 0)), **given)
 
 
@@ -179,12 +180,14 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     """Add the soonest and the cheapest batch sizes, and their figure, if there are step times."""
     if step_time is None:
         return output
-    rows, line, warnings = equal_time(fit, step_time, price)
+    rows, warnings = equal_time(fit, step_time, price)
+    last = rows.tail(len(CRITERIA))
+    line = "".join(f"\n{name}: {sentence(one)}" for name, one in last.groupby("at"))
     drawn = isinstance(fit, laws.EsFit)
     return replace(
         output,
         json={**output.json, "equal_time": rows.to_dict("records")},
-        answer=f"{output.answer}\n{line}".rstrip(),
+        answer=output.answer + line,
         tables=[*output.tables, Table.of_frame("Time and cost", rows)],
         warnings=[*output.warnings, *warnings],
         figure=figure("step_time.time_figure", fit, step_time, price) if drawn else output.figure,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
-from bss.cli.options import read_fit
 from bss.cli.output import Output, Show
+from bss.laws import read_fit
 from bss.tables.storage import read_table
 
 
@@ -25,7 +25,7 @@ def next(
         bss next FIT.json
         bss next FIT.json --goal B_opt@1.8
     """
-    fitted = read_fit(fit, option="")
+    fitted = read_fit(fit)
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}

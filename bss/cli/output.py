@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from bss.cells import Table
-from bss.cli.console import lines, width_of_output
+from bss.cli.console import lines
 from bss.errors import InputError
 
 PICTURES = (".png", ".svg", ".pdf")
+PIPED = 140  # columns where neither COLUMNS nor a terminal says how many
 OUTPUT = Group("Output", sort_key=9)
 
 
@@ -98,8 +100,9 @@ def emit(output: Output, show: Show) -> None:
     else:
         if output.answer:
             print(output.answer, end="\n\n" if output.tables else "\n")
+        width = shutil.get_terminal_size((PIPED, 24)).columns
         for table in output.tables:
-            print(*lines(table, width_of_output()), sep="\n")
+            print(*lines(table, width), sep="\n")
         for line in (*output.notes, *(f"warning: {one}" for one in output.warnings)):
             print(line)
     sys.stdout.flush()

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from bss.cells import Table
-from bss.cli.options import TableOptions, TargetOptions, measured_points
 from bss.cli.output import Output, OutputFile, Show
+from bss.cli.reading import TableOptions, TargetOptions, measured_points
+from bss.tables import write_table
 
 COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
            "peak_lr", "trials", "bracketed")  # fmt: skip
@@ -32,8 +33,6 @@ def points(
         bss points RUNS.parquet --targets 1.9,1.8
         bss points RUNS.parquet --targets 1.9 --smooth 150K --json
     """
-    from bss.tables import write_table
-
     measured, warnings = measured_points(runs, table, targets, at_rate)
     if out:
         write_table(measured, out)

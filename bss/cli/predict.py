@@ -3,28 +3,37 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
-from bss.cli.options import Count, Positive, read_fit, read_run_table
+from bss.cli.options import Count, Positive
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
+from bss.cli.reading import read_run_table
 from bss.errors import InputError
+from bss.laws import (
+    CriticalFit,
+    CurveFit,
+    EsFit,
+    TableFit,
+    check_losses,
+    predict_schedule,
+    read_fit,
+)
 from bss.laws.base import Estimate
+from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.plan import resolve
 from bss.tables import Reading
 from bss.tables.storage import read_table
 from bss.units import parse_tokens
 from bss.values import to_dict
-
-if TYPE_CHECKING:
-    from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
 
 USED = {
     "es": ("loss", "batch"),
@@ -100,7 +109,7 @@ def predict(
         bss predict --from FIT.json --loss 1.9
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
-    fitted = read_fit(fit)
+    fitted = read_fit(fit, field="--from")
     given = question.of(fitted.KIND)
     if "runs" in given:
         return _runs(fitted, given, extrapolate)
@@ -119,7 +128,7 @@ Answer = tuple[dict[str, Any], Sequence[str]]
 """Estimates and inputs by name; and what is outside the range in which the fit was tested."""
 
 
-def _es(fit: "EsFit", given: dict[str, Any]) -> Answer:
+def _es(fit: EsFit, given: dict[str, Any]) -> Answer:
     """Return tokens and steps to a loss at a batch size; without one the batch sizes of the law."""
     loss = given["loss"]
     outside = _outside("loss", loss, [target.target_loss for target in fit.fits])
@@ -139,7 +148,7 @@ def _es(fit: "EsFit", given: dict[str, Any]) -> Answer:
     return found | {"loss": loss, "batch": batch}, outside
 
 
-def _critical(fit: "CriticalFit", run: dict[str, Any]) -> Answer:
+def _critical(fit: CriticalFit, run: dict[str, Any]) -> Answer:
     """Return the critical batch at a model size, a budget or both."""
     if not run:
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
@@ -150,7 +159,7 @@ def _critical(fit: "CriticalFit", run: dict[str, Any]) -> Answer:
     return {"critical_batch": fit.best_batch(**run)} | run | how, outside
 
 
-def _table(fit: "TableFit", given: dict[str, Any]) -> Answer:
+def _table(fit: TableFit, given: dict[str, Any]) -> Answer:
     """Return the final loss of a run; without a batch at the best one."""
     params, tokens, seq_len = given["params"], given["tokens"], given.get("seq_len", fit.seq_len)
     if "batch" not in given:
@@ -167,19 +176,15 @@ def _table(fit: "TableFit", given: dict[str, Any]) -> Answer:
     return found | sizes | {"seq_len": seq_len}, fit.untested(sizes | rate)
 
 
-def _curve(fit: "CurveFit", given: dict[str, Any]) -> Answer:
+def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     """Return the loss at the end of a schedule."""
-    from bss.laws.functional.curves import plan_path, stack
-    from bss.laws.functional.values import check_tested, last_losses
-
     tokens, ends = given["tokens"], (given.get(name, "0") for name in ("warmup", "decay"))
     schedule = BatchSchedule.parse(given["batch"], total=tokens, seq_len=fit.seq_len)
     rate = rate_of(fit.peak_lr(given.get("lr")), tokens, *ends)
-    path = plan_path(schedule, tokens, fit.seq_len, rate)
-    curves = stack([path], fit.seq_len)
-    outside = check_tested(fit, curves, extrapolate=True)[0]
-    run = {"steps": round(float(path.steps.sum())), "tokens": int(path.tokens[0])}
-    return {"loss": last_losses(fit, curves)[0], **run, "batch": str(schedule)}, outside
+    plan = resolve(schedule, tokens, fit.seq_len)
+    loss = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
+    run = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
+    return run, untested_of(fit, schedule, tokens, rate)
 
 
 def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
@@ -209,8 +214,6 @@ def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
 
 def _final_losses(path: Path, how: Reading) -> pd.DataFrame:
     """Read final losses; without a loss they are NaN, without names runs have numbers."""
-    from bss.laws import check_losses
-
     read, origin = read_table(path, how)
     table = check_losses(read if "loss" in read else read.assign(loss=np.nan), origin)
     return table if "run" in table else table.assign(run=np.arange(1, len(table) + 1).astype(str))

@@ -3,16 +3,17 @@
 import shlex
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from bss import version
-from bss.cli.options import Resamples, TableOptions, TargetOptions, read_curves
+from bss.cli.options import Resamples
 from bss.cli.output import Output, Show
-
-if TYPE_CHECKING:
-    from bss.report.results import Results
+from bss.cli.reading import TableOptions, TargetOptions, read_curves
+from bss.report.measured import measured_results
+from bss.report.page import write_results
+from bss.report.results import Results, read_results
 
 
 def report(
@@ -37,9 +38,6 @@ def report(
         bss report RUNS.parquet
         bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50
     """
-    from bss.report.page import write_results
-    from bss.report.results import read_results
-
     if file is None:
         file = source / "report.html" if source.is_dir() else source.with_suffix(".html")
     if (source / "experiment.json").is_file():
@@ -50,12 +48,8 @@ def report(
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
-def _measured(
-    source: Path, table: TableOptions, targets: TargetOptions, resamples: int
-) -> "Results":
+def _measured(source: Path, table: TableOptions, targets: TargetOptions, resamples: int) -> Results:
     """Measure and fit what the runs allow."""
-    from bss.report.measured import measured_results
-
     runs, warnings = read_curves(source, table, targets)
     experiment = {
         "title": f"Runs of {source.name}",

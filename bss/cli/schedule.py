@@ -8,28 +8,20 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Positive, Repeated, read_fit
+from bss.cli.options import Count, Positive, Repeated
 from bss.cli.output import Output, ShowPlot
-from bss.cli.plan import (
-    ExportOptions,
-    OptimizerOptions,
-    plan_output,
-    rate_of,
-    warn_about,
-)
+from bss.cli.plan import ExportOptions, OptimizerOptions, plan_output, rate_of, warn_about
 from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
-from bss.laws import CurveFit
-from bss.laws.functional.curves import plan_path, stack
-from bss.laws.functional.values import untested
+from bss.laws import CurveFit, read_fit
+from bss.laws.functional.values import untested_of
 from bss.policies import policy_named
 from bss.policies.functional_best import assumed_rate, expected_losses
 from bss.policies.policy import Basis, Limits
 from bss.registry import attempt
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
-from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import Rate
+from bss.schedules.plan import resolve
 
 POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
 """The default policy, by kind of fit that has a best batch size."""
@@ -75,7 +67,7 @@ def schedule(
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
-    fitted = read_fit(fit, POLICIES_OF)
+    fitted = read_fit(fit, POLICIES_OF, "--from")
     name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
     chosen = policy_named(name, [*settings, *_time_settings(policy, minimize, time)])
     if lr is None and (warmup, decay) != ("0", "0"):
@@ -104,18 +96,12 @@ def schedule(
         expected = {"lr": rate.peak, **expected_losses(fitted, batch, tokens, rate, ladder)}
         payload |= {**expected, "lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
         tables.append(Table.of_records("expected by the law", [expected]))
-        warnings = _untested(fitted, plan, rate)
+        beyond = untested_of(fitted, batch, tokens, rate)
+        warnings = [f"beyond what was tested: {what}" for what in beyond]
     notes, answer = [shown.answer, *shown.notes], f'--batch "{batch}"'
     return replace(
         shown, json=payload, answer=answer, tables=tables, warnings=warnings, notes=notes
     )
-
-
-def _untested(fit: CurveFit, plan: Plan, rate: Rate) -> list[str]:
-    """Warnings of what in a plan is outside the ranges that the fit was tested in."""
-    path = plan_path(plan.schedule, plan.budget, plan.seq_len, rate)
-    curves = stack([path], plan.seq_len)
-    return [f"beyond what was tested: {what}" for what in untested(fit, curves)[0]]
 
 
 def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> list[str]:

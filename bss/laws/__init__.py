@@ -12,9 +12,13 @@ not load the code that fits, which takes ten times as long.
 """
 
 # ruff: noqa: F401 - the imports are for type checkers
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bss import attach
+from bss.errors import InputError
+from bss.files import read_json
 
 if TYPE_CHECKING:
     from bss.laws.critical.fit import fit_critical
@@ -40,3 +44,25 @@ def fit_from_dict(entry: dict[str, Any]) -> Any:
         InputError: The JSON is damaged or has another schema.
     """
     return __getattr__(FITS[entry["kind"]]).from_dict(entry)
+
+
+def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str = "fit") -> Any:
+    """Read a fit from the JSON of `bss fit --json`.
+
+    Args:
+        path: the file.
+        kinds: kinds of fit that are expected, as in `FITS`.
+        field: the option that named the file, for error messages.
+
+    Raises:
+        InputError: The file has no fit, or a fit of another kind, or is damaged.
+    """
+    entry = read_json(path, "save a fit with `bss fit … --json`", field)
+    kind = entry.get("kind")
+    if kind in kinds:
+        return fit_from_dict(entry)
+    problem = f"is of kind {kind!r}, no fit"
+    if kind in FITS:
+        problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
+    wanted = " or ".join(sorted(kinds))
+    raise InputError(f"{field} {path}: {problem}; give a fit of kind {wanted}")

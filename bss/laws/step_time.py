@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bss.cells import number
 from bss.errors import InputError, check
 from bss.laws.base import DRAWS, BestBatch, Estimate, interval
-from bss.laws.critical.values import CriticalBatch
+from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.es.values import EsFit
 from bss.tables.columns import Origin, need
 from bss.tables.storage import read_table
@@ -26,7 +27,8 @@ FORMULA = re.compile(rf"{_NUMBER}\s*\+\s*{_NUMBER}\s*\*\s*B")
 EXPECTED = "'a + b*B' in seconds, such as '0.05 + 0.002*B', or a table with batch and seconds"
 GRID = 961  # batch sizes, 0.7% apart over three decades
 SLACK = 0.05  # a larger batch may measure as this much faster, by noise
-CRITERIA = ("tokens", "time", "cost")
+WORDS = {"tokens": "fewest tokens at batch", "time": "soonest at", "cost": "cheapest at"}
+CRITERIA = tuple(WORDS)
 OF_RUNS = "runs"
 
 
@@ -203,6 +205,39 @@ def critical_batches(at: CriticalBatch, step_time: StepTime, price: float = 1.0)
     return _optima(batch, _measures(batch, tokens, seq_len, step_time, price), seq_len, bend.level)
 
 
+def equal_time(
+    fit: EsFit | CriticalFit, step_time: StepTime, price: float = 1.0
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table of `best_batches` at each target loss or curve of a fit.
+
+    Args:
+        fit: of E(S), or of critical batch sizes; curves without one are left out.
+        step_time: seconds per step.
+        price: of a device-hour.
+
+    Returns:
+        The rows, with the target or curve in the column at, and a warning if measured batch sizes
+        have no step time.
+
+    Raises:
+        InputError: As `best_batches` and `critical_batches`.
+    """
+    if isinstance(fit, EsFit):
+        losses = [at.target_loss for at in fit.fits]
+        tables = {f"loss {x:.4g}": best_batches(fit, x, step_time, price) for x in losses}
+        batches = fit.batches
+    else:
+        known = [at for at in fit.fits if at.B_crit.value is not None]
+        tables = {at.curve.name: critical_batches(at, step_time, price) for at in known}
+        batches = sorted({float(x) for at in known for x in at.curve.batch})
+    times = step_time.batches
+    untimed = [f"{x:g}" for x in batches if times and not times[0] <= x <= times[-1]]
+    warnings = [f"no step time, not considered: batch {', '.join(untimed)}"] if untimed else []
+    if not tables:
+        return pd.DataFrame(columns=["at"]), warnings
+    return pd.concat(tables, names=["at"]).reset_index(level="at"), warnings
+
+
 def equal_loss_batches(
     batch: np.ndarray, tokens: np.ndarray, seq_len: float, step_time: StepTime, price: float = 1.0
 ) -> pd.DataFrame:
@@ -222,6 +257,25 @@ def equal_loss_batches(
     logs = [np.interp(np.log(grid), np.log(batch), one) for one in np.log(tokens).T]
     curves = _measures(grid, np.exp(np.column_stack(logs)), seq_len, step_time, price)
     return _optima(grid, curves, seq_len, 0.90)
+
+
+def sentence(table: pd.DataFrame) -> str:
+    """Return a table of `best_batches` in one line.
+
+    Examples:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"criterion": ["tokens", "time", "cost"], "batch": [16, 64, 24.4],
+        ...     "low": [16, 50, 20], "high": [16, 64, 30], "at_boundary": [True, False, False]})
+        >>> print(sentence(table))
+        fewest tokens at batch 16 (at the boundary), soonest at 64 (50 to 64), cheapest at 24.4
+        (20 to 30)
+    """
+    parts = []
+    for row in table.to_dict("records"):
+        ends = f"{number(row['low'], 3)} to {number(row['high'], 3)}"
+        note = " (at the boundary)" if row["at_boundary"] else f" ({ends})" if row["low"] else ""
+        parts.append(f"{WORDS[row['criterion']]} {number(row['batch'], 3)}{note}")
+    return ", ".join(parts)
 
 
 def _common(batches: Sequence[float], step_time: StepTime) -> np.ndarray:

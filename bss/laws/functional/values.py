@@ -331,6 +331,11 @@ def schedule_losses(
     return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
 
 
+def untested_of(fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate) -> tuple[str, ...]:
+    """Return what of a schedule is outside the ranges measured; arguments: `predict_schedule`."""
+    return untested(fit, stack([plan_path(schedule, tokens, fit.seq_len, rate)], fit.seq_len))[0]
+
+
 def last_losses(fit: CurveFit, curves: Curves) -> list[Estimate]:
     """Return the loss at the last point of each run [R], with its interval."""
     rows = np.arange(len(curves.runs)), curves.last

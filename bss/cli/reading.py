@@ -1,0 +1,151 @@
+"""Options for tables of runs and points, and for fits of them; and how they are read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from cyclopts import Group, Parameter
+
+from bss.cli.options import Count, Losses, Repeated, Resamples
+from bss.errors import InputError
+from bss.laws.base import Options
+from bss.points.measuring import measure_points, tuned_points
+from bss.tables import Reading, check_runs, holds_points, read_points, read_runs
+from bss.tables.columns import Origin
+from bss.tables.reading import only, without
+from bss.units import parse_tokens
+
+
+@Parameter(name="*", group=Group("Reading the table", sort_key=2))
+@dataclass(frozen=True)
+class TableOptions:
+    """Options for reading a table.
+
+    Attributes:
+        columns: names of its columns, OURS=THEIRS: params=N,tokens=D,batch=gbsz
+        seq_len: tokens per sequence, where no column has it
+    """
+
+    columns: str | None = None
+    seq_len: int | None = None
+
+    def reading(self) -> Reading:
+        """Return how the table is read."""
+        return Reading.parse(self.columns, self.seq_len)
+
+
+@Parameter(name="*", group=Group("Targets", sort_key=3))
+@dataclass(frozen=True)
+class TargetOptions:
+    """Options for measuring steps and tokens to a target loss.
+
+    Attributes:
+        targets: losses in nats, e.g. 1.8,1.7; five are chosen by default
+        training_loss: use the training loss of all runs, where only some have a held-out loss
+        smooth: window over a noisy training loss, in tokens
+        warmup: tokens of warm-up, excluded from default targets
+    """
+
+    targets: Losses = ()
+    training_loss: bool = False
+    smooth: Count | None = None
+    warmup: str = "0"
+
+    def measuring(self) -> dict[str, Any]:
+        """Return keyword arguments of `bss.points.measuring.measure_points`."""
+        return {
+            "targets": self.targets or None,
+            "warmup": parse_tokens(self.warmup, field="--warmup"),
+            "smooth": self.smooth,
+        }
+
+
+def read_run_table(
+    path: Path, how: Reading, *, need_loss: bool = True, only_finished: bool = False
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read a run table; return it with warnings.
+
+    Args:
+        path: CSV or Parquet; a directory with runs.parquet; or one of run directories, whose runs
+            are read as far as they got.
+        how: names of the columns.
+        need_loss: as in `bss.tables.check_runs`.
+        only_finished: exclude unfinished runs of a directory.
+
+    Raises:
+        InputError: no such file, no trained run, or a refused line.
+    """
+    file = path / "runs.parquet" if path.is_dir() else path
+    if not path.is_dir() or file.is_file():
+        return read_runs(file, how, need_loss=need_loss), []
+    from bss.sweeps.table import trained_table
+
+    frame, warnings = trained_table(path, only_finished=only_finished)
+    frame = how.read(frame, Origin(str(path)))
+    return check_runs(frame, str(path), need_loss=need_loss), warnings
+
+
+def read_curves(
+    path: Path, table: TableOptions, targets: TargetOptions
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read a run table with the losses that the options ask for; return it with warnings."""
+    runs, warnings = read_run_table(path, table.reading())
+    if targets.training_loss and "eval_loss" in runs:
+        if runs["loss"].equals(runs["eval_loss"]):
+            raise InputError("--training-loss: the runs have only held-out losses; leave it out")
+        runs = runs.drop(columns="eval_loss")
+    return runs, warnings
+
+
+def measured_points(
+    path: Path, table: TableOptions, targets: TargetOptions, at_rate: float | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """Measure steps and tokens to the targets; return the points with warnings.
+
+    A table of points is read unchanged. If a batch size has several peak LRs, each target uses the
+    best one, or the one that `at_rate` selects.
+    """
+    if path.is_file() and holds_points(path, table.reading()):
+        points = read_points(path, table.reading())
+        return tuned_points(points, targets.measuring()["targets"], at_rate)
+    runs, warnings = read_curves(path, table, targets)
+    points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
+    return points, [*warnings, *more]
+
+
+@Parameter(name="*", group=Group("Fit", sort_key=4))
+@dataclass(frozen=True)
+class FitOptions:
+    """Options for fitting a law.
+
+    Attributes:
+        resamples: refits to resampled runs, for intervals; 10 or more
+        level: coverage of the intervals
+        seed: of the resampling
+        drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
+        keep: leave out all rows but these, in the same form, e.g. model=8B
+        fix: fix a parameter, e.g. L_0=1.69
+        bound: bound a parameter, e.g. L_0=1.5:1.8
+    """
+
+    resamples: Resamples | None = None
+    level: float = 0.90
+    seed: int = 0
+    drop: Repeated = ()
+    keep: Repeated = ()
+    fix: Repeated = ()
+    bound: Repeated = ()
+
+    def options(self, resamples: int, draws: int = 0) -> Options:
+        """Return how intervals are made; `resamples` is the default of the kind of fit."""
+        return Options(self.resamples or resamples, self.level, self.seed, draws)
+
+    def selected(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of --keep without those of --drop."""
+        return without(only(table, self.keep), self.drop)
+
+    @property
+    def constraints(self) -> str:
+        """The parameters that are fixed or bounded, as a law takes them."""
+        return ", ".join([*self.fix, *self.bound])
