@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from bss.training.optimizers import OPTIMIZERS
 from bss.training.run_config import RunConfig
 from bss.values import to_dict
 
@@ -27,7 +28,9 @@ def compiled_in(*values: Any) -> Hashable:
 
 def step_key(run: RunConfig) -> Hashable:
     """Return a key of what is compiled into a run's step, besides shapes and kernels."""
-    optimizer = run.optimizer.without(run.optimizer.dynamic_fields)
+    optimizer = run.optimizer
+    if type(optimizer) in OPTIMIZERS.values():  # others might read a dynamic field from themselves
+        optimizer = optimizer.without(optimizer.dynamic_fields)
     return compiled_in(run.model, optimizer, run.noise_scale)
 
 

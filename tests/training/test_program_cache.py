@@ -10,6 +10,7 @@ from bss.sweeps.branching import decayed
 from bss.sweeps.grid import overlay
 from bss.training import program_cache
 from bss.training.loop import train
+from bss.training.optimizers import AdamW
 from bss.training.run_directory import read_curve
 from bss.training.vmapped import vmap_key
 
@@ -70,6 +71,15 @@ def test_rates_and_schedules_compile_nothing(tiny_run, compiled, trained):
     trained("runs", changed)
     trained("runs", decayed(changed, 0.2))
     assert {*compiled} == before
+
+
+class Own(AdamW):
+    """Of a user, whose `direction` may read `self.lr`."""
+
+
+def test_an_optimizer_of_ones_own_shares_no_program_between_rates(tiny_run):
+    runs = [dataclasses.replace(tiny_run, optimizer=Own(lr=lr)) for lr in (1e-3, 2e-3)]
+    assert program_cache.step_key(runs[0]) != program_cache.step_key(runs[1])
 
 
 def test_the_programs_that_were_used_last_are_kept(compiled, monkeypatch):
