@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 709,
     "bss/advice": 327,
-    "bss/cli": 1_630,
+    "bss/cli": 1_587,
     "bss/data": 1_026,
     "bss/exports": 476,
     "bss/importers": 1_801,
@@ -22,9 +22,9 @@ ROOMS = {
     "bss/points": 514,
     "bss/policies": 385,
     "bss/report": 343,
-    "bss/rules": 336,
+    "bss/rules": 348,
     "bss/schedules": 897,
-    "bss/sweeps": 1_398,
+    "bss/sweeps": 1_432,
     "bss/tables": 463,
     "bss/theory": 783,
     "bss/training": 2_883,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_870}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_833
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_836
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -85,7 +85,7 @@ def critical(
         bss fit critical STEPS.csv
         bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
     """
-    step_time = time.read(points, table.reading())
+    step_time = time.read()
     measured = how.selected(_critical_points(points, table.reading()))
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     fit = _fitted(laws.fit_critical, measured, how, 2000, **given)

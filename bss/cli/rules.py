@@ -10,7 +10,7 @@ from bss.cells import Table
 from bss.cli.options import Count, Repeated, RunOptions
 from bss.cli.output import Output, Show
 from bss.errors import InputError
-from bss.rules import RULES, SCALINGS, Answer, Change, Hyperparameters, Setting, answers
+from bss.rules import RULES, Answer, Change, Hyperparameters, Setting, answers, scaled
 from bss.units import format_tokens
 
 _REFERENCE = ("beta1", "beta2", "weight_decay")
@@ -124,12 +124,4 @@ def _scaled(scale: ScaleOptions, setting: Setting) -> tuple[list[dict[str, Any]]
     reference = Hyperparameters(setting.batch_tokens, setting.lr, **others)
     budget = scale.to_tokens or setting.tokens
     change = Change(scale.to or setting.batch_tokens, budget / setting.tokens, setting.noise_scale)
-    scaled, refused = [], []
-    for name, scaling in SCALINGS.items():
-        try:
-            scaled_to = scaling(reference, change)
-        except InputError as error:
-            refused.append(f"{name}: {error}")
-        else:
-            scaled.append({"name": name, **asdict(scaled_to), "source": scaling.source})
-    return scaled, refused
+    return scaled(reference, change)

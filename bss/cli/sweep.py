@@ -2,17 +2,15 @@
 
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from bss.cells import Table
 from bss.cli.options import Repeated
 from bss.cli.output import Output, Show
-from bss.errors import InputError
 
 if TYPE_CHECKING:
     from bss.sweeps.config import SweepConfig
@@ -44,7 +42,9 @@ def sweep(
         bss sweep SWEEP.json --out runs/mine --dry-run
         bss sweep SWEEP.json --axis optimizer.lr=1e-3,2e-3 --out runs/mine
     """
-    requested = _config(config, changes, axes, out, dry_run)
+    from bss.sweeps.config import sweep_config
+
+    requested = sweep_config(config, changes, axes, results=out, dry_run=dry_run)
     if requested.dry_run:
         return _priced(requested)
     from bss.cli.answers import run_sweep
@@ -54,48 +54,6 @@ def sweep(
         return run_sweep(requested) or 0
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _config(
-    config: str, changes: Sequence[str], axes: Sequence[str], out: Path | None, dry_run: bool
-) -> "SweepConfig":
-    """The config of the file, changed by the options."""
-    from bss.sweeps.axes import parse_set
-    from bss.sweeps.config import SweepConfig, read_config
-    from bss.sweeps.setup import EngineConfig
-    from bss.values import from_dict
-
-    entry = {"results": "", **read_config(config, "config")}
-    entry |= {"results": str(out or entry["results"]), "dry_run": dry_run}
-    _change(entry, changes)
-    requested = from_dict(SweepConfig, entry)
-    setup, engine = requested.setup, requested.setup.engine
-    if engine.runs == EngineConfig.runs:  # the default
-        engine = replace(engine, runs=str(Path(requested.results) / "runs"))
-    setup, axis = replace(setup, engine=engine), (*requested.axis, *axes)
-    requested = replace(requested, setup=setup, axis=axis)
-    known = [axis for axis in requested.every_axis() if not callable(axis)]
-    varied = {name for one in known for overlay in one for name in overlay}
-    for text in changes:
-        if (name := ".".join(parse_set(text)[0])) in varied:
-            raise InputError(
-                f"--set {text} has no effect: an axis varies {name}; change the config's axes"
-            )
-    return requested
-
-
-def _change(config: dict[str, Any], changes: Sequence[str]) -> None:
-    """Apply --set to the setup of a config."""
-    from bss.sweeps.axes import parse_set
-
-    for text in changes:
-        (*groups, leaf), value = parse_set(text)
-        place: Any = config
-        for group in ("setup", *groups):
-            place = place.setdefault(group, {})
-            if not isinstance(place, dict):
-                raise InputError(f"--set {text}: {group} is {place!r}, which has no fields")
-        place[leaf] = value
 
 
 def _priced(config: "SweepConfig") -> Output:

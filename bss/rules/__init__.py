@@ -8,7 +8,8 @@ named `package.module:ATTRIBUTE`. Ramps of published runs are in `bss.rules.ramp
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from bss.errors import InputError
 from bss.registry import Registry
@@ -35,6 +36,7 @@ __all__ = [
     "Setting",
     "answers",
     "non_embedding",
+    "scaled",
 ]
 
 
@@ -398,3 +400,21 @@ def answers(setting: Setting, names: Iterable[str] = RULES) -> list[Answer]:
         (134788, 0.00305)
     """
     return [answer(name, RULES[name], setting) for name in names]
+
+
+def scaled(reference: Hyperparameters, change: Change) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the hyperparameters of a run by each scaling rule, and what the others lack.
+
+    Args:
+        reference: the hyperparameters of the run that is scaled.
+        change: to another batch size or token budget.
+    """
+    rows, refused = [], []
+    for name, scaling in SCALINGS.items():
+        try:
+            found = scaling(reference, change)
+        except InputError as error:
+            refused.append(f"{name}: {error}")
+        else:
+            rows.append({"name": name, **asdict(found), "source": scaling.source})
+    return rows, refused

@@ -4,18 +4,18 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError, check_least
 from bss.files import read_json
-from bss.sweeps.axes import read_axes
+from bss.sweeps.axes import parse_set, read_axes
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.grid import Axis
-from bss.sweeps.setup import Setup
-from bss.values import to_dict
+from bss.sweeps.setup import EngineConfig, Setup
+from bss.values import from_dict, to_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,57 @@ class SweepConfig:
     def every_axis(self) -> list[Axis]:
         """Return the axes of `axes`, then those of `axis`."""
         return read_axes(self.axes, self.axis)
+
+
+def sweep_config(
+    text: str,
+    changes: Sequence[str] = (),
+    axes: Sequence[str] = (),
+    *,
+    results: str | Path | None = None,
+    dry_run: bool = False,
+) -> SweepConfig:
+    """Read the config of a sweep and change it, as `bss sweep` does.
+
+    Args:
+        text: as `read_config` takes it.
+        changes: of the setup, each as "optimizer.lr=2e-3".
+        axes: more axes, each as "schedule.batch=4,8".
+        results: directory of the tables and the report, in place of the config's.
+        dry_run: print the cost and train nothing.
+
+    Raises:
+        InputError: If the config or a change is wrong, or an axis varies what a change sets.
+    """
+    entry = {"results": "", **read_config(text, "config")}
+    entry |= {"results": str(results or entry["results"]), "dry_run": dry_run}
+    for change in changes:
+        _set(entry, change)
+    config = from_dict(SweepConfig, entry)
+    setup, engine = config.setup, config.setup.engine
+    if engine.runs == EngineConfig.runs:  # the default
+        engine = replace(engine, runs=str(Path(config.results) / "runs"))
+    setup, axis = replace(setup, engine=engine), (*config.axis, *axes)
+    config = replace(config, setup=setup, axis=axis)
+    known = [axis for axis in config.every_axis() if not callable(axis)]
+    varied = {name for one in known for overlay in one for name in overlay}
+    for change in changes:
+        if (name := ".".join(parse_set(change)[0])) in varied:
+            raise InputError(
+                f"--set {change} has no effect: an axis varies {name}; change the config's axes"
+            )
+    return config
+
+
+def _set(config: dict[str, Any], change: str) -> None:
+    """Apply a change to the setup of a config."""
+    (*groups, leaf), value = parse_set(change)
+    place: Any = config
+    for group in ("setup", *groups):
+        place = place.setdefault(group, {})
+        if not isinstance(place, dict):
+            raise InputError(f"--set {change}: {group} is {place!r}, which has no fields")
+    place[leaf] = value
 
 
 _EXPECTED = "write FILE.py, FILE.py:SIZE or FILE.json"
