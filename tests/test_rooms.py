@@ -11,7 +11,7 @@ ROOT = Path(bss.__file__).parent
 ROOMS = {
     "bss": 709,
     "bss/advice": 327,
-    "bss/cli": 1_587,
+    "bss/cli": 1_592,
     "bss/data": 1_026,
     "bss/exports": 476,
     "bss/importers": 1_801,
@@ -33,7 +33,7 @@ FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_870}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_836
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_841
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -9,7 +9,7 @@ from cyclopts import Group, Parameter
 
 from bss.cli.options import Count, Losses, Repeated, Resamples
 from bss.errors import InputError
-from bss.laws.base import Options
+from bss.laws.base import Options, parse_ranges
 from bss.points.measuring import measure_points, tuned_points
 from bss.tables import Reading, check_runs, holds_points, read_points, read_runs
 from bss.tables.columns import Origin
@@ -147,5 +147,10 @@ class FitOptions:
 
     @property
     def constraints(self) -> str:
-        """The parameters that are fixed or bounded, as a law takes them."""
-        return ", ".join([*self.fix, *self.bound])
+        """The parameters that are fixed or bounded; InputError for a text that is no constraint."""
+        constraints = ", ".join([*self.fix, *self.bound])
+        try:
+            parse_ranges(constraints)
+        except InputError as error:
+            raise InputError(f"--fix, --bound: {error}") from None
+        return constraints

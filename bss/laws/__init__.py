@@ -58,7 +58,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         InputError: The file has no fit, or a fit of another kind, or is damaged.
     """
     entry = read_json(path, "save a fit with `bss fit … --json`", field)
-    kind = entry.get("kind")
+    kind = str(entry.get("kind"))
     if kind in kinds:
         return fit_from_dict(entry)
     problem = f"is of kind {kind!r}, no fit"
