@@ -58,11 +58,11 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         InputError: The file has no fit, or a fit of another kind, or is damaged.
     """
     entry = read_json(path, "save a fit with `bss fit … --json`", field)
-    kind = str(entry.get("kind"))
-    if kind in kinds:
+    kind = entry.get("kind")
+    if str(kind) in kinds:
         return fit_from_dict(entry)
     problem = f"is of kind {kind!r}, no fit"
-    if kind in FITS:
+    if str(kind) in FITS:
         problem = f"is a fit of kind {kind!r}, which `bss predict` reads"
     wanted = " or ".join(sorted(kinds))
     raise InputError(f"{field} {path}: {problem}; give a fit of kind {wanted}")
