@@ -47,8 +47,7 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
 
     def compiled(*arguments: Any, **options: Any) -> Any:
         group = compile_group(*arguments, **options)
-        # A stage of seconds is shorter than a compilation.
-        wait(group[2].values())
+        wait(group.programs.values())  # a stage of seconds is shorter than a compilation
         ends.append((0, 0, time.perf_counter()))
         return group
 

@@ -27,13 +27,13 @@ ROOMS = {
     "bss/sweeps": 1_432,
     "bss/tables": 463,
     "bss/theory": 783,
-    "bss/training": 2_883,
+    "bss/training": 2_889,
 }
 FOLDERS = {"experiments": 4_026, "benchmarks": 2_700, "tests": 21_870}
 
 
 def test_rooms_and_folders_keep_their_line_budgets():
-    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_841
+    assert sum(ROOMS.values()) + FOLDERS["experiments"] <= 24_847
     rooms = by_room(ROOT)
     assert rooms.keys() == ROOMS.keys()
     over = {room: rooms[room] for room in ROOMS if rooms[room] > ROOMS[room]}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.monitoring
@@ -139,20 +139,32 @@ def _repeated(step: Step, most: int) -> Any:
     return take
 
 
+class Compiled(NamedTuple):
+    """The compiled programs and settings of a group of runs.
+
+    Attributes:
+        state: the state of one run, or of several with a leading axis.
+        batches: the input of every dispatch.
+        programs: the programs that take them.
+        evaluator: the evaluation.
+        select: maps the state and the index of a run to the state of that run.
+    """
+
+    state: State
+    batches: Iterator[StepBatch]
+    programs: Programs
+    evaluator: Evaluator
+    select: Callable[[State, int], State]
+
+
 def compile_group(
     group: Sequence[tuple[RunRecorder, State]],
     sources: Mapping[DataConfig, Source],
     mesh: Mesh,
     *,
     vmapped: bool,
-) -> tuple[State, Iterator[StepBatch], Programs, Evaluator, Callable[[State, int], State]]:
-    """Check the evaluation and the attention kernel of runs, and compile their programs.
-
-    Returns:
-        The state of one run, or of several with a leading axis; the input of every dispatch; the
-        programs that take them; the evaluation; and the function that maps the state and the index
-        of a run to the state of that run.
-    """
+) -> Compiled:
+    """Check the evaluation and the attention kernel of runs, and compile their programs."""
     recorders = [recorder for recorder, _ in group]
     lead = recorders[0]
     run, execution, plan, source = lead.run, lead.execution, lead.plan, sources[lead.run.data]
@@ -190,4 +202,4 @@ def compile_group(
         # XLA autotunes kernels on the device, which breaks cuDNN's graph capture.
         for program in programs.values():
             program.result()
-    return state, batches, programs, evaluator, select
+    return Compiled(state, batches, programs, evaluator, select)
