@@ -6,8 +6,10 @@
     python -m benchmarks.curves --check --only demo     # final losses of `make demo` in runs/demo
 
 Each config is trained by `bss train` (the fleet by `bss sweep`) on one CPU core, as losses differ
-by rounding with the number of threads and with the CPU. The text is synthetic. A CSV per config has
-20 rows per run, or a few more, with all digits and without times.
+by rounding with the number of threads, with the CPU and with jaxlib. machine.json names the last
+two; `--check` elsewhere is refused, and says how to make the curves of the parent commit there. The
+text is synthetic. A CSV per config has 20 rows per run, or a few more, with all digits and without
+times.
 """
 
 import argparse
@@ -22,9 +24,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jaxlib
+
+from bss.provenance import commit
+
 FOLDER = Path(__file__).parent / "baselines" / "curves"
-RUNS, DEMO = Path("runs/demo"), FOLDER.with_name("demo_losses.csv")
-SEQ_LEN, BATCH, STEPS = 16, 4, 200
+MACHINE = FOLDER / "machine.json"
+DEMO = FOLDER.with_name("demo_losses.csv")
+RUNS = Path("runs/demo")
+SEQ_LEN = 16
+BATCH = 4
+STEPS = 200
 TOKENS = SEQ_LEN * BATCH * STEPS
 TIMES = {"seconds"}  # columns that differ from run to run
 FORK = TOKENS // 2
@@ -158,13 +168,42 @@ def difference(rows: list[Json], path: Path) -> float:
     return largest
 
 
+def machine() -> dict[str, str]:
+    """Return what decides how losses are rounded: the CPU and jaxlib."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    facts = dict(map(str.strip, line.split(":", 1)) for line in reversed(lines) if ":" in line)
+    named = [f"{name} {facts.get(name, 'unknown')}" for name in ("cpu family", "model", "stepping")]
+    cpu = ", ".join([facts.get("model name", "unknown CPU"), *named])
+    return {"cpu": cpu, "jaxlib": jaxlib.__version__}
+
+
+def check_machine() -> None:
+    """Exit with one line if the baselines were made on another CPU or by another jaxlib."""
+    made = json.loads(MACHINE.read_text())
+    for name, here in machine().items():
+        if made[name] != here:
+            sys.exit(
+                f"{name}: the baselines are of {made[name]}, this is {here}; write them first at "
+                "the parent commit: git worktree add ../parent HEAD~1, there "
+                "`python -m benchmarks.curves`, and copy its benchmarks/baselines/curves"
+            )
+
+
 def main() -> int:
     """Train the configs; 1 if `--check` finds a difference."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     parser.add_argument("--only", default="", help=f"configs, e.g. {','.join(CONFIGS)},demo")
     options = parser.parse_args()
-    names, different = options.only.split(",") if options.only else [*CONFIGS], 0
+    names = options.only.split(",") if options.only else [*CONFIGS]
+    if options.check:
+        check_machine()
+    else:
+        MACHINE.write_text(json.dumps({**machine(), "commit": commit()}, indent=2) + "\n")
+    different = 0
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         for name in names:

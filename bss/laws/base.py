@@ -16,7 +16,7 @@ import numpy as np
 
 from bss import DISTRIBUTION, values
 from bss.cells import number
-from bss.errors import InputError
+from bss.errors import InputError, check
 from bss.laws.resampling import rms
 
 if TYPE_CHECKING:
@@ -447,10 +447,8 @@ class Options:
     draws: int = 0
 
     def __post_init__(self) -> None:
-        if not self.resamples >= 1:
-            raise InputError(f"resamples: {self.resamples} given; write 1 or more, such as 500")
-        if not 0 < self.level < 1:
-            raise InputError(f"level: {self.level} given; write a coverage between 0 and 1")
+        check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
+        check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
 
 
 def refuse_mixed(table: "pd.DataFrame", source: str, *columns: str) -> None:

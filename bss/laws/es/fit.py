@@ -488,11 +488,8 @@ def _check(points: pd.DataFrame) -> None:
     refuse_mixed(points, "points", "model", "params", "kind", "seq_len")
     if not points["reached"].any():
         raise InputError("points: reached is false in every row; choose targets that runs reach")
-    columns = ["target_loss", "batch", "steps", "tokens_to_target"]
-    numbers = points[columns].apply(pd.to_numeric, errors="coerce")
-    if not (numbers.gt(0) & np.isfinite(numbers)).all(axis=None):
-        for name in columns:
-            positive(points, name, Origin("points"))
+    for name in ("target_loss", "batch", "steps", "tokens_to_target"):
+        positive(points, name, Origin("points"))
 
 
 def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
