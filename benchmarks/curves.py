@@ -174,7 +174,10 @@ def machine() -> dict[str, str]:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    facts = dict(map(str.strip, line.split(":", 1)) for line in reversed(lines) if ":" in line)
+    facts = {}
+    for line in reversed(lines):  # of the first CPU
+        name, _, value = line.partition(":")
+        facts[name.strip()] = value.strip()
     named = [f"{name} {facts.get(name, 'unknown')}" for name in ("cpu family", "model", "stepping")]
     cpu = ", ".join([facts.get("model name", "unknown CPU"), *named])
     return {"cpu": cpu, "jaxlib": jaxlib.__version__}
