@@ -19,6 +19,11 @@
 | a5    | a1 with 8 experts, 2 active, 12k active parameters        | 32M    | 7 × 3          |
 | a5s   | a3 with those experts                                     | 144M   | 5 × 8, decayed |
 | gpu   | a1 at 4.7M and 25M parameters; priced, not trained        | 9.8B   | 2 × 7 × 3      |
+| beta2 | 7 batch sizes, 3 rules for beta2 and 4 LRs each           | 504M   | 84 × 10        |
+| beta2l| the same at 99k (muP): 4 batch sizes, 2 rules, 3 LRs      | 144M   | 24 × 10        |
+| longer| batch 1 up to 16M and batch 2 up to 8M tokens             | 120M   | 2 × 5          |
+| start | the ramp of a3r, its last switch alone, a larger one      | 165M   | 7 × 16, decayed|
+| beta2g| beta2 at 4.7M and 25M parameters; priced, not trained     | 9.6B   | 2 × 24 × 1     |
 
 The LR is 8e-3 for all batch sizes and constant after the warm-up; Adam's beta2 is 0.95 per step,
 without weight decay, as in the paper's trainers [secondary]. Evaluated seeds are 10 and above;
@@ -26,10 +31,13 @@ seeds 0 and 1 were pilots. a1 left five of six questions open, so a1r decides th
 So do a2r for 99k parameters and a3r for the final losses of a3. a3 and later parts train the
 schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from
 a1 and a1r. Questions and how they are decided: experiments/es_wsd/questions.toml.
+
+beta2, beta2l, longer and start ask what a1r and a3r left open: experiments/es_wsd/controls.toml. In
+beta2 the LR is chosen for each batch size and rule on the first two seeds; the others decide.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +52,22 @@ BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)
 EXPERTS = {"family": "mixture", "num_layers": 1, "d_model": 32, "num_heads": 2, "d_ff": 64}
 EXPERTS |= {"num_experts": 8, "top_k": 2}
 EXPERTS_AT = {"models": {"12k active": EXPERTS}, "setup.model": EXPERTS}
+
+
+PER_STEP, SHORT, SLOW = "0.95 per step", "half-life 7K", "half-life 20K"
+BETA2 = {
+    PER_STEP: {"optimizer.beta2": 0.95, "optimizer.beta2_half_life": 0},
+    SHORT: {"optimizer.beta2_half_life": 7_000},
+    SLOW: {"optimizer.beta2_half_life": 20_000},
+}
+"""Rules for Adam's beta2: a value per step, or a half-life in tokens for all batch sizes."""
+LOW, MIDDLE, HIGH = (
+    (1e-3, 2e-3, 4e-3, 8e-3),
+    (2e-3, 4e-3, 8e-3, 1.6e-2),
+    (4e-3, 8e-3, 1.6e-2, 3.2e-2),
+)
+RATES = {1: LOW, 2: LOW, 4: MIDDLE, 8: MIDDLE, 16: HIGH, 32: HIGH, 64: HIGH}
+LARGE_RATES = {batch: RATES[batch][1:] for batch in (1, 4, 16, 64)}
 
 
 def constants(*batches: int, **fields: object) -> list[dict]:
@@ -87,6 +111,21 @@ def _quarter(stage: str) -> str:
     return f"{start}:{max(1, round(int(batch) / 4))}"
 
 
+def tuned(rates: Mapping[int, Sequence[float]], *rules: str) -> list[dict]:
+    """Return fixed batch sizes under rules for beta2, each at some LRs."""
+    return [
+        {
+            "batch": str(batch),
+            "name": f"constant {batch}, LR {rate:g}",
+            "group": rule,
+            "changes": {"optimizer.lr": rate, **BETA2[rule]},
+        }
+        for rule in rules
+        for batch, tried in rates.items()
+        for rate in tried
+    ]
+
+
 def mup(name: str) -> dict:
     """Return a named size whose LR follows from that of 12k parameters."""
     return {"name": name, "parametrization": "mup", "base_width": 32}
@@ -97,6 +136,7 @@ BASE = {
     "arms": constants(*BATCHES),
     "seeds": (10, 11, 12, 13, 14),
     "ends": (0.25, 0.5, 1.0),
+    "forks": (),
     "decay": 0.2,
     "registration": "results/predictions/es_wsd.json",
     "results": "results/es_wsd/{size}",
@@ -121,6 +161,10 @@ BASE = {
         "buckets": (1, 2, 3, 4, 6, 8, 12, 16, 32),
     },
     **PRICED,
+}
+CONTROLS = {
+    "registration": "results/predictions/es_wsd_controls.json",
+    "setup.engine.runs": "runs/es_wsd_controls",
 }
 SEVEN = {"arms": constants(1, 2, 4, 8, 16, 32, 64), "seeds": (10, 11, 12), "ends": ()}
 SIZES = {
@@ -185,6 +229,66 @@ SIZES = {
         "results": "results/es_wsd/experts",
         **SEVEN,
         **EXPERTS_AT,
+    },
+    "beta2": {
+        "title": "E(S) with the LR tuned, by rule for beta2",
+        "arms": tuned(RATES, PER_STEP, SHORT, SLOW),
+        "seeds": tuple(range(110, 120)),
+        "ends": (),
+        "setup.schedule.tokens": 600_000,
+        **CONTROLS,
+        "results": "results/es_wsd/beta2",
+    },
+    "beta2l": {
+        "title": "E(S) at 99k parameters with the LR tuned, by rule for beta2",
+        "models": {"99k": mup("nano")},
+        "arms": tuned(LARGE_RATES, PER_STEP, SLOW),
+        "seeds": tuple(range(110, 120)),
+        "ends": (),
+        "setup.schedule.tokens": 600_000,
+        **CONTROLS,
+        "results": "results/es_wsd/beta2_large",
+    },
+    "longer": {
+        "title": "Small batch sizes over more tokens",
+        "arms": [
+            *constants(1, changes={"schedule.tokens": 16_000_000}),
+            *constants(2, changes={"schedule.tokens": 8_000_000}),
+        ],
+        "seeds": tuple(range(120, 125)),
+        "ends": (),
+        "setup.schedule.tokens": 16_000_000,
+        **CONTROLS,
+        "results": "results/es_wsd/longer",
+    },
+    "start": {
+        "title": "The start of the ramp, and its last switch",
+        "arms": [
+            *constants(8, 12, 16, 24),
+            {"batch": "0:8 1.15M:12", "name": "switch to 12", "role": "late"},
+            {"batch": "0:8 1.15M:32", "name": "switch to 32", "role": "late"},
+            {"batch": "0:1 93:2 1890:4 38.8K:8 1.15M:12", "name": RAMP, "role": "schedule"},
+        ],
+        "seeds": tuple(range(130, 146)),
+        "ends": (1.0,),
+        "forks": (1_150_000,),
+        **CONTROLS,
+        "results": "results/es_wsd/start",
+    },
+    "beta2g": {
+        "title": "E(S) at 4.7M and 25M parameters with the LR tuned, by rule for beta2",
+        "models": {"4700k": "mini", "25000k": "25M"},
+        "arms": tuned({batch: RATES[batch][1:] for batch in (1, 4, 16, 64)}, PER_STEP, SLOW),
+        "seeds": (10,),
+        "ends": (),
+        "dry_run": True,
+        "registration": "",
+        "results": "results/es_wsd/beta2_gpu",
+        "setup.model": "25M",
+        "setup.text": {"corpus": "synthetic", "seq_len": 256},
+        "setup.schedule": {"tokens": 200_000_000, "warmup": 2_000_000},
+        "setup.evaluation": {"tokens": 1_048_576, "test_tokens": 4_194_304, "first": 5_000_000},
+        "setup.engine.buckets": (1, 2, 4, 8, 16, 32, 64),
     },
     "gpu": {
         "title": "E(S) at 4.7M and 25M parameters",

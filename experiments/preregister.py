@@ -3,7 +3,8 @@
     python -m experiments.preregister register NAME PREDICTED.csv --fit FIT.json
     git commit results/predictions/NAME.json     # before the first of its runs starts
     python -m experiments.preregister score NAME OUTCOMES.csv
-    python -m experiments.preregister state NAME QUESTIONS.toml
+    python -m experiments.preregister state NAME QUESTIONS.toml --config configs/es_wsd.py:beta2
+    python -m experiments.preregister check         # every registration against committed tables
 
 PREDICTED.csv has one row per run with the columns run, tokens, and loss, low, high in nats. Runs of
 one schedule share a value of `schedule`. If there is a column `ending` (the LR phase), scores are
@@ -11,17 +12,21 @@ also computed per LR phase. Every other column is the loss that a baseline predi
 the file's SHA-256 (`execution.registration`). Scoring requires a git history in which the commit of
 the file is older than the commit of every run. Each schedule counts once in a score; intervals come
 from resampled schedules. A schedule with a failed run has infinite error. `state` registers
-statements without numbers; QUESTIONS.toml defines how each is decided.
+statements without numbers; QUESTIONS.toml defines how each is decided, and names the columns that
+are read. With it stand the ids of all runs of the parts that `--config` names, and the code's
+commit. `check` fails if a run was trained at a commit before its registration's, and lists the rows
+of tables that were trained from a changed tree or without a commit.
 """
 
 import argparse
 import datetime
 import hashlib
+import importlib
 import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,8 +40,10 @@ from bss.files import read_json, write_json
 from bss.provenance import commit
 from bss.tables.columns import need
 from bss.tables.storage import read_table
+from bss.values import from_dict
 
-FOLDER = Path("results/predictions")
+RESULTS = Path("results")
+FOLDER = RESULTS / "predictions"
 COLUMNS = ("run", "tokens", "loss", "low", "high")
 FEWEST, LEVEL, RESAMPLES = 3, 0.95, 2000  # schedules, and of the intervals of scores
 
@@ -69,16 +76,98 @@ def register(file: Path, table: pd.DataFrame, fit: Path, metric: str, level: flo
     _write(file, entry | {"predictions": predictions})
 
 
-def state(file: Path, questions: Path) -> None:
+def state(file: Path, questions: Path, configs: Sequence[str]) -> None:
     """Write the statements of a TOML file of questions; the first registration of a name counts.
 
+    Args:
+        file: The registration.
+        questions: Statements, and the columns of the tables that decide them.
+        configs: Parts whose runs decide them, as FILE:PART. The data must be prepared.
+
     Raises:
-        InputError: If the file exists, or a question lacks a statement or a number.
+        InputError: If the file exists, a question lacks a statement or a number, or no column or
+            no part is named.
     """
-    stated = tomllib.loads(questions.read_text(encoding="utf-8")).get("question", [])
+    entries = tomllib.loads(questions.read_text(encoding="utf-8"))
+    stated = entries.get("question", [])
     if not stated or any({"key", "statement", "number"} - one.keys() for one in stated):
         raise InputError(f"{questions}: expected [[question]] with key, statement and number")
-    _write(file, {"questions": str(questions), "statements": stated})
+    columns = entries.get("columns", [])
+    if not columns:
+        raise InputError(f'{questions}: columns is missing; write columns = ["eval_loss", ...]')
+    if not configs:
+        raise InputError("--config: missing; name the parts that decide, e.g. configs/x.py:part")
+    runs = {config: planned_runs(config) for config in configs}
+    _write(
+        file,
+        {"questions": str(questions), "statements": stated, "columns": columns, "runs": runs},
+    )
+
+
+def planned_runs(config: str) -> dict[str, list[str]]:
+    """Return the ids of the runs that a part of an experiment will train, by name of the arm.
+
+    Args:
+        config: FILE:PART, e.g. configs/es_wsd.py:beta2; the experiment has the file's name, and its
+            run.py has `Study`, `arms` and `decayed`.
+    """
+    from bss.sweeps.sweep import prepared_run  # loads the trainer
+
+    path, _, part = config.partition(":")
+    module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+    experiment = importlib.import_module(f"experiments.{Path(path).stem}.run")
+    study = from_dict(experiment.Study, json.loads(module.get_config(part).to_json_best_effort()))
+    base, _ = prepared_run(study.setup)
+    constant = experiment.arms(study, base)
+    ids: dict[str, list[str]] = {}
+    for one in [*constant, *experiment.decayed(study, constant)]:
+        name = one.name if one.ending == "constant" else f"{one.name} | {one.ending}"
+        ids.setdefault(name, []).append(one.run.id)
+    return ids
+
+
+def check(results: Path = RESULTS) -> Iterator[str]:
+    """Yield one line per problem of the registrations and of the tables that name them.
+
+    A table names a registration in its column `registration`, by SHA-256. Lines that begin with
+    "note: " are about rows whose code cannot be found again: trained from a changed tree (a commit
+    that ends in "+"), or without a commit.
+    """
+    registrations = {digest(file): file for file in sorted((results / FOLDER.name).glob("*.json"))}
+    for file in registrations.values():
+        try:
+            check_committed(file)
+        except InputError as error:
+            yield str(error)
+    for path in sorted(results.glob("**/finals.csv")):
+        table = pd.read_csv(path, dtype=str)
+        if "commit" not in table:
+            yield f"note: {path}: has no column commit, {len(table)} rows"
+            continue
+        commits = table["commit"].fillna("")
+        for reason, rows in {
+            "without a commit": commits == "",
+            "from a changed tree": commits.str.contains(r"\+"),
+        }.items():
+            if rows.any():
+                yield f"note: {path}: {rows.sum()} of {len(table)} rows are {reason}"
+        named = table["registration"] if "registration" in table else pd.Series("", table.index)
+        for sha, rows in table.groupby(named.where(named.isin([*registrations]), ""), sort=False):
+            if sha:
+                yield from _check_order(registrations[str(sha)], path, rows)
+
+
+def _check_order(file: Path, path: Path, rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a line if a run of a table came before its registration, or is none of its runs."""
+    try:
+        check_first(file, rows.assign(status="finished", commit=rows["commit"].fillna("")))
+    except InputError as error:
+        yield f"{path}: {error}"
+    runs = read_json(file, "").get("runs")
+    if runs is not None:
+        known = {one for part in runs.values() for ids in part.values() for one in ids}
+        if strangers := sorted({*rows["run"]} - known):
+            yield f"{path}: {len(strangers)} runs are not in {file}, such as {strangers[0]}"
 
 
 def _write(file: Path, entry: dict[str, Any]) -> None:
@@ -230,14 +319,23 @@ def _rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray
 def main(arguments: list[str] | None = None) -> int:
     """Register or score from the command line; status 2 and one line for bad input."""
     parser = argparse.ArgumentParser(prog="experiments.preregister")
-    parser.add_argument("command", choices=("register", "score", "state"))
-    parser.add_argument("name", help="name of the registration in results/predictions")
-    parser.add_argument("table", type=Path, help="PREDICTED.csv, OUTCOMES.csv or .toml")
+    parser.add_argument("command", choices=("register", "score", "state", "check"))
+    parser.add_argument("name", nargs="?", help="name of the registration in results/predictions")
+    parser.add_argument("table", nargs="?", type=Path, help="PREDICTED.csv, OUTCOMES.csv or .toml")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="FILE:PART", help="parts that decide"
+    )
     parser.add_argument("--fit", type=Path, help="the fit that predicts; its hash is kept")
     parser.add_argument("--metric", default="eval_loss", help="final loss that is predicted")
     options = parser.parse_args(arguments)
+    if options.command != "check" and options.table is None:
+        parser.error(f"{options.command}: expected a NAME and a table")
     file = FOLDER / f"{options.name}.json"
     try:
+        if options.command == "check":
+            lines = [*check()]
+            print("\n".join(lines) or "every run came after its registration")
+            return 1 if any(not line.startswith("note: ") for line in lines) else 0
         if options.command == "score":
             registration = read_json(file, "write one with `register`")
             table, origin = read_table(options.table)
@@ -246,7 +344,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(entry, indent=1))
             return 0
         if options.command == "state":
-            state(file, options.table)
+            state(file, options.table, options.config)
         else:
             table, origin = read_table(options.table)
             need(table, origin, *COLUMNS)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bss.sweeps.branching import decay_start
+from bss.sweeps.branching import decay_start, shared
 from bss.sweeps.contenders import Contender, decaying
 from bss.sweeps.grid import overlay
 from bss.training.run_config import RunConfig
@@ -45,12 +45,15 @@ class Study(PricedStudy):
         models: Model sizes by name in tables; a named size or a group of fields.
         arms: Compared runs.
         ends: Token counts, as fractions of the token budget, at which a decay branch ends.
+        forks: Token counts at which runs keep a checkpoint. If there are any, a run starts from the
+            last one that it shares with an arm before it.
         decay: Last fraction of the tokens of a branch, over which the LR decays to zero.
     """
 
     models: Mapping[str, Any]
     arms: tuple[Arm, ...]
     ends: tuple[float, ...] = ()
+    forks: tuple[int, ...] = ()
     decay: float = 0.2
 
     @property
@@ -61,7 +64,8 @@ class Study(PricedStudy):
 
 def experiment(study: Study) -> None:
     """Train a part and write its tables; print its price if it is a dry run."""
-    train_arms(study, arms, decayed, [decay_start(stop, study.decay) for stop in study.stops])
+    starts = [decay_start(stop, study.decay) for stop in study.stops]
+    train_arms(study, arms, decayed, sorted({*starts, *study.forks}))
 
 
 def arms(study: Study, base: RunConfig) -> list[Contender]:
@@ -75,7 +79,10 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
                 name = " | ".join(filter(None, (model, arm.group, arm.name or arm.batch)))
                 ending = "cosine" if run.schedule.rate == "cosine" else "constant"
                 found.append(Contender(name, arm.role, ending, run))
-    return found
+    if not study.forks:
+        return found
+    runs = shared([one.run for one in found], [], study.forks)
+    return [replace(one, run=run) for one, run in zip(found, runs, strict=True)]
 
 
 def decayed(study: Study, constant: Sequence[Contender]) -> list[Contender]:
