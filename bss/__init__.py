@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from bss.training.optimizers import AdamW
     from bss.training.run_config import EvaluationConfig, RunConfig
 
+    __version__: str
+
 
 def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callable[[str], Any]]:
     """Return, by exported name, its module and its name there, and the package's `__getattr__`.
@@ -85,8 +87,8 @@ def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callabl
     return exports, imported
 
 
-_EXPORTS, __getattr__ = attach(__name__, __file__)
-__all__ = sorted([*_EXPORTS, "version"])
+_EXPORTS, _imported = attach(__name__, __file__)
+__all__ = sorted([*_EXPORTS, "__version__", "version"])
 
 DISTRIBUTION = "batch-size-scaling"
 """What package indexes know it as; `bss` is somebody else's there."""
@@ -104,6 +106,13 @@ def install(extra: str) -> str:
     checkout's.
     """
     return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def __getattr__(name: str) -> Any:
+    """Import an exported name, or look up the version, on first use."""
+    if name == "__version__":
+        return version()
+    return _imported(name)
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,7 @@ class Registry(dict[str, T]):
         (1, 6.283185307179586)
     """
 
-    def __init__(self, kind: str, known: Mapping[str, T], of: Any = object):
+    def __init__(self, kind: str, known: Mapping[str, T], of: Any = object) -> None:
         super().__init__(known)
         self.kind, self.of = kind, of
         self.loaded: dict[str, T] = {}

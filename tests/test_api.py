@@ -10,9 +10,14 @@ HEAVY = "import sys, bss; print(sorted({'jax', 'numpy', 'pandas', 'scipy'} & {*s
 
 def test_every_name_is_there():
     assert set(bss.__all__) <= set(dir(bss))
-    for name in bss.__all__:
+    for name in {*bss.__all__} - {"__version__"}:
         found = getattr(bss, name)
         assert callable(found) and found.__doc__, name
+
+
+def test_its_version_is_text_that_is_looked_up_late():
+    assert bss.__version__ == bss.version()
+    assert "__version__" not in vars(bss)
 
 
 def test_importing_it_loads_nothing():

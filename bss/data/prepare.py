@@ -170,7 +170,7 @@ class Progress:
             documents that end before the end of the last shard.
     """
 
-    def __init__(self, directory: Path, what: Mapping[str, Any]):
+    def __init__(self, directory: Path, what: Mapping[str, Any]) -> None:
         """Continue if the directory was begun for the same `what`; otherwise empty it."""
         self.directory, self._what = directory, json.loads(json.dumps(what))
         self.done: dict[str, Split] = {}
@@ -261,7 +261,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 class _Whole:
     """A file that appears, complete and on disk, when it is closed."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path, self.size, self._hash = path, 0, hashlib.sha256()
         self.file = path.with_name(f"{path.name}.part").open("wb")
 

@@ -43,7 +43,7 @@ class Stream:
     seed: int
     repeat: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self.seq_len >= 1, "seq_len", self.seq_len, "a length of 1 or more tokens")
         check(self.seed >= 0, "data_seed", self.seed, "an integer from 0")
         if self.num_sequences < MIN_SEQUENCES:

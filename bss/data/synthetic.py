@@ -74,7 +74,7 @@ class SyntheticLanguage:
     mode_decay: float = 0.5
     range_decay: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_integer("vocab_size", self.vocab_size, 2, 1 << 14)
         check_integer("seq_len", self.seq_len, 1)
         check_integer("seed", self.seed, 0)

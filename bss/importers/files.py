@@ -45,7 +45,7 @@ class SkippedFile:
 class _Skipped(InputError):
     """A file that is skipped below a directory, and refused if it is named."""
 
-    def __init__(self, file: Path, reason: str, *, unrecognized: bool = False):
+    def __init__(self, file: Path, reason: str, *, unrecognized: bool = False) -> None:
         super().__init__(f"{file}: {reason}")
         self.skipped = SkippedFile(str(file), reason, unrecognized)
 

@@ -36,7 +36,7 @@ class Lines:
         alike: Lines that are not rows but resemble one.
     """
 
-    def __init__(self, file: Path, closed: tuple[str, ...] = ()):
+    def __init__(self, file: Path, closed: tuple[str, ...] = ()) -> None:
         self.file, self.closed, self._end = file, closed, ""
         self._torn: tuple[int, str] | None = None
         self.alike = Alike()
@@ -111,7 +111,7 @@ class Alike:
         lines: Numbers of such lines.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lines: list[int] = []
         self._words: dict[object, frozenset[str]] = {}
         self._shapes: set[str] = set()

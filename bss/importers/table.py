@@ -75,7 +75,7 @@ class Table:
 class Delimited(Table):
     """CSV or TSV. Remarks that begin with # and repeated headers are left out."""
 
-    def __init__(self, file: Path, head: str):
+    def __init__(self, file: Path, head: str) -> None:
         super().__init__(file)
         self.names, self._separator = _header(head)
 

@@ -97,7 +97,7 @@ class Counts:
     non_embedding: int
     active: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "active", self.active or self.non_embedding)
 
 

@@ -84,7 +84,7 @@ def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
 class Stack(nnx.Module):
     """One matrix per expert, applied in the activations' dtype."""
 
-    def __init__(self, experts: int, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs):
+    def __init__(self, experts: int, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs) -> None:
         shape = experts, fan_in, fan_out
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape))
 
@@ -96,7 +96,7 @@ class Stack(nnx.Module):
 class Experts(nnx.Module):
     """MLPs with a router; each token passes the top k of them."""
 
-    def __init__(self, config: Any, rngs: nnx.Rngs):
+    def __init__(self, config: Any, rngs: nnx.Rngs) -> None:
         self.config = config
         width, hidden, experts = config.d_model, config.d_ff, config.num_experts
         self.router = Linear(width, experts, width**-0.5, rngs)

@@ -51,7 +51,7 @@ from bss.models.transformer import TransformerConfig
 class Linear(nnx.Module):
     """A matrix, applied in the activations' dtype."""
 
-    def __init__(self, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs):
+    def __init__(self, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs) -> None:
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), (fan_in, fan_out)))
 
     def __call__(self, x):
@@ -62,7 +62,7 @@ class Linear(nnx.Module):
 class Norm(nnx.Module):
     """RMSNorm or LayerNorm over the last axis in float32, with a scale and no bias."""
 
-    def __init__(self, kind: str, size: int):
+    def __init__(self, kind: str, size: int) -> None:
         self.kind = kind
         self.scale = nnx.Param(jnp.ones(size))
 
@@ -81,7 +81,7 @@ class Norm(nnx.Module):
 class MLP(nnx.Module):
     """Two matrices around a nonlinearity, or SwiGLU's three."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.activation = config.activation
         width, hidden = config.d_model, config.d_ff
         self.up = Linear(width, hidden, width**-0.5, rngs)
@@ -120,7 +120,7 @@ def rope(x_BxTxHxD, theta: float):
 class Attention(nnx.Module):
     """Causal self-attention; K key heads, each shared by G query heads."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
         width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
         std = width**-0.5
@@ -155,7 +155,7 @@ class Attention(nnx.Module):
 class Block(nnx.Module):
     """One residual block."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.attention_norm = Norm(config.norm, config.d_model)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.norm, config.d_model)
@@ -171,7 +171,7 @@ class Block(nnx.Module):
 class Transformer(nnx.Module):
     """From tokens to the input of the head, which computes float32 logits."""
 
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
+    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
         width, vocab = config.d_model, config.vocab_size
         std = 1 / width if config.tied else width**-0.5

@@ -128,7 +128,7 @@ class TransformerConfig(ModelFamily):
     parametrization: str = "standard"
     base_width: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("vocab_size", "num_layers", "d_model", "num_heads", "d_ff"):
             check_size(name, getattr(self, name))
         for name in ("num_kv_heads", "head_dim", "base_width"):
@@ -349,7 +349,7 @@ class MixtureConfig(TransformerConfig):
     top_k: int = 2
     balance: float = 0.01
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("num_experts", "top_k"):
             check_size(name, getattr(self, name))

@@ -99,7 +99,7 @@ class Soonest:
     step_time: str = ""
     devices: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(self.minimize in CRITERIA, "minimize", self.minimize, f"one of {', '.join(CRITERIA)}")
         check(0 < self.devices < np.inf, "devices", self.devices, "a positive number")
 

@@ -28,7 +28,7 @@ class LateSwitch:
     factor: float = 8
     batch: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(0 < self.at < 1, "at", self.at, "a share of the tokens between 0 and 1")
         check(self.factor >= 1, "factor", self.factor, "1 or more, by which the batch grows")
 

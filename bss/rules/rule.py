@@ -42,7 +42,7 @@ class Setting:
     batch_tokens: float | None = None
     lr: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for one in fields(self):
             check_positive(one.name, getattr(self, one.name))
         least = f"a budget of one sequence, {self.seq_len:,} tokens, or more"
@@ -81,7 +81,7 @@ class Hyperparameters:
     epsilon: float | None = None
     weight_decay: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("beta1", "beta2"):
             beta = getattr(self, name) or 0.0
             check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
@@ -182,7 +182,7 @@ class Change:
     horizon: float = 1.0
     noise_scale: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("batch_tokens", "horizon", "noise_scale"):
             check_positive(name, getattr(self, name))
 

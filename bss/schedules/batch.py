@@ -51,7 +51,7 @@ class BatchSchedule:
     starts: tuple[int, ...]
     batches: tuple[int, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         starts = [_integer(start, "batch schedule start") for start in self.starts]
         batches = [_positive(batch, "batch") for batch in self.batches]
         if not starts or len(starts) != len(batches):

@@ -94,7 +94,7 @@ class Coupling:
     beta1_rule: str = "none"
     tokens: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_rules(self.lr, self.weight_decay_rule)
         if share_of(self.beta1_rule) and self.beta1_half_life is not None:
             raise InputError(

@@ -218,7 +218,7 @@ class Rate:
     shape: Shape = "linear"
     floor: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in ("peak", "total"):
             value = getattr(self, field)
             check(0 < value < math.inf, field, value, "a positive number")

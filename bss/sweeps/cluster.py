@@ -27,7 +27,7 @@ _DEATH_SECONDS = 60  # Ray declares a node dead after about 20 s without an answ
 class RayEngine(SlotEngine):
     """Trains runs on the nodes of a Ray cluster, which nothing else uses."""
 
-    def __init__(self, config: EngineConfig):
+    def __init__(self, config: EngineConfig) -> None:
         """Connect.
 
         Raises:
@@ -96,7 +96,7 @@ class RayEngine(SlotEngine):
 class _RayWorker:
     """An actor that trains; see `SlotEngine`."""
 
-    def __init__(self, ray: Any, actor: Any):
+    def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
 
     def train(self, job: Job) -> str:

@@ -53,7 +53,7 @@ class Queue:
         execution: Execution,
         progress: Progress,
         runs_per_program: Callable[[RunConfig], int] = lambda run: 1,
-    ):
+    ) -> None:
         """Find the runs that have ended before.
 
         Args:
@@ -162,7 +162,7 @@ _POLL_SECONDS = 2
 class Engine(AbstractContextManager):
     """Interface of an engine, which trains the runs of a sweep."""
 
-    def __init__(self, config: EngineConfig):
+    def __init__(self, config: EngineConfig) -> None:
         """Prepare the engine; raise InputError if it cannot be used."""
         self.config = config
 
@@ -281,7 +281,7 @@ class SlotEngine(QueueEngine):
         workers: the workers that were started, by slot.
     """
 
-    def __init__(self, config: EngineConfig):
+    def __init__(self, config: EngineConfig) -> None:
         super().__init__(config)
         one = "1: only engine slurm trains a run in several processes"
         check(str(config.processes) == "1", "setup.engine.processes", config.processes, one)

@@ -25,7 +25,7 @@ _ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 class LocalEngine(SlotEngine):
     """Trains runs on this machine, by a worker process in each slot."""
 
-    def __init__(self, config: EngineConfig):
+    def __init__(self, config: EngineConfig) -> None:
         """Find the slots; raise InputError if the machine has too few devices."""
         super().__init__(config)
         self.accelerators = has_accelerators()
@@ -47,7 +47,7 @@ class WorkerProcess:
         process: the process.
     """
 
-    def __init__(self, slot: Slot, log: Path):
+    def __init__(self, slot: Slot, log: Path) -> None:
         """Start it; what it and its libraries print goes to the log."""
         log.parent.mkdir(parents=True, exist_ok=True)
         pin = [] if slot.core is None else [f"--core={slot.core}"]

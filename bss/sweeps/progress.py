@@ -17,7 +17,7 @@ _PLAIN_SECONDS = 15
 class Progress:
     """Tokens trained over all runs of a sweep. Shown as a bar on a terminal, else as lines."""
 
-    def __init__(self, title: str, *, quiet: bool = False):
+    def __init__(self, title: str, *, quiet: bool = False) -> None:
         self._title = title
         self._done: dict[str, int] = {}
         self._tokens: dict[str, int] = {}

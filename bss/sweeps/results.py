@@ -30,7 +30,7 @@ class Results:
         directory: Path of the results directory.
     """
 
-    def __init__(self, study: Any, title: str = "", *, option: str = "--config.results"):
+    def __init__(self, study: Any, title: str = "", *, option: str = "--config.results") -> None:
         """Start a study.
 
         Args:

@@ -51,7 +51,7 @@ def import_submitit() -> Any:
 class SlurmEngine(QueueEngine):
     """Trains runs as jobs of a Slurm cluster."""
 
-    def __init__(self, config: EngineConfig):
+    def __init__(self, config: EngineConfig) -> None:
         """Read the options of `sbatch`; raise InputError if this machine cannot submit jobs."""
         super().__init__(config)
         self._options = _sbatch_options(config.slurm)

@@ -29,7 +29,7 @@ class Trainer(AbstractContextManager):
         finished: Runs that reached their last token, by id.
     """
 
-    def __init__(self, engine: Engine, execution: Execution, forks: Sequence[int] = ()):
+    def __init__(self, engine: Engine, execution: Execution, forks: Sequence[int] = ()) -> None:
         self.execution = replace(execution, forks=(*forks,))
         self.engine = engine
         self.statuses: dict[str, RunStatus] = {}

@@ -44,7 +44,7 @@ class LeastSquares:
     modes: int = 400
     noise: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, value in (("capacity", self.capacity), ("source", self.source)):
             check(1 < value < math.inf, name, value, "an exponent above 1")
         check(self.modes >= 1, "modes", self.modes, "a positive number of modes")
@@ -94,7 +94,7 @@ class Procedure:
     tail: float = 0.5
     per_octave: int = 2
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check(0 < self.overhead <= 1, "overhead", self.overhead, "a fraction up to 1, e.g. 0.2")
         check(0 < self.rate_cap < 1, "rate cap", self.rate_cap, "a share between 0 and 1")
         check(self.rates >= 3, "rates", self.rates, "at least 3 step sizes")

@@ -51,7 +51,7 @@ class Budget:
     min_batch: float = 1
     max_batch: float = math.inf
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         regime(self.source, self.capacity)
         for field in ("lr", "noise"):
             value = getattr(self, field)

@@ -43,7 +43,7 @@ class Task:
     modes: int = 128
     noise: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_exponents(self.source, self.capacity)
         most = f"a number from 1 to {MOST_MODES}"
         check(1 <= self.modes <= MOST_MODES, "modes", self.modes, most)

@@ -50,7 +50,7 @@ _AHEAD = 3
 class TextSource:
     """Sequences of memory-mapped token shards, shuffled on the host."""
 
-    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh | None):
+    def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh | None) -> None:
         from bss.data.stream import Stream  # imports grain, which only text needs
 
         self._shards, self._data = shards, data
@@ -98,7 +98,7 @@ class SyntheticSource:
     The data seed shifts the positions by multiples of 2^48; the language is the same.
     """
 
-    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh | None):
+    def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh | None) -> None:
         self._language, self._offset = language, data.seed * _SEED_STRIDE
         self._mesh: Any = mesh
         self._block = functools.lru_cache(maxsize=4)(self._generate)

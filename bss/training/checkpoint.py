@@ -37,7 +37,7 @@ class Damaged(Exception):
 class Checkpoints:
     """The checkpoints of one run directory; use `open_checkpoints`."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path) -> None:
         self._recent = _manager(directory / "checkpoints", max_to_keep=2)
         self._forks = _manager(directory / "forks")
         self._both = self._recent, self._forks

@@ -293,7 +293,7 @@ def host_action_arguments(action: HostAction, mesh: Mesh) -> tuple[jax.Array, ..
 class HangGuard:
     """Ends the process, with its stacks, if nothing happens for a time: a device hangs."""
 
-    def __init__(self, seconds: float):
+    def __init__(self, seconds: float) -> None:
         self._seconds, self._armed_at = seconds, -math.inf
 
     def watch(self) -> None:

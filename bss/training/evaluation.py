@@ -314,7 +314,7 @@ class HeldOut(NamedTuple):
 class Evaluator:
     """The compiled evaluation of runs on their held-out sets."""
 
-    def __init__(self, held_out: HeldOut, evaluation: Evaluation):
+    def __init__(self, held_out: HeldOut, evaluation: Evaluation) -> None:
         """Compile the programs."""
         self._held_out, self._averages = held_out, evaluation.run.averages
         self._select = evaluation.select_eval_params()

@@ -122,7 +122,7 @@ LOGGERS: Registry[type[Logger]] = Registry(
 class Loggers:
     """The loggers of one run, of which none can stop it."""
 
-    def __init__(self, names: Sequence[str]):
+    def __init__(self, names: Sequence[str]) -> None:
         """Raise InputError if a name is unknown or a package is missing."""
         self._classes = {name: LOGGERS[name] for name in names}
         self._active: dict[str, Logger] = {}

@@ -41,7 +41,7 @@ STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_sca
 class Diverged(Exception):
     """A loss, gradient or update was not finite in the step that ended at `tokens`."""
 
-    def __init__(self, tokens: int):
+    def __init__(self, tokens: int) -> None:
         super().__init__(f"not finite in the step that ended at {tokens} tokens")
         self.tokens = tokens
 
@@ -108,7 +108,7 @@ class RunRecorder:
         directory: RunDirectory,
         checkpoints: Checkpoints,
         loggers: Loggers,
-    ):
+    ) -> None:
         self.run, self.execution, self.plan = run, execution, execution.plan(run)
         self.directory, self.checkpoints, self._loggers = directory, checkpoints, loggers
         self._loss_columns, self._missing = loss_columns(run), set[str]()

@@ -122,7 +122,7 @@ class RunDirectory:
         writable: False in processes that leave writing to process 0.
     """
 
-    def __init__(self, path: Path, *, writable: bool = True):
+    def __init__(self, path: Path, *, writable: bool = True) -> None:
         self.path, self.writable = path, writable
         self._curve_hash: Any = None  # once this process has written the curve
 

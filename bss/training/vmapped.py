@@ -62,7 +62,7 @@ class VmappedBatches:
 
     def __init__(
         self, runs: Sequence[RunConfig], execution: Execution, sources: Mapping[DataConfig, Source]
-    ):
+    ) -> None:
         self.run, self.plan = runs[0], execution.plan(runs[0])
         self._buckets = execution.bucket_sizes(runs[0])
         data = [run.data for run in runs]

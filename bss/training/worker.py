@@ -78,7 +78,9 @@ def pin(core: int | None) -> None:
 class ActorWorker:
     """A worker as an actor of Ray, whose calls come in threads."""
 
-    def __init__(self, directory: str, log: str, core: int | None, environment: dict[str, str]):
+    def __init__(
+        self, directory: str, log: str, core: int | None, environment: dict[str, str]
+    ) -> None:
         os.chdir(directory)
         os.environ.update(environment)
         with open(log, "a") as file:

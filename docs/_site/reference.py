@@ -36,7 +36,7 @@ def api() -> str:
     import bss
 
     rooms: dict[str, list[str]] = {f"bss.{room}": [] for room in ROOMS}
-    for name in bss.__all__:
+    for name in sorted({*bss.__all__} - {"__version__"}):
         home = getattr(getattr(bss, name), "__module__", "bss")
         rooms.setdefault(".".join(home.split(".")[:2]), []).append(name)
     parts = ["# The Python interface", (bss.__doc__ or "").split("\n\n", 1)[1]]
