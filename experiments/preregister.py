@@ -38,6 +38,7 @@ from scipy.stats import rankdata
 from bss.errors import InputError
 from bss.files import read_json, write_json
 from bss.provenance import commit
+from bss.sweeps.table import NOT_RECORDED
 from bss.tables.columns import need
 from bss.tables.storage import read_table
 from bss.values import from_dict
@@ -45,6 +46,7 @@ from bss.values import from_dict
 RESULTS = Path("results")
 FOLDER = RESULTS / "predictions"
 COLUMNS = ("run", "tokens", "loss", "low", "high")
+UNREGISTERED = ("none", NOT_RECORDED)  # of parts that decide nothing
 FEWEST, LEVEL, RESAMPLES = 3, 0.95, 2000  # schedules, and of the intervals of scores
 
 
@@ -151,10 +153,28 @@ def check(results: Path = RESULTS) -> Iterator[str]:
         }.items():
             if rows.any():
                 yield f"note: {path}: {rows.sum()} of {len(table)} rows are {reason}"
-        named = table["registration"] if "registration" in table else pd.Series("", table.index)
-        for sha, rows in table.groupby(named.where(named.isin([*registrations]), ""), sort=False):
-            if sha:
-                yield from _check_order(registrations[str(sha)], path, rows)
+        named = table.get("registration", pd.Series(index=table.index, dtype=str)).dropna()
+        for sha, rows in table.loc[named.index].groupby(named, sort=False):
+            if sha in UNREGISTERED:
+                continue
+            if file := registrations.get(str(sha)):
+                yield from _check_order(file, path, rows)
+            else:
+                yield f"{path}: no file in {results / FOLDER.name} has SHA-256 {str(sha)[:12]}"
+
+
+def check_history() -> str:
+    """Return the reason why the order of commits cannot be checked; "" in a whole checkout."""
+    try:
+        shallow = subprocess.run(
+            ["git", "rev-parse", "--is-shallow-repository"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "this is no checkout of the repository"
+    return "the repository's history is cut" if shallow == "true" else ""
 
 
 def _check_order(file: Path, path: Path, rows: pd.DataFrame) -> Iterator[str]:
@@ -333,6 +353,8 @@ def main(arguments: list[str] | None = None) -> int:
     file = FOLDER / f"{options.name}.json"
     try:
         if options.command == "check":
+            if reason := check_history():
+                raise InputError(f"check: {reason}; clone it whole")
             lines = [*check()]
             print("\n".join(lines) or "every run came after its registration")
             return 1 if any(not line.startswith("note: ") for line in lines) else 0

@@ -128,3 +128,64 @@ def test_bad_predictions_are_refused(repository, capsys, column, value):
     assert preregister.main(["register", "x", "predicted.csv", "--fit", "fit.json"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not Path("results/predictions/x.json").exists()
+
+
+def test_statements_name_their_columns_and_the_runs_that_decide(repository, tmp_path, capsys):
+    questions = tmp_path / "asked.toml"
+    asked = '[[question]]\nkey = "a"\nstatement = "A."\nnumber = "n"\n'
+    questions.write_text(asked)
+    assert preregister.main(["state", "new", str(questions)]) == 2
+    assert "columns is missing" in capsys.readouterr().err
+    questions.write_text(f'columns = ["eval_loss"]\n{asked}')
+    assert preregister.main(["state", "new", str(questions)]) == 2
+    assert "--config: missing; name the parts" in capsys.readouterr().err
+
+
+def test_planned_runs_are_those_that_a_part_trains(monkeypatch, tiny_shards):
+    from bss.sweeps.setup import planned_run
+    from experiments.es_wsd.run import arms, decayed
+    from tests.experiments.test_es_wsd import study
+
+    part = study("start", seeds=(130,))
+    base = planned_run(part.setup)
+    monkeypatch.setattr("bss.sweeps.sweep.prepared_run", lambda setup: (base, None))
+    ids = preregister.planned_runs("configs/es_wsd.py:start")
+    assert len(ids) == 14 and {len(runs) for runs in ids.values()} == {16}
+    constant = arms(part, base)
+    assert {one.run.id for one in [*constant, *decayed(part, constant)]} <= {
+        run for runs in ids.values() for run in runs
+    }
+
+
+def test_tables_are_checked_against_their_registrations(repository, capsys):
+    preregister.main(["register", "first", "predicted.csv", "--fit", "fit.json"])
+    before = repository("rev-parse", "HEAD")
+    repository("add", ".")
+    repository("commit", "-qm", "predictions")
+    after = repository("rev-parse", "HEAD")
+    file = Path("results/part/finals.csv")
+    file.parent.mkdir()
+    capsys.readouterr()
+
+    def check(table):
+        table.to_csv(file, index=False)
+        status = preregister.main(["check"])
+        return status, capsys.readouterr().out
+
+    assert check(outcomes(after)) == (0, "every run came after its registration\n")
+    status, printed = check(outcomes(before))
+    assert status == 1 and "after a run trained at" in printed
+    status, printed = check(outcomes(after).assign(commit=[after, f"{after}+", after, None]))
+    assert status == 0
+    assert "1 of 4 rows are without a commit" in printed
+    assert "1 of 4 rows are from a changed tree" in printed
+    status, printed = check(outcomes(after).assign(registration="abc"))
+    assert status == 1 and "no file in results/predictions has SHA-256 abc" in printed
+    status, printed = check(outcomes(after).drop(columns="commit"))
+    assert status == 0 and "has no column commit, 4 rows" in printed
+
+
+def test_every_committed_run_came_after_its_registration():
+    if preregister.check_history():
+        pytest.skip("no git history")
+    assert [line for line in preregister.check() if not line.startswith("note: ")] == []
