@@ -1,9 +1,13 @@
-"""The laws rest on few numbers that are no formula's, each with its reason beside it."""
+"""The laws rest on few numbers that are no formula's, each with its reason beside it.
+
+Numbers inside functions, and those of points, are checked by tests/style.py.
+"""
 
 import ast
 from pathlib import Path
 
 import bss.laws
+from tests import style
 
 FORMULAS = {"HUBER", "AHEAD", "BENT"} | {
     "MODEL", "SHAPE", "LENGTHS", "SAME_BUDGET", "RUN_NOISE", "NOISE_GROWS", "CLIFF"
@@ -27,16 +31,15 @@ def constants():
     """Of each number, or tuple of numbers: its names, how many, and whether a reason is given."""
     for path in Path(bss.laws.__file__).parent.rglob("*.py"):
         source = path.read_text()
-        lines, body = source.splitlines(), ast.parse(source).body
-        for one, following in zip(body, [*body[1:], None], strict=True):
-            if not isinstance(one, ast.Assign) or not count(one.value):
+        comments = style.find_comments(source)
+        tree = ast.parse(source)
+        for statement in style.read_statements(tree):
+            one = statement.node
+            if one not in tree.body or not isinstance(one, ast.Assign) or not count(one.value):
                 continue
             targets = ast.walk(one.targets[0])
             names = {part.id for part in targets if isinstance(part, ast.Name)}
-            own = lines[one.lineno - 2 : one.end_lineno]
-            text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-            reason = own[0].startswith("#") or any("#" in line for line in own[1:]) or text
-            yield names, count(one.value), reason
+            yield names, count(one.value), style.has_source(statement, comments)
 
 
 def test_numbers_that_are_no_formulas_are_few_and_have_a_reason():
