@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.points.curve import Smooth, loss_column, smooth_curve
+from bss.points.curve import FEWEST, Smooth, loss_column, smooth_curve
 from bss.points.measuring import NEAR
 
 SETTING = ("model", "params", "seq_len", "peak_lr", "rate")
 GRID_POINTS = 200
-END_SLACK = 0.03  # equal budgets end apart by remainders that fill no batch
+"""Points of a plotted curve: closer than the pixels of a figure can show."""
+END_SLACK = 0.03
+"""Log tokens by which equal budgets may end apart: remainders fill no batch (derived here)."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def alike(runs: pd.DataFrame) -> pd.DataFrame:
         return constant
     columns = [column for column in SETTING if column in runs]
     settings = constant.groupby(columns, dropna=False, sort=False)
-    batches, lowest = settings["batch"].nunique(), settings[loss_column(constant)].min()
+    batches = settings["batch"].nunique()
+    lowest = settings[loss_column(constant)].min()
     return constant.loc[settings.ngroup() == np.lexsort((lowest, -batches))[0]]
 
 
@@ -58,7 +61,7 @@ def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:
     curves = []
     for _, run in runs.groupby("run", sort=False):
         losses = np.isfinite(run[column].to_numpy(float)).sum()
-        if len(set(run["batch"])) == 1 and losses >= 3:
+        if len(set(run["batch"])) == 1 and losses >= FEWEST:
             curves.append(BatchCurve(float(run["batch"].iloc[0]), run, smooth_curve(run, column)))
     if not curves:
         raise InputError("runs: no run has one batch size and at least 3 losses; add such a run")

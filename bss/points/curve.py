@@ -21,10 +21,21 @@ from bss.errors import InputError
 from bss.tables import POINTS, SETTINGS
 
 EFOLDS = 0.25
-# Linear interpolation in log tokens is then within 0.1% of the crossing: the loss's slope halves
-# over about one e-fold.
+"""Width of the smoothing window, in e-folds of tokens (derived here)."""
 LEAST_EVALUATIONS = 10
-FEWEST = 3  # losses of a run
+"""Evaluations per e-fold of tokens with which linear interpolation in log tokens is within 0.1% of
+the crossing: the loss's slope halves over about one e-fold (derived here)."""
+FEWEST = 3
+"""Losses of a run: two make a line, and the third shows whether it bends."""
+REACHED_SHARE = 0.6
+"""Share of the batch sizes that reach the lowest default target: a minimum over batch sizes needs
+most of them, and the largest ones often stop above it (derived here)."""
+DECIMALS = 3
+"""Digits of default targets in nats, unless targets are closer to each other."""
+ROUNDING = 1e-9
+"""Slack in log tokens: a row on the window's edge is in the window whatever its rounding."""
+FLAT = 1e-12
+"""Variance of log tokens below which a window holds one point, so that its line has no slope."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +76,15 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     Raises:
         InputError: fewer than 3 losses.
     """
-    tokens, loss = np.asarray(run["tokens"], float), np.asarray(run[column], float)
+    tokens = np.asarray(run["tokens"], float)
+    loss = np.asarray(run[column], float)
     seen = np.isfinite(loss) & (tokens > 0)
     if seen.sum() < FEWEST:
         raise InputError(
             f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs {FEWEST}"
         )
-    tokens, loss = tokens[seen], loss[seen]
+    tokens = tokens[seen]
+    loss = loss[seen]
     x = np.log(tokens)
     if smooth is None:
         fitted = _local_linear(x, loss, x - EFOLDS / 2, x + EFOLDS / 2)
@@ -83,8 +96,12 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     # What comes after the lowest loss, a divergence for one, cannot move a crossing before it.
     last = int(np.argmin(fitted)) + 1
     monotone = isotonic_regression(fitted[:last], increasing=False).x
-    own = (np.asarray(run[name], float) for name in ("tokens", "step"))
-    return Smooth(x[:last], monotone, *own)
+    return Smooth(
+        log_tokens=x[:last],
+        loss=monotone,
+        tokens=np.asarray(run["tokens"], float),
+        steps=np.asarray(run["step"], float),
+    )
 
 
 def evaluated(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -163,10 +180,10 @@ def points(
 
 def default_targets(
     runs: pd.DataFrame,
-    count: int = 5,
+    count: int = 5,  # enough for a trend over targets, few enough to read as a table
     *,
     warmup_tokens: int = 0,
-    share: float = 0.6,
+    share: float = REACHED_SHARE,
     smooth: int | None = None,
     column: str | None = None,
 ) -> tuple[float, ...]:
@@ -187,7 +204,8 @@ def default_targets(
         raise InputError(f"targets: {count} given; pass 1 or more")
     column = column or loss_column(runs)
     start = math.log(max(2 * warmup_tokens, 1))
-    highest, reached = math.inf, {}
+    highest = math.inf
+    reached: dict[Any, float] = {}
     for _, run in runs.groupby("run", sort=False):
         curve = smooth_curve(run, column, smooth)
         highest = min(highest, float(np.interp(start, curve.log_tokens, curve.loss)))
@@ -200,14 +218,21 @@ def default_targets(
             f"twice the warm-up ({highest:.4f}); train longer or warm up less"
         )
     spaced = np.linspace(highest, lowest, count + 1)[1:]
-    decimals = max(3, math.ceil(1 - math.log10(spaced[0] - spaced[-1] + 1e-9)))
-    return tuple(math.ceil(target * 10**decimals) / 10**decimals for target in spaced)
+    decimals = max(DECIMALS, math.ceil(1 - math.log10(spaced[0] - spaced[-1] + ROUNDING)))
+    return tuple(_round_up(target, decimals) for target in spaced)
 
 
-def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict:
+def _round_up(number: float, decimals: int) -> float:
+    scale = 10**decimals  # decimal digits
+    return math.ceil(number * scale) / scale
+
+
+def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict[str, Any]:
     first = run.iloc[0]
     reached = bool(curve.loss[-1] <= target)
-    tokens, steps, resolution = float(curve.tokens[-1]), float(curve.steps[-1]), math.nan
+    tokens = float(curve.tokens[-1])
+    steps = float(curve.steps[-1])
+    resolution = math.nan
     if reached:
         i = int(np.argmax(curve.loss <= target))
         tokens = math.exp(_interpolate(curve, i, target))
@@ -243,33 +268,33 @@ def _interpolate(curve: Smooth, i: int, target: float) -> float:
 
 def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Least-squares lines over the windows [low, high], at their points x; by prefix sums."""
-    first = np.searchsorted(x, low - 1e-9)
-    end = np.searchsorted(x, high + 1e-9)
-    shift, level = x.mean(), y.mean()
+    first = np.searchsorted(x, low - ROUNDING)
+    end = np.searchsorted(x, high + ROUNDING)
+    level = y.mean()
 
     def total(values: np.ndarray) -> np.ndarray:
         sums = np.append(0.0, np.cumsum(values))
         return sums[end] - sums[first]
 
-    u, v = x - shift, y - level
+    # Sums of squares about the means keep the digits that sums about zero would lose.
+    u = x - x.mean()
+    v = y - level
     n = end - first
-    mean_u, mean_v = total(u) / n, total(v) / n
+    mean_u = total(u) / n
+    mean_v = total(v) / n
     variance = total(u * u) / n - mean_u**2
     covariance = total(u * v) / n - mean_u * mean_v
-    slope = np.where(variance > 1e-12, covariance / np.maximum(variance, 1e-12), 0.0)
+    slope = np.where(variance > FLAT, covariance / np.maximum(variance, FLAT), 0.0)
     return level + mean_v + slope * (u - mean_u)
 
 
-def _warn(curves: dict, sparse_too: bool) -> None:
-    """Warn about runs with too few evaluations.
-
-    With ten evaluations per e-fold of tokens the error of a crossing is negligible.
-    """
+def _warn(curves: dict[Any, tuple[pd.DataFrame, Smooth]], sparse_too: bool) -> None:
+    """Warn about runs with too few evaluations for exact crossings."""
     logs = {name: curve.log_tokens for name, (_, curve) in curves.items()}
     sparse = [name for name, x in logs.items() if len(x) < LEAST_EVALUATIONS * np.ptp(x)]
     if sparse_too and sparse:
         warnings.warn(
             f"points: {len(sparse)} runs have fewer than {LEAST_EVALUATIONS} evaluations per "
             f"e-fold of tokens (the first: {sparse[0]}); crossings will be coarse",
-            stacklevel=3,
+            stacklevel=3,  # the caller of `points`
         )

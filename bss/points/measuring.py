@@ -18,6 +18,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.points.curve import (
+    ROUNDING,
     default_targets,
     evaluated,
     loss_column,
@@ -27,22 +28,30 @@ from bss.points.curve import (
 )
 from bss.tables import SETTINGS
 
-FEWEST, SAME = 3, 10  # equal losses of a whole curve, and at the start of one, that make a copy
+FEWEST = 3
+"""Equal losses of a short curve that make it a copy: two floats agree by chance, three do not."""
+SAME = 10
+"""Equal losses at the start of a longer curve that make it a copy or a fork (derived here)."""
 _IDENTITY = ("run", "model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr", "parent")
 _SEED_SETTINGS = ("optimizer.lr", "schedule.batch", "data.seed", "parent.tokens")
 _HORIZON = "schedule.tokens"
 _RUN = ("model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr")
-EQUAL = 1.02  # the ratio of step counts below which they are as many
+EQUAL = 1.02
+"""Ratio of step counts below which they are equal: logs end at different steps (derived here)."""
 
-NEAR = 0.01  # rates within 1% are one
-_KEYS, _SEEDS = ["model", "kind", "target_loss", "batch"], ["seed", "data_seed"]
+NEAR = 0.01
+"""Relative difference of LRs that count as one: a log may miss the step of the peak."""
+FEWEST_BATCHES = 3
+"""Batch sizes from which equal numbers of steps are a design and no chance (derived here)."""
+_KEYS = ["model", "kind", "target_loss", "batch"]
+_SEEDS = ["seed", "data_seed"]
 
 
 def measure_points(
     runs: pd.DataFrame,
     targets: Sequence[float] | None = None,
     *,
-    count: int = 5,
+    count: int = 5,  # as `default_targets`
     warmup: int = 0,
     smooth: int | None = None,
     at_rate: float | None = None,
@@ -121,7 +130,8 @@ def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataF
     """
     known = runs.loc[runs[loss_column(runs)].notna() & (runs["tokens"] > 0)]
     first = every["run"].map(known.groupby("run")["tokens"].first())
-    early = (every["reached"] & (every["tokens_to_target"] <= first * (1 + 1e-9))).to_numpy(bool)
+    upper = first * (1 + ROUNDING)
+    early = (every["reached"] & (every["tokens_to_target"] <= upper)).to_numpy(bool)
     left = every.loc[~early]
     for target in sorted({*every["target_loss"]} - {*left.loc[left["reached"], "target_loss"]}):
         raise InputError(
@@ -145,7 +155,8 @@ def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         runs: A run table as `bss.tables.check_runs` returns it.
     """
     changes = runs.groupby("run")["batch"].transform("nunique").to_numpy() > 1
-    changing, total = len({*runs.loc[changes, "run"]}), len({*runs["run"]})
+    changing = len({*runs.loc[changes, "run"]})
+    total = len({*runs["run"]})
     messages = []
     if 0 < changing < total:
         messages.append(f"{changing} of {total} runs change their batch size: left out")
@@ -164,7 +175,9 @@ def _copies(runs: pd.DataFrame) -> list[str]:
 
     Runs without a parent are kept first, then longer runs, then earlier rows of the table.
     """
-    column, found, kept = loss_column(runs), [], {}
+    column = loss_column(runs)
+    found: list[str] = []
+    kept: dict[tuple[Any, str], list[np.ndarray]] = {}
     tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
     forked = {
         name: "parent" in run and str(run["parent"].iloc[0]) in tables
@@ -240,7 +253,7 @@ def _decays(runs: pd.DataFrame) -> bool:
     if "lr" not in runs:
         return True
     rates = (run["lr"].dropna().to_numpy(float) for _, run in runs.groupby("run"))
-    return any(len(rate) and rate[-1] < 0.99 * rate.max() for rate in rates)
+    return any(len(rate) and rate[-1] < (1 - NEAR) * rate.max() for rate in rates)
 
 
 def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
@@ -266,7 +279,7 @@ def equal_steps(batches: Iterable[float], taken: Iterable[float]) -> list[str]:
         taken: Steps [n] of these runs or rows.
     """
     steps: Any = pd.Series([*taken], dtype=float).groupby([*batches]).max()
-    if len(steps) < 3 or steps.index.max() < 2 * steps.index.min():
+    if len(steps) < FEWEST_BATCHES or steps.index.max() < 2 * steps.index.min():
         return []
     most = steps.max()
     if most > EQUAL * steps.min():
@@ -283,7 +296,9 @@ def _tuned(known: pd.DataFrame) -> list[str]:
     counts: Any = known.groupby("batch", sort=False)["peak_lr"].nunique()
     if counts.nunique() < 2:
         return []
-    fewest, most, at = int(counts.min()), int(counts.max()), counts.idxmax()
+    fewest = int(counts.min())
+    most = int(counts.max())
+    at = counts.idxmax()
     if (counts > 1).sum() == 1:
         return [
             f"the LR was tuned only at batch size {at:g} ({most} LRs): its best LR needs "
@@ -311,9 +326,12 @@ def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
         >>> near_as_one([1e-3, 9.99e-4, 5e-4])
         {0.001: 0.001, 0.000999: 0.001, 0.0005: 0.0005}
     """
-    one, highest = {}, np.inf
+    one: dict[float, float] = {}
+    highest = np.inf
     for peak in sorted({peak for peak in peaks if np.isfinite(peak)}, reverse=True):
-        highest = one[peak] = highest if peak >= (1 - NEAR) * highest else peak
+        if peak < (1 - NEAR) * highest:
+            highest = peak
+        one[peak] = highest
     return one
 
 
@@ -361,7 +379,8 @@ def _between_batches(points: pd.DataFrame) -> list[str]:
     if known.empty or one_rate(known) is not None:
         return []
     batches = known.groupby("batch")["peak_lr"]
-    low, high = batches.min(), batches.max()
+    low = batches.min()
+    high = batches.max()
     if any(np.ptp(ends) > NEAR * ends.max() for ends in (low.to_numpy(), high.to_numpy())):
         ends = [f"{rate_text(low[at])} at batch {at:g}" for at in (low.idxmin(), low.idxmax())]
         shown = " to ".join(ends) if low.idxmin() != low.idxmax() else ends[0]
@@ -377,7 +396,8 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     for name, run in runs.groupby("run", sort=False) if "lr" in runs else ():
         if name not in met.index:
             continue
-        rate, tokens = rate_numbers(run, "lr"), rate_numbers(run, "tokens")
+        rate = rate_numbers(run, "lr")
+        tokens = rate_numbers(run, "tokens")
         if np.isnan(rate).all():
             continue
         first, last = met.loc[name].tolist()
@@ -417,10 +437,11 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
     rates = points["peak_lr"].to_numpy(float)
     if not (np.isfinite(rates) & (rates > 0)).all():
         raise InputError("points: peak_lr is missing in some rows; add it to every row")
-    rows, paired = [], np.zeros(len(points), int)
+    paired = np.zeros(len(points), int)
     seeds = points.groupby(_SEEDS, dropna=False).ngroup().to_numpy()
     for at in points.groupby(_KEYS, dropna=False).indices.values():
         paired[at] = paired_seeds(rates[at], seeds[at])
+    rows: list[dict[str, Any]] = []
     for _, group in points.groupby([*_KEYS, paired], sort=False, dropna=False):
         own: Any = group.groupby("peak_lr")
         tried = {rate: some.to_dict("records") for rate, some in own}
@@ -493,8 +514,11 @@ def paired_seeds(group: np.ndarray, seed: np.ndarray) -> np.ndarray:
     """
     from scipy.sparse import coo_array, csgraph  # a fit is read without it
 
-    (groups, at), (seeds, of) = (np.unique(x, return_inverse=True) for x in (group, seed))
-    edges = np.ones(len(at)), (at, len(groups) + of)
-    graph = coo_array(edges, shape=(len(groups) + len(seeds),) * 2)
+    groups, group_of_run = np.unique(group, return_inverse=True)
+    seeds, seed_of_run = np.unique(seed, return_inverse=True)
+    # A graph of groups and seeds: each run is an edge between its group and its seed.
+    nodes = len(groups) + len(seeds)
+    ends = (group_of_run, len(groups) + seed_of_run)
+    graph = coo_array((np.ones(len(group_of_run)), ends), shape=(nodes, nodes))
     parts, _ = csgraph.connected_components(graph, directed=False)
-    return of if parts == 1 else np.zeros_like(of)
+    return seed_of_run if parts == 1 else np.zeros_like(seed_of_run)
