@@ -10,13 +10,14 @@ import pytest
 
 import bss
 from bss.cli.ending import TRAIN
+from bss.installation import DISTRIBUTION
 
 ROOT = Path(bss.__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_the_distribution_and_its_extras_go_by_the_name_of_the_project():
-    assert PROJECT["project"]["name"] == bss.DISTRIBUTION
+    assert PROJECT["project"]["name"] == DISTRIBUTION
     assert PROJECT["project"]["version"] == bss.version()
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {bss.version()}\n" in citation

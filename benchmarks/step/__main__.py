@@ -12,7 +12,7 @@ from benchmarks.command import MACHINE, Benchmark, machine_cells, pinned
 from benchmarks.race import Variant, race
 from benchmarks.record import Row, installed, present_cores, ratio, told
 from benchmarks.step.shapes import SHAPES, TINY, Shape, named
-from bss import install
+from bss.installation import install
 from bss.training.hardware import gpus
 
 RIVALS = ("eager", "compile", "flax")

@@ -21,10 +21,10 @@ from cyclopts.exceptions import (
     ValidationError,
 )
 
-from bss import version
 from bss.cli.ending import ended
 from bss.cli.output import Output, Show, emit
 from bss.errors import InputError
+from bss.installation import version
 from bss.training.hardware import look_for_present
 
 COMMANDS = {

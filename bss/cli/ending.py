@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bss import install
 from bss.errors import InputError
+from bss.installation import install
 
 INTERRUPTED = 130
 """128 plus the number of SIGINT, as in shells."""

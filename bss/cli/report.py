@@ -7,10 +7,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from bss import version
 from bss.cli.options import Resamples
 from bss.cli.output import Output, Show
 from bss.cli.reading import TableOptions, TargetOptions, read_curves
+from bss.installation import version
 from bss.report.measured import measured_results
 from bss.report.page import write_results
 from bss.report.results import Results, read_results

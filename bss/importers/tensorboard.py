@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss import install
 from bss.errors import InputError
 from bss.importers.lines import number
 from bss.importers.log import Importer, Log
 from bss.importers.names import MetricNames
 from bss.importers.plain import long_log
+from bss.installation import install
 
 MEGATRON_LOSSES = ("lm loss", "lm loss vs samples")
 SAMPLES = "samples vs steps"

@@ -16,9 +16,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bss import attach
 from bss.errors import InputError
 from bss.files import read_json
+from bss.installation import attach
 
 if TYPE_CHECKING:
     from bss.laws.critical.fit import fit_critical

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from bss import DISTRIBUTION, values
+from bss import values
 from bss.cells import number
 from bss.errors import InputError, check
+from bss.installation import DISTRIBUTION
 from bss.laws.resampling import rms
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bss import install
 from bss.errors import InputError
+from bss.installation import install
 
 GPUS = Path(__file__).parent / "gpus"
 KNOWN = "cpu:N, h100:N or h200:N (1 to 8, or hosts of 8), v5e:2x4, v5p:4x4x4, v6e:2x4, tpu7x:2x2x1"

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss import install
 from bss.errors import InputError
+from bss.installation import install
 from bss.models.transformer import TransformerConfig
 from bss.registry import Registry
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bss import install
 from bss.errors import InputError
+from bss.installation import install
 from bss.sweeps.engine import SlotEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
 from bss.training.hardware import Slot, uses_cpu

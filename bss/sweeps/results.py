@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from bss import version as own_version
 from bss.errors import InputError
 from bss.files import read_json, write_json
+from bss.installation import version as own_version
 from bss.provenance import commit, machine
 from bss.sweeps.price import price
 from bss.sweeps.table import origins

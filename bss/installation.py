@@ -1,0 +1,49 @@
+"""The installed distribution: its name, version and extras, and packages that load lazily."""
+
+import ast
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DISTRIBUTION = "batch-size-scaling"
+"""What package indexes know it as; `bss` is somebody else's there."""
+
+
+def version() -> str:
+    """Version of the installed package; it is imported late because the look-up is slow."""
+    from importlib.metadata import version as of
+
+    return of(DISTRIBUTION)
+
+
+def install(extra: str) -> str:
+    """Return the command that adds an extra to the installation there is, a wheel's or a
+    checkout's.
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callable[[str], Any]]:
+    """Return, by exported name, its module and its name there, and the package's `__getattr__`.
+
+    They are read from the imports of the package's file for type checkers, as is usual for packages
+    that load lazily (SPEC 1 of Scientific Python), so that both have one list.
+    """
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    exports = {
+        alias.asname or alias.name: (str(room.module), alias.name)
+        for room in block.body
+        if isinstance(room, ast.ImportFrom)
+        for alias in room.names
+    }
+
+    def imported(name: str) -> Any:
+        """Import an exported name from its module."""
+        if name not in exports:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        room, own_name = exports[name]
+        return getattr(importlib.import_module(room), own_name)
+
+    return exports, imported
