@@ -112,15 +112,26 @@ def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:
     """
     if one is None:
         return "–"
-    value, low, high = (
-        None if end is None or not math.isfinite(end) else number(end / unit, digits)
-        for end in (one.value, one.low, one.high)
-    )
-    bound = f"≥ {low}" if low else f"≤ {high}" if high else ""
+    value = _in_units(one.value, unit, digits)
+    low = _in_units(one.low, unit, digits)
+    high = _in_units(one.high, unit, digits)
+    if low and high:
+        return f"{value} ({low} – {high})" if value else f"between {low} and {high}"
+    bound = ""
+    if low:
+        bound = f"≥ {low}"
+    elif high:
+        bound = f"≤ {high}"
     if value:
-        ends = f"{low} – {high}" if low and high else bound
-        return f"{value} ({ends})" if ends else value
-    return f"between {low} and {high}" if low and high else bound or "–"
+        return f"{value} ({bound})" if bound else value
+    return bound or "–"
+
+
+def _in_units(value: float | None, unit: float, digits: int) -> str:
+    """Return a number of units as text; "" if it is unknown."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return number(value / unit, digits)
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-EVAL, TEST = "eval", "test"
+EVAL = "eval"
+TEST = "test"
 """The sets of every run: evaluated along it, and once when it has finished."""
 
 

@@ -28,7 +28,8 @@ class Registry(dict[str, T]):
 
     def __init__(self, kind: str, known: Mapping[str, T], of: Any = object) -> None:
         super().__init__(known)
-        self.kind, self.of = kind, of
+        self.kind = kind
+        self.of = of
         self.loaded: dict[str, T] = {}
 
     def __missing__(self, name: str) -> T:
@@ -50,7 +51,8 @@ class Registry(dict[str, T]):
             right = isinstance(value, type) and issubclass(value, bases)
             expected = f"a class made of {bases[0].__name__}"
         else:
-            right, expected = isinstance(value, self.of), getattr(self.of, "__name__", self.of)
+            right = isinstance(value, self.of)
+            expected = getattr(self.of, "__name__", self.of)
         if not right:
             raise InputError(f"{self.kind}: {name} is {type(value).__name__}; expected {expected}")
 
@@ -159,7 +161,8 @@ def path_of(value: Any, kind: str) -> str:
     Raises:
         InputError: it was defined in a script, a notebook's cell or a function.
     """
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", None)
     if name is None and module in sys.modules:
         values = vars(sys.modules[module])
         name = next((key for key, known in values.items() if known is value), None)

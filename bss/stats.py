@@ -87,7 +87,8 @@ def paired(differences: ArrayLike) -> Difference:
     if not np.ptp(values):  # SciPy returns NaN for equal values
         return Difference(mean, 0.0, mean, mean, p := float(mean == 0), p, n)
     test: Any = ttest_1samp(values, 0.0)
-    interval, p = test.confidence_interval(LEVEL), float(test.pvalue)
+    interval = test.confidence_interval(LEVEL)
+    p = float(test.pvalue)
     se = float(values.std(ddof=1)) / math.sqrt(n)
     return Difference(mean, se, float(interval.low), float(interval.high), p, p, n)
 
@@ -103,7 +104,8 @@ def half_interval(differences: np.ndarray) -> np.ndarray:
 
 def mean_interval(differences: np.ndarray) -> np.ndarray:
     """Return the mean of [seed, ...] and the ends of its 95% confidence interval, [3, ...]."""
-    mean, half = differences.mean(axis=0), half_interval(differences)
+    mean = differences.mean(axis=0)
+    half = half_interval(differences)
     return np.stack([mean, mean - half, mean + half])
 
 
@@ -178,7 +180,8 @@ def slope(x: ArrayLike, y: ArrayLike, *, level: float = 0.90) -> Slope:
 
     At least two x must be distinct; the interval of two points is infinite.
     """
-    log_x, log_y = np.log(np.asarray(x, float)), np.log(np.asarray(y, float))
+    log_x = np.log(np.asarray(x, float))
+    log_y = np.log(np.asarray(y, float))
     line: Any = linregress(log_x, log_y)
     freedom = len(log_x) - 2
     error = line.stderr if np.ptp(log_y) else 0.0  # SciPy: NaN for equal values
@@ -283,7 +286,8 @@ class Comparison:
 
     def phase(self, phase: str) -> list[ComparedRun]:
         """Return the compared runs of an LR phase, lowest loss first."""
-        rows, losses = self.table.loc[self.table["ending"] == phase], self.losses(phase)
+        rows = self.table.loc[self.table["ending"] == phase]
+        losses = self.losses(phase)
         first = rows.drop_duplicates("name").set_index("name")
         held_out = rows.groupby("name", sort=False)["eval_loss"].mean()
         constant = held_out[first["role"].isin(CONSTANT_ROLES)]

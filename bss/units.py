@@ -81,7 +81,8 @@ def _count(text: str, field: str, total: int | None) -> int:
             f"{field}: {text[:40]!r} is not a count of 0 or more; "
             "write it like 250M, 1.5B, 200K, 1e6, 2^20 or 123456"
         )
-    value, suffix = Fraction(Decimal(number[1])) * 10 ** int(number[2] or 0), number[3].upper()
+    value = Fraction(Decimal(number[1])) * 10 ** int(number[2] or 0)
+    suffix = number[3].upper()
     if suffix == "%":
         if total is None:
             raise InputError(f"{field}: {text} is a share of nothing here; write a count like 250M")

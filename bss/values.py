@@ -101,7 +101,8 @@ def _key(field: dataclasses.Field) -> str:
 
 def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
     """Return a value of an annotated type."""
-    origin, members = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    members = typing.get_args(kind)
     if kind is Any:
         return value
     if origin is Literal:

@@ -46,7 +46,8 @@ from ml_collections import ConfigDict
 from configs.overlays import PRICED, SETUP, at_size
 
 SCHEDULES = Path("results/es_wsd/stages/schedules.json")
-RAMP, LATE = "B_opt ramp", "late switch"
+RAMP = "B_opt ramp"
+LATE = "late switch"
 
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)
 EXPERTS = {"family": "mixture", "num_layers": 1, "d_model": 32, "num_heads": 2, "d_ff": 64}
@@ -54,18 +55,18 @@ EXPERTS |= {"num_experts": 8, "top_k": 2}
 EXPERTS_AT = {"models": {"12k active": EXPERTS}, "setup.model": EXPERTS}
 
 
-PER_STEP, SHORT, SLOW = "0.95 per step", "half-life 7K", "half-life 20K"
+PER_STEP = "0.95 per step"
+SHORT = "half-life 7K"
+SLOW = "half-life 20K"
 BETA2 = {
     PER_STEP: {"optimizer.beta2": 0.95, "optimizer.beta2_half_life": 0},
     SHORT: {"optimizer.beta2_half_life": 7_000},
     SLOW: {"optimizer.beta2_half_life": 20_000},
 }
 """Rules for Adam's beta2: a value per step, or a half-life in tokens for all batch sizes."""
-LOW, MIDDLE, HIGH = (
-    (1e-3, 2e-3, 4e-3, 8e-3),
-    (2e-3, 4e-3, 8e-3, 1.6e-2),
-    (4e-3, 8e-3, 1.6e-2, 3.2e-2),
-)
+LOW = (1e-3, 2e-3, 4e-3, 8e-3)
+MIDDLE = (2e-3, 4e-3, 8e-3, 1.6e-2)
+HIGH = (4e-3, 8e-3, 1.6e-2, 3.2e-2)
 RATES = {1: LOW, 2: LOW, 4: MIDDLE, 8: MIDDLE, 16: HIGH, 32: HIGH, 64: HIGH}
 LARGE_RATES = {batch: RATES[batch][1:] for batch in (1, 4, 16, 64)}
 
@@ -86,7 +87,8 @@ def changed(of: Mapping[str, Any]) -> list[dict]:
     """Return the arms of a4: the ramp and one constant under each change; sqrt changes the ramp
     alone.
     """
-    (constant,), ramp = of["constants"], of["ramp"]
+    (constant,) = of["constants"]
+    ramp = of["ramp"]
     longer = " ".join(_quarter(stage) for stage in ramp.split())
     groups = {
         "base": ({}, constant, ramp),

@@ -56,7 +56,8 @@ def continued(tokens: int) -> list[dict]:
     """Runs of b1 and the large batch sizes, to the steps of a switch at 30% of the tokens."""
     arms = [constant(batch) for batch in (4, 8, 16)]
     for factor in (2, 4):
-        large, early = factor * SMALL, f"x {factor} at 10%"
+        large = factor * SMALL
+        early = f"x {factor} at 10%"
         last = round(tokens * (0.3 * factor + 0.7)) + 64 * large
         sooner = round(tokens * (0.1 + 0.2 * factor + 0.7)) + 64 * large
         start = f"0:4 {tokens // 10}:{large}"

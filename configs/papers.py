@@ -16,7 +16,8 @@ from typing import Any
 
 from configs.overlays import SETUP, sized
 
-DENSE, MIXTURE = ("qwen3-0.6B", "qwen3-1.7B"), ("qwen3-30B-A3B",)
+DENSE = ("qwen3-0.6B", "qwen3-1.7B")
+MIXTURE = ("qwen3-30B-A3B",)
 
 
 def compiled(bucket: int, models: tuple[str, ...], **engine: Any) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def in_tokens(name: str, half_life: int, **changes: float) -> dict:
     return {"name": name, "changes": {"optimizer.beta2_half_life": half_life, **own}}
 
 
-STEP, TOKENS = "0.95 per step", "half-life 7K"
+STEP = "0.95 per step"
+TOKENS = "half-life 7K"
 RULES = [per_step(0.95), in_tokens(TOKENS, 7_000)]
 RATES = {
     1: (1e-3, 2e-3, 4e-3),

@@ -134,7 +134,9 @@ class BatchSchedule:
         """
         if samples := _SAMPLES.fullmatch(text.strip()):
             return cls._by_samples(samples, seq_len)
-        pairs, starts, batches = text.split(), [], []
+        pairs = text.split()
+        starts: list[int] = []
+        batches: list[int] = []
         if len(pairs) == 1 and ":" not in text:
             pairs = [f"0:{pairs[0]}"]
         elif pairs and (ramp := _RAMP.fullmatch(pairs[0])):
@@ -296,10 +298,12 @@ def _tokens_at(
         raise InputError(f"batch: {step}steps needs the tokens of a sequence; give --seq-len")
     position = done = 0
     for i, batch in enumerate(batches):
-        steps, size = step - done, batch * seq_len
+        steps = step - done
+        size = batch * seq_len
         if i + 1 < len(starts):
             steps = min(steps, max(0, -((position - starts[i + 1]) // size)))
-        position, done = position + steps * size, done + steps
+        position += steps * size
+        done += steps
     return position
 
 
@@ -307,7 +311,8 @@ def _nearest(values: np.ndarray, choices: Sequence[int], multiple_of: int) -> np
     """Return the allowed batches closest to the values in log, the lower of two as close."""
     if choices:
         i = np.searchsorted(choices, values)
-        lower, upper = (np.take(choices, at, mode="clip") for at in (np.maximum(i - 1, 0), i))
+        lower = np.take(choices, np.maximum(i - 1, 0), mode="clip")
+        upper = np.take(choices, i, mode="clip")
     else:
         lower = np.maximum(1, np.floor(values / multiple_of)) * multiple_of
         upper = lower + multiple_of
@@ -334,9 +339,12 @@ def _best_stages(
 
     def within(error: float) -> tuple[list[int], list[int]]:
         """The stages; or the first of them, if they are too many."""
-        firsts, batches, first = [], [], 0
+        firsts: list[int] = []
+        batches: list[int] = []
+        first = 0
         while first < len(values) and len(firsts) <= stages:
-            low, high = (f.accumulate(values[first:]) for f in (np.minimum, np.maximum))
+            low = np.minimum.accumulate(values[first:])
+            high = np.maximum.accumulate(values[first:])
             batch = nearest(np.sqrt(low * high))
             beyond = np.log(np.maximum(high / batch, batch / low))[1:] > error
             length = 1 + int(beyond.argmax()) if beyond.any() else len(low)
@@ -346,10 +354,14 @@ def _best_stages(
         return firsts, batches
 
     floor = np.abs(np.log(nearest(values) / values)).max()
-    low, high = floor, floor + math.log(values.max() / values.min())
+    low = floor
+    high = floor + math.log(values.max() / values.min())
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (low, middle) if len(within(middle)[0]) <= stages else (middle, high)
+        if len(within(middle)[0]) <= stages:
+            high = middle
+        else:
+            low = middle
     return within(high * (1 + 1e-12) + 1e-12)
 
 

@@ -62,7 +62,8 @@ class ScheduleConfig:
 
         A fixed batch size may be an integer.
         """
-        batch, tokens = entry.get("batch"), entry.get("tokens", cls.tokens)
+        batch = entry.get("batch")
+        tokens = entry.get("tokens", cls.tokens)
         for name in ("warmup", "decay"):
             if isinstance(text := entry.get(name), str) and "%" in text:
                 total = parse_tokens(tokens, field="schedule.tokens")

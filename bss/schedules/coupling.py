@@ -111,7 +111,8 @@ class Coupling:
         decay = self.weight_decay or 0.0
         check(0 <= decay < math.inf, "weight_decay", decay, "0 or more")
         for name in ("beta1", "beta2"):
-            beta, tokens = getattr(self, name) or 0.0, getattr(self, f"{name}_half_life")
+            beta = getattr(self, name) or 0.0
+            tokens = getattr(self, f"{name}_half_life")
             check(0 <= beta < 1, name, beta, f"0 <= {name} < 1")
             if tokens is not None:
                 check(0 < tokens < math.inf, f"{name}_half_life", tokens, "a positive count")

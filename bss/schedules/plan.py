@@ -138,7 +138,8 @@ class Plan:
         """Return one step, 0 <= step < steps."""
         if not 0 <= step < self.steps:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps - 1}")
-        segment, tokens = self._segment(step), self.tokens_at(step)
+        segment = self._segment(step)
+        tokens = self.tokens_at(step)
         settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
         return StepSpec(step, tokens, segment.batch, settings)
 
@@ -160,13 +161,16 @@ class Plan:
             ['stage 9M:4 lies beyond the 1M tokens: it is not trained',
             'stage 10K:64 is shorter than its step of 8,192 tokens']
         """
-        beyond, short = [], []
+        beyond: list[str] = []
+        short: list[str] = []
         ends = [*self.schedule.starts[1:], self.budget]
         for first, end, batch in zip(
             self.schedule.starts, ends, self.schedule.batches, strict=True
         ):
-            stage, last = f"{format_tokens(first)}:{batch}", min(end, self.budget)
-            size, begin = batch * self.seq_len, max(first, self.start)
+            stage = f"{format_tokens(first)}:{batch}"
+            size = batch * self.seq_len
+            begin = max(first, self.start)
+            last = min(end, self.budget)
             if first >= self.budget:
                 beyond.append(f"{stage} lies beyond the {format_tokens(self.budget)} tokens")
             elif end > self.start and (last - begin < size or self.next_boundary(begin) >= last):
@@ -228,10 +232,8 @@ def resolve(
     segments: list[Segment] = []
     for position, batch, steps in _stretches(schedule, tokens, seq_len, start):
         end = position + steps * batch * seq_len
-        first, last = (
-            _settings(rate, coupling, at, batch, seq_len).lr
-            for at in (position, end - batch * seq_len)
-        )
+        first = _settings(rate, coupling, position, batch, seq_len).lr
+        last = _settings(rate, coupling, end - batch * seq_len, batch, seq_len).lr
         before = segments[-1].start_step + segments[-1].steps if segments else 0
         segments.append(Segment(position, end, batch, steps, before, first, last))
     if not segments:

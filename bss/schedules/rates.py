@@ -147,7 +147,8 @@ class OwnRate:
             value = attempt("rate", self.name, lambda: np.asarray(self.rate(count), float)[()])
         good = np.isfinite(value) & (value >= 0)
         if not np.all(good):
-            at, bad = (np.broadcast_to(x, np.shape(good))[~good].flat[0] for x in (count, value))
+            at = np.broadcast_to(count, np.shape(good))[~good].flat[0]
+            bad = np.broadcast_to(value, np.shape(good))[~good].flat[0]
             raise InputError(
                 f"rate: {self.name} is {bad:g} at {at:,.0f} tokens; "
                 "expected a finite number of 0 or more"
@@ -273,8 +274,9 @@ class Rate:
     @property
     def ending(self) -> str:
         """The LR phase at the end, as `bss.stats` names it."""
-        whole = self.shape == "cosine" and self.warmup + self.decay == self.total
-        return "cosine" if whole else "wsd" if self.decay else "constant"
+        if self.shape == "cosine" and self.warmup + self.decay == self.total:
+            return "cosine"
+        return "wsd" if self.decay else "constant"
 
     def code(self) -> Iterator[str]:
         """Yield Python lines that set `value` to the LR at `middle` tokens; `math` is imported."""
@@ -372,7 +374,8 @@ def power_law(exponent: float) -> LearningRate:
     return LearningRate(make, stable=lambda tokens, decay: tokens - decay, late=LATE)
 
 
-POWER, INVERSE_SQRT = power_law(0.51), power_law(0.5)
+POWER = power_law(0.51)
+INVERSE_SQRT = power_law(0.5)
 
 
 def _to_the_end(shape: Shape) -> LearningRate:

@@ -75,7 +75,9 @@ class Reading:
         """
         columns: dict[str, str] = {}
         for part in text.split(",") if text is not None else ():
-            ours, _, theirs = (side.strip() for side in part.partition("="))
+            left, _, right = part.partition("=")
+            ours = left.strip()
+            theirs = right.strip()
             if not ours or not theirs:
                 raise InputError(f"columns: {part!r}: expected OURS=THEIRS, as params=N,batch=gbsz")
             if ours in columns:
@@ -162,11 +164,12 @@ def _matching(table: pd.DataFrame, conditions: Sequence[str], option: str) -> np
     for text in conditions:
         here = np.ones(len(table), bool)
         for part in text.split(","):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
+            left, equals, right = part.partition("=")
+            name = left.strip()
             if not equals or name not in table:
                 known = ", ".join(str(column) for column in table)
                 raise InputError(f"{option} {text!r}: expected COLUMN=VALUE of {known}")
-            here &= _equal(table[name].to_numpy(), value)
+            here &= _equal(table[name].to_numpy(), right.strip())
         if not here.any():
             raise InputError(f"{option} {text!r}: no row has these values; write them as printed")
         found |= here

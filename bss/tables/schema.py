@@ -113,23 +113,24 @@ def _refuse_contradiction(run: pd.DataFrame, size: np.ndarray, origin: Origin) -
     The first row is free, because a branch or a cut-off file does not begin at token 0, but a
     step takes at least a sequence. Between rows of two batches the switch may be anywhere.
     """
-    step, tokens = run["step"].to_numpy(), run["tokens"].to_numpy()
-    taken, before = np.diff(step), np.minimum(size[:-1], size[1:])
-    least = np.concatenate([[0], np.cumsum(taken * before)])
+    step = run["step"].to_numpy()
+    tokens = run["tokens"].to_numpy()
+    taken = np.diff(step)
+    least = np.concatenate([[0], np.cumsum(taken * np.minimum(size[:-1], size[1:]))])
     most = np.concatenate([[0], np.cumsum(taken * np.maximum(size[:-1], size[1:]))])
     since = tokens - tokens[0]
     wrong = (since <= least - size) | (since >= most + size)
     wrong[0] = tokens[0] < step[0] * run["seq_len"].iloc[0]
     if wrong.any():
         i = int(np.argmax(wrong))
-        row, start = int(run.index[i]), origin.row(int(run.index[0]))
+        start = origin.row(int(run.index[0]))
         expected = f"{least[i]}" if least[i] == most[i] else f"{least[i]} to {most[i]}"
         reason = (
             f"tokens {tokens[0]} are fewer than a sequence for each of {step[0]} steps"
             if i == 0
             else f"{since[i]} tokens since {start}, but its steps and batches make {expected}"
         )
-        origin.refuse(row, f"{reason}; correct step, tokens, batch or seq_len")
+        origin.refuse(int(run.index[i]), f"{reason}; correct step, tokens, batch or seq_len")
 
 
 def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
@@ -137,9 +138,12 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
         return counts(runs, "seq_len", origin)
     size = counts(runs, "batch_tokens", origin)
     batch = runs["batch"].to_numpy()
-    lengths, rule = size // batch, "a multiple of batch"
     if "seq_len" in runs:
-        lengths, rule = counts(runs, "seq_len", origin), "batch times seq_len"
+        lengths = counts(runs, "seq_len", origin)
+        rule = "batch times seq_len"
+    else:
+        lengths = size // batch
+        rule = "a multiple of batch"
     for i in np.flatnonzero(size != batch * lengths)[:1]:
         reason = f"batch_tokens {size[i]} is not {rule} (batch {batch[i]})"
         origin.refuse(i, f"{reason}; correct one of them")
@@ -163,15 +167,16 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
 
 
 def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:
-    values, name = run[column].to_numpy(), run["run"].iloc[0]
+    values = run[column].to_numpy()
+    name = run["run"].iloc[0]
     for i in np.flatnonzero(np.diff(values) <= 0)[:1]:
-        row, same = int(run.index[i + 1]), np.flatnonzero(values[: i + 1] == values[i + 1])
+        same = np.flatnonzero(values[: i + 1] == values[i + 1])
         if len(same):
             earlier = origin.row(int(run.index[same[0]]))
             reason = f"{column} {values[i + 1]} of run {name} was given in {earlier}; drop one"
         else:
             reason = f"{column} {values[i + 1]} of run {name} follows {values[i]}; sort the rows"
-        origin.refuse(row, reason)
+        origin.refuse(int(run.index[i + 1]), reason)
 
 
 POINTS = (

@@ -109,10 +109,12 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
         InputError: the file cannot be read, a line has too many or too few values, a column is
             there twice, or `Reading.read` refuses it.
     """
-    path, reading = Path(path), reading or Reading()
+    path = Path(path)
+    reading = reading or Reading()
+    lines: list[int] | None = None
     try:
         if path.suffix == ".parquet":
-            frame, lines = pd.read_parquet(path).reset_index(drop=True), None
+            frame = pd.read_parquet(path).reset_index(drop=True)
         else:
             frame, lines = _csv(path, reading)
     except InputError:
