@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, check
-from bss.importers.log import COLUMNS, Rows, some
+from bss.importers.log import COLUMNS, LOSSES, Rows, some
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
+from bss.tables.likeness import held_out_name, unit_of_loss
 
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
@@ -72,7 +73,8 @@ class LogOptions:
         columns: Names of metrics, by ours.
 
     Raises:
-        InputError: On construction, if run_regex is not a regular expression with named groups.
+        InputError: On construction, if run_regex is not a regular expression with named groups, or
+            one of `columns` names another loss.
     """
 
     batches: Batches = field(default_factory=Batches)
@@ -94,6 +96,8 @@ class LogOptions:
                 raise InputError(f"--run-regex: the log has {name}; rename the group")
         for name in set(self.columns) - {*COLUMNS, "run"}:
             raise InputError(f"--columns: {name} is not read; known are run, {', '.join(COLUMNS)}")
+        for ours, theirs in self.columns.items():
+            _refuse_other_loss(ours, theirs)
 
     def named(self, run: str) -> dict[str, str]:
         """Return the groups of --run-regex in the run's name."""
@@ -103,6 +107,20 @@ class LogOptions:
         if groups is None:
             raise InputError(f"--run-regex {self.run_regex!r} does not match run {run!r}")
         return {name: value for name, value in groups.groupdict().items() if value is not None}
+
+
+def _refuse_other_loss(ours: str, theirs: str) -> None:
+    """Refuse a name given for a loss that is the name of another loss, or of another unit.
+
+    Raises:
+        InputError: If a held-out loss is given as the training loss, or a loss in bits or a
+            perplexity as one in nats.
+    """
+    given = f"--columns {ours}={theirs}"
+    if ours == "loss" and held_out_name(theirs):
+        raise InputError(f"{given}: is named as a held-out loss; write eval_loss={theirs}")
+    if ours in LOSSES and (unit := unit_of_loss(theirs)):
+        raise InputError(f"{given}: is named as {unit}; a loss is in nats per token, so convert it")
 
 
 def counted(

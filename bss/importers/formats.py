@@ -35,17 +35,23 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.lines import Lines, columns_of, number, words_of
-from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log, some
 from bss.importers.names import (
     CORRECTIONS,
+    HELD_OUT_ORDER,
     NAMES,
     MetricNames,
     declared,
     log_of,
     metric_names,
     named_log,
+    unread_of,
 )
 from bss.importers.table import JsonLines, flat
+from bss.tables.likeness import unit_of
+
+HELD_OUT = "(?:" + "|".join(HELD_OUT_ORDER) + ")"
+"""A word of held-out data in the name of a loss."""
 
 PREFIX = r"^\s*(?:(?:\S+\s*[:|]|\S+Z)\s*)?"
 """The beginning of a line that may have a launcher's `[rank0]: `, `0: `, `name | ` or a time."""
@@ -61,7 +67,79 @@ GROUPS = (*COLUMNS, *UNITS, "index", "estimate", "epoch", "nan")
 NEVER = "(?!)"
 """A regular expression that matches nothing."""
 
+HUMAN = ("rounded_tokens", "step_time_ms")
+"""Groups of numbers that may have a suffix."""
+
 SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+
+
+class NamedValues:
+    """Values of rows by the names that are printed before them, e.g. `val_ema_loss: 3.1`."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        self._columns = columns
+        self._names: set[str] = set()
+        self._unread: dict[str, None] = {}
+        self._shapes: set[str] = set()
+
+    def chosen(self, match: re.Match[str] | None) -> dict[str, float]:
+        """Return the values of a row that the user named, by column.
+
+        Rows that differ only in digits have the same names, so one of them is looked at.
+
+        Raises:
+            ValueError: If a value is not a number.
+        """
+        if match is None:
+            return {}
+        shape = match.string.translate(_NO_NUMBERS)
+        new = shape not in self._shapes
+        if new:
+            self._shapes.add(shape)
+            self._note(match)
+        if not self._columns:
+            return {}
+        values = {_joined(found[1]): found[2] for found in _NAMED.finditer(match.string)}
+        self._names |= values.keys()
+        there = {ours: values.get(theirs) for ours, theirs in self._columns.items()}
+        found = {ours: text for ours, text in there.items() if text is not None}
+        missing = {ours: math.nan for ours in there if ours not in found}
+        units = {ours: unit_of(ours, theirs) for ours, theirs in self._columns.items()}
+        return missing | {ours: number(text) * units[ours] for ours, text in found.items()}
+
+    def _note(self, match: re.Match[str]) -> None:
+        """Note the names of the values that no group of a row has."""
+        read = {at for place in match.regs[1:] for at in range(*place)}
+        for found in _NAMED.finditer(match.string):
+            name = _joined(found[1])
+            if found.start(2) not in read and name not in self._columns.values():
+                self._unread[name] = None
+
+    def unread(self, known: str) -> tuple[str, ...]:
+        """Return names that look like a loss, a learning rate, a step or a time and are not read.
+
+        Args:
+            known: Names that need no note, joined by |.
+        """
+        return unread_of(self._unread, known.split("|"), self._columns)
+
+    def refuse_missing(self, file: Path) -> None:
+        """Refuse a name of --columns that no row has."""
+        for ours, theirs in self._columns.items():
+            if theirs not in self._names:
+                has = some(sorted(self._names)) or "none"
+                raise InputError(f"{file}: no value {theirs} for {ours}; its rows have {has}")
+
+
+_NAMED = re.compile(
+    r"(?<![\w.])([A-Za-z][\w/.()\[\]-]*(?: [A-Za-z][\w/.()\[\]-]*){0,4})[\"']?\s*[:=]?\s*[\"']?"
+    r"([+-]?\d[\d.,]*(?:[eE][+-]?\d+)?|nan|inf|NaN)(?=m?s\b|[^\w./]|[.,](?:\s|$)|$)"
+)
+_NO_NUMBERS = {ord(letter): None for letter in "0123456789.,+- \t"}
+
+
+def _joined(name: str) -> str:
+    return " ".join(name.split())
 
 
 @dataclass(frozen=True)
@@ -78,6 +156,7 @@ class LineFormat(Importer):
         ignored: Lines that begin like a row but are not rows.
         known_by: What is searched in a file's head; `train` or `evaluation` by default.
         finish: Corrects the columns, including groups that are not columns of a Log.
+        known: Names of values that look like a time or a step and need no note, joined by |.
     """
 
     about: str
@@ -88,6 +167,7 @@ class LineFormat(Importer):
     ignored: str = ""
     known_by: str = ""
     finish: Correction = CORRECTIONS["as_logged"]
+    known: str = ""
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -101,24 +181,22 @@ class LineFormat(Importer):
         return re.search(known, head, re.MULTILINE) is not None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the run of a file."""
-        if columns:
-            raise InputError(
-                f"{file}: --columns names columns of tables and metrics of trackers; lines of "
-                "this format have none; leave it out"
-            )
-        lines, settings = Lines(file), dict[str, dict[int, set[int]]]()
-        cells = columns_of(self._numbered(lines, settings))
+        """Yield the run of a file; --columns names values of its rows, e.g. `val_ema_loss: 3.1`."""
+        lines = Lines(file)
+        settings: dict[str, dict[int, set[int]]] = {}
+        named = NamedValues(columns)
+        cells = columns_of(self._numbered(lines, settings, named))
+        named.refuse_missing(file)
         estimated = {"loss": cells.numbers["estimate"]} if "estimate" in cells.numbers else {}
         rows = self.finish(pd.DataFrame({**estimated, **cells.numbers}))
         without, notes = rows.filter(LOSSES).isna().all(axis=1).sum(), lines.alike.notes
         notes += (f"{without} rows have no loss",) if without else ()
         first = {name: places[min(places)] for name, places in settings.items()}
         one = {name: min(values) for name, values in first.items() if len(values) == 1}
-        yield log_of(file, rows, one, notes, lines.cut)
+        yield log_of(file, rows, one, notes, lines.cut, unread=named.unread(self.known))
 
     def _numbered(
-        self, lines: Lines, settings: dict[str, dict[int, set[int]]]
+        self, lines: Lines, settings: dict[str, dict[int, set[int]]], named: NamedValues
     ) -> Iterator[tuple[int, dict[str, float]]]:
         """Yield the rows with their lines; what several ranks print one after another is one.
 
@@ -143,7 +221,7 @@ class LineFormat(Importer):
                 lines.alike.other(line, text)
                 continue
             try:
-                row = _row(match, again)
+                row = {**_row(match, again), **named.chosen(match)}
             except ValueError as error:
                 lines.torn(line, str(error))
                 continue
@@ -165,7 +243,7 @@ def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float
         raise ValueError("holds two rows")
     for name, value in match.groupdict().items():
         if value is not None:
-            suffix = SUFFIXES.get(value[-1:], 1.0) if name == "rounded_tokens" else 1.0
+            suffix = SUFFIXES.get(value[-1:], 1.0) if name in HUMAN else 1.0
             column, unit = UNITS.get(name, (name, 1.0))
             try:
                 row.setdefault(column, number(value if suffix == 1 else value[:-1]) * suffix * unit)
@@ -292,7 +370,7 @@ def _importer(name: str, declaration: Mapping[str, Any]) -> Importer:
     """Return a format as a table of formats.toml has it."""
 
     def joined(regex: str | list[str]) -> str:
-        return "".join(regex).replace("<prefix>", PREFIX)
+        return "".join(regex).replace("<prefix>", PREFIX).replace("<held_out>", HELD_OUT)
 
     given: dict[str, Any] = dict(declaration)
     for part in {*given} - {"settings", "finish", "labels", "trainers"}:

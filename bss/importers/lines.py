@@ -15,6 +15,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.log import HEAD, Rows, encoding_of, plain
+from bss.tables.likeness import unit_of
 
 BEFORE = "the rows before it are read"
 NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
@@ -212,7 +213,10 @@ class Cells:
             for row, text in self.texts.get(name, {}).items():
                 where = f"{file}, line {self.lines[row]}: {name}"
                 raise InputError(f"{where} is {text[:40]!r}; expected a number")
-        columns = {ours: self.numbers.get(name, np.nan) for ours, name in chosen.items()}
+        columns = {
+            ours: self.numbers.get(name, np.nan) * unit_of(ours, name)
+            for ours, name in chosen.items()
+        }
         return pd.DataFrame(columns, range(len(self.lines)), dtype=float)
 
     @property

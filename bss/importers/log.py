@@ -61,6 +61,7 @@ class Log:
         cut: Why the end of the log is missing; empty if it is there.
         vocabulary: Size of the vocabulary, if the log has it.
         labels: Columns of one value for the whole run, e.g. seed and peak_lr.
+        unread: Names that look like a loss, a learning rate, a step or a time and are not read.
     """
 
     run: str
@@ -72,6 +73,7 @@ class Log:
     cut: str = ""
     vocabulary: int | None = None
     labels: Mapping[str, float] | None = None
+    unread: tuple[str, ...] = ()
 
 
 class Unreadable(InputError):

@@ -5,8 +5,9 @@ names.toml declares the names.
 Corrections give the columns of a trainer their meaning in a Log.
 """
 
+import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -19,6 +20,24 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.lines import Cells, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
+from bss.tables.likeness import kind_of_name
+
+USUAL = ("loss", "eval_loss")
+"""Columns that are found by their usual names where a trainer has no other."""
+
+
+def plain_name(name: str) -> str:
+    """Return a name in lower case, joined by single underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def by_plain_name(names: Iterable[str]) -> dict[str, str]:
+    """Return the names by plain name, the first of equals."""
+    plain: dict[str, str] = {}
+    for name in names:
+        plain.setdefault(plain_name(name), name)
+    plain.pop("", None)
+    return plain
 
 
 def as_logged(rows: Rows) -> Rows:
@@ -48,6 +67,22 @@ def falling(rows: Rows) -> Rows:
     return rows
 
 
+def samples_completed(rows: Rows) -> Rows:
+    """Return the rows of `falling`; a training loss at 0 samples shows that counts begin a step.
+
+    The samples of training losses are then of one batch more. Those of held-out losses are not.
+    """
+    rows = falling(rows)
+    if "batch" in rows:
+        rows = rows.assign(batch=rows["batch"].ffill().bfill())
+    if not {"samples", "batch", "loss"} <= {*rows}:
+        return rows
+    trained = rows["loss"].notna()
+    if not (trained & (rows["samples"] == 0)).any():
+        return rows
+    return rows.assign(samples=rows["samples"] + rows["batch"].where(trained, 0))
+
+
 def diverged(rows: Rows) -> Rows:
     """Return the rows, with an infinite loss in NaN iterations after the last finite loss."""
     losses = rows.filter(LOSSES)
@@ -70,7 +105,14 @@ def batch_tokens(rows: Rows) -> Rows:
 
 CORRECTIONS: dict[str, Correction] = {
     function.__name__: function
-    for function in (as_logged, completed, losses_completed, falling, diverged, batch_tokens)
+    for function in (
+        as_logged,
+        completed,
+        losses_completed,
+        samples_completed,
+        diverged,
+        batch_tokens,
+    )
 }
 """Corrections by name."""
 
@@ -87,6 +129,7 @@ class MetricNames:
         corrected: Gives steps and tokens their meaning in a Log.
         marks: Names of which one must be present, if the others could be any trainer's.
         counts_logs: Whether W&B's step counts calls of log, because the trainer gives it none.
+        ignored: Names that look like a loss or a time and are summaries; no note names them.
     """
 
     trainer: str
@@ -95,19 +138,18 @@ class MetricNames:
     corrected: Correction = CORRECTIONS["as_logged"]
     marks: tuple[str, ...] = ()
     counts_logs: bool = False
+    ignored: tuple[str, ...] = ()
 
     def named_in(self, available: Iterable[str]) -> dict[str, list[str]]:
         """Return the names that are present by column: one, or all that a pattern matches."""
-        available = list(available)
+        available = dict.fromkeys(available)
         by_column: dict[str, list[str]] = {}
-        if self.marks and not set(self.marks) & set(available):
+        if self.marks and not set(self.marks) & available.keys():
             return by_column
         for column, names in self.names.items():
             for name in names:
-                pattern = name.replace("[", "[[]")
-                there = [a for a in available if a == name or fnmatchcase(a, pattern)]
-                if there:
-                    by_column[column] = there if "*" in name else there[:1]
+                if there := matching(name, available):
+                    by_column[column] = there
                     break
         return by_column
 
@@ -123,6 +165,14 @@ class MetricNames:
         return settings
 
 
+def matching(name: str, available: Collection[str]) -> list[str]:
+    """Return the names that are a name, or that it matches as a pattern if it has a `*`."""
+    if "*" not in name:
+        return [name] if name in available else []
+    pattern = name.replace("[", "[[]")
+    return [one for one in available if fnmatchcase(one, pattern)]
+
+
 def at_path(config: Any, path: str) -> Any:
     """Return the value of a nested dict at a path of keys joined by dots; None if it has none."""
     for key in [path] if path in config else path.split("."):
@@ -134,13 +184,30 @@ def at_path(config: Any, path: str) -> Any:
     return config
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The names of a log that are read.
+
+    Attributes:
+        trainer: The trainer that has most of its names.
+        names: The name of each column.
+        notes: Columns with several names, of which none was chosen.
+        unread: Names that look like a loss, a learning rate, a step or a time and are not read.
+    """
+
+    trainer: MetricNames
+    names: dict[str, str]
+    notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
 def choose(
     trainers: Iterable[MetricNames],
     available: Iterable[str],
     columns: Mapping[str, str],
     source: str,
-) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
-    """Return the trainer that has most names of a log, and the name of every column.
+) -> Chosen:
+    """Return the names of a log that are read, and those that seem to be worth it.
 
     Args:
         trainers: Trainers, the likelier first.
@@ -148,23 +215,24 @@ def choose(
         columns: Names that the user gave; they go first.
         source: Path of the log, for messages.
 
-    Returns:
-        The trainer, names by column, and notes: held-out losses of which none was chosen.
-
     Raises:
-        InputError: If a name that the user gave is not present, or no loss is.
+        InputError: If a name that the user gave is not present, or no loss is known.
     """
     available = list(available)
     for ours, theirs in columns.items():
         if theirs not in available:
             raise InputError(f"{source}: no metric {theirs} for {ours}; it has {some(available)}")
-    trainer = (fitting(trainers, available, columns) or [MetricNames("own", {})])[0]
+    trainers = tuple(trainers)
+    only = trainers if len(trainers) == 1 else (MetricNames("own", {}),)
+    trainer = [*fitting(trainers, available, columns), *only][0]
     given = {column: [name] for column, name in columns.items()}
-    names = {**trainer.named_in(available), **given}
+    ignored = [name for pattern in trainer.ignored for name in matching(pattern, available)]
+    usual = usual_losses(name for name in available if name not in ignored)
+    names = {**usual, **trainer.named_in(available), **given}
     if not set(LOSSES) & set(names):
         raise InputError(
-            f"{source}: no loss is known by its name; name it with --columns loss=NAME, "
-            f"of {some(available)}"
+            f"{source}: no loss is known by its name; name a training loss with --columns "
+            f"loss=NAME, a held-out one with eval_loss=NAME, of {some(available)}"
         )
     several = {column: there for column, there in names.items() if len(there) > 1}
     notes = [
@@ -172,7 +240,30 @@ def choose(
         for column, there in several.items()
     ]
     chosen = {c: there[0] for c, there in names.items() if c not in several}
-    return trainer, chosen, tuple(notes)
+    told = {*ignored, *chosen.values(), *(name for there in several.values() for name in there)}
+    return Chosen(trainer, chosen, tuple(notes), unread_of(available, told, columns))
+
+
+def usual_losses(available: Iterable[str]) -> dict[str, list[str]]:
+    """Return the losses that are present under a usual name of any trainer."""
+    plain = by_plain_name(available)
+    there = NAMES["plain"].named_in(plain)
+    return {column: [plain[there[column][0]]] for column in USUAL if column in there}
+
+
+def unread_of(
+    available: Iterable[str], read: Iterable[str], given: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the names that look like a loss, a learning rate, a step or a time and are not read.
+
+    Args:
+        available: Names in the log.
+        read: Names that are read.
+        given: Columns that the user named: he has chosen among names of their kind.
+    """
+    read, given = set(read), set(given)
+    unread = [name for name in available if name not in read]
+    return tuple(name for name in unread if kind_of_name(name) not in {"", *given})
 
 
 def fitting(
@@ -192,6 +283,11 @@ def fitting(
     return [t for t, names in named if len(names) == most and set(LOSSES) & names]
 
 
+HELD_OUT_WORD = "<held_out>"
+HELD_OUT_ORDER = ("eval", "val", "valid", "validation", "evaluation", "dev", "heldout", "held_out",
+                  "holdout", "test")  # fmt: skip
+"""Words of held-out data in usual names, the likelier to be meant first."""
+
 EPOCH = {"epoch": ("epoch", "train/epoch")}
 """Names of the number of passes over the data, of every trainer."""
 
@@ -203,14 +299,23 @@ def declared(file: str) -> dict[str, Any]:
 
 def metric_names(trainer: str, declaration: dict[str, Any]) -> MetricNames:
     """Return the names of a trainer as a declaration has them."""
-    names, config = (
-        {column: tuple("|".join([there] if isinstance(there, str) else there).split("|"))
-         for column, there in declaration.get(part, {}).items()}
-        for part in ("names", "config")
-    )  # fmt: skip
+    names = {column: _alternatives(there) for column, there in declaration["names"].items()}
+    config = {name: _alternatives(there) for name, there in declaration.get("config", {}).items()}
     corrected = CORRECTIONS[declaration.get("corrected", "as_logged")]
-    marks, counts = tuple(declaration.get("marks", ())), declaration.get("counts_logs", False)
-    return MetricNames(trainer, {**EPOCH, **names}, config, corrected, marks, counts)
+    marks = tuple(declaration.get("marks", ()))
+    counts = declaration.get("counts_logs", False)
+    ignored = _alternatives(declaration.get("ignored", []))
+    return MetricNames(trainer, {**EPOCH, **names}, config, corrected, marks, counts, ignored)
+
+
+def _alternatives(declared: str | list[str]) -> tuple[str, ...]:
+    """Return the names in a declaration, one for each word of held-out data for `<held_out>`."""
+    texts = [declared] if isinstance(declared, str) else declared
+    names = [name for text in texts for name in text.split("|")]
+    forms = [name for name in names if HELD_OUT_WORD in name]
+    common = [name for name in names if HELD_OUT_WORD not in name]
+    words = HELD_OUT_ORDER if forms else ()
+    return (*common, *(form.replace(HELD_OUT_WORD, word) for word in words for form in forms))
 
 
 NAMES = {trainer: metric_names(trainer, d) for trainer, d in declared("names.toml").items()}
@@ -227,6 +332,7 @@ def log_of(
     notes: Iterable[str] = (),
     cut: str = "",
     run: str = "",
+    unread: tuple[str, ...] = (),
 ) -> Log:
     """Return the run of a file.
 
@@ -237,6 +343,7 @@ def log_of(
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
         run: Name of the run in a file of several. Default: the file's name, or its directory's.
+        unread: As in `Chosen`.
 
     Raises:
         InputError: If no row has a loss.
@@ -248,9 +355,18 @@ def log_of(
         sizes = {"batch", "batch_tokens"} & settings.keys()
         columns = columns.assign(**{name: float(settings[name]) for name in sizes})
     length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
-    source, place = str(file), f"{file}:{run}" if run else str(file)
-    notes = (*notes, *_counted(rows))
-    return Log(run or run_name(file), columns, source, place, length, notes, cut, vocabulary)
+    place = f"{file}:{run}" if run else str(file)
+    return Log(
+        run=run or run_name(file),
+        rows=columns,
+        source=str(file),
+        place=place,
+        seq_len=length,
+        notes=(*notes, *_counted(rows)),
+        cut=cut,
+        vocabulary=vocabulary,
+        unread=unread,
+    )
 
 
 def named_log(
@@ -277,10 +393,11 @@ def named_log(
         InputError: If it has no loss of a known name, or a value is not a number.
     """
     sizes = cells.sizes
-    trainer, chosen, more = choose(trainers, sizes, columns, str(file))
-    more += misspelt(sizes, chosen.values())
-    rows = trainer.corrected(cells.rows(chosen, file))
-    return log_of(file, rows, trainer.settings(config or {}), (*more, *notes), cut)
+    chosen = choose(trainers, sizes, columns, str(file))
+    notes = (*chosen.notes, *misspelt(sizes, chosen.names.values()), *notes)
+    rows = chosen.trainer.corrected(cells.rows(chosen.names, file))
+    settings = chosen.trainer.settings(config or {})
+    return log_of(file, rows, settings, notes, cut, unread=chosen.unread)
 
 
 def _counted(rows: Rows) -> Iterator[str]:

@@ -16,7 +16,7 @@ as a held-out loss.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,27 +26,23 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.lines import columns_of, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
-from bss.importers.names import NAMES, MetricNames, choose, completed, log_of
+from bss.importers.names import (
+    NAMES,
+    MetricNames,
+    by_plain_name,
+    choose,
+    completed,
+    log_of,
+    plain_name,
+    unread_of,
+)
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
+from bss.tables.likeness import unit_of
 
 METRICS = NAMES["plain"]
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
-
-
-def plain_name(name: str) -> str:
-    """Return a name in lower case, joined by single underscores."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-
-
-def by_plain_name(names: Iterable[str]) -> dict[str, str]:
-    """Return the names by plain name, the first of equals."""
-    plain: dict[str, str] = {}
-    for name in names:
-        plain.setdefault(plain_name(name), name)
-    plain.pop("", None)
-    return plain
 
 
 @dataclass(frozen=True)
@@ -76,8 +72,10 @@ class PlainTable(Importer):
         table = table_of(file)
         names = by_plain_name(table.names)
         given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
-        _, chosen, notes = choose((METRICS,), names, given, str(file))
-        chosen = {ours: names[name] for ours, name in chosen.items()}
+        found = choose((METRICS,), names, given, str(file))
+        notes = found.notes
+        chosen = {ours: names[name] for ours, name in found.names.items()}
+        unread = unread_of(table.names, chosen.values(), given)
         by, split = chosen.pop("run", None), chosen.pop("split", None)
         cells = table.read(chosen.values(), filter(None, (by, split)))
         if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
@@ -88,7 +86,7 @@ class PlainTable(Importer):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
-            yield log_of(file, part, settings, notes, table.cut, str(run))
+            yield log_of(file, part, settings, notes, table.cut, str(run), unread)
 
 
 def _logged(rows: Rows) -> Rows:
@@ -199,14 +197,18 @@ def long_log(
         InputError: If it has no loss of a known name.
     """
     sizes = Counter(values["name"])
-    names = {name: plain(name) for name in sizes}
-    trainer, chosen, more = choose(trainers, dict.fromkeys(names.values()), columns, str(file))
-    ours = {theirs: column for column, theirs in chosen.items()}
-    read = {name: ours[names[name]] for name in names if names[name] in ours}
+    names: dict[str, str] = {}
+    for name in sizes:
+        names.setdefault(plain(name), name)
+    chosen = choose(trainers, names, columns, str(file))
+    read = {names[theirs]: column for column, theirs in chosen.names.items()}
+    units = {name: unit_of(column, name) for name, column in read.items()}
     known = values[values["name"].isin(read)]
-    rows = _wide(known.assign(name=known["name"].map(read)))
-    notes = (*more, *misspelt(sizes, read), *notes)
-    return log_of(file, trainer.corrected(rows), {}, notes, cut, run)
+    value = known["value"] * known["name"].map(units)
+    rows = _wide(known.assign(name=known["name"].map(read), value=value))
+    notes = (*chosen.notes, *misspelt(sizes, read), *notes)
+    unread = unread_of(sizes, read, columns)
+    return log_of(file, chosen.trainer.corrected(rows), {}, notes, cut, run, unread)
 
 
 def _wide(values: pd.DataFrame) -> Rows:

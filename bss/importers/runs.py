@@ -14,6 +14,7 @@ from bss.importers.files import at_once
 from bss.importers.log import LOSSES, Log, Rows
 from bss.importers.restarts import Merged, merge, with_loss
 from bss.tables import check_runs
+from bss.tables.likeness import unread_notes
 from bss.units import parse_tokens
 
 WANTED = ("loss", "eval_loss", "lr")
@@ -43,6 +44,7 @@ class Report:
         seq_len, steps, tokens: Of the run.
         missing: Columns that the log lacks.
         notes: Remarks.
+        unread: Names in the log that look like a loss, a learning rate, a step or a time.
         warnings: Reasons to doubt the losses.
     """
 
@@ -64,6 +66,7 @@ class Report:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     repeats: str = ""
+    unread: tuple[str, ...] = ()
 
 
 def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.DataFrame, Report]]:
@@ -230,6 +233,7 @@ def _report(
     counts: dict[str, Any] = {name: n for name, n in vars(merged).items() if name != "rows"}
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
+    unread = tuple(dict.fromkeys(name for log in logs for name in log.unread))
     return Report(
         **told,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
@@ -240,7 +244,8 @@ def _report(
         steps=int(table["step"].iloc[-1]),
         tokens=int(table["tokens"].iloc[-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
-        notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table)])),
+        notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table), *unread_notes(unread)])),
+        unread=unread,
         warnings=tuple(_warnings(logs, table)),
         **counts,
     )

@@ -23,7 +23,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
-from bss.importers.names import MetricNames, choose, fitting, log_of
+from bss.importers.names import Chosen, MetricNames, choose, fitting, log_of
 from bss.importers.table import Table, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
@@ -62,35 +62,37 @@ def _histories(
         raise InputError(f"{file}: no column {by} for run; it has {some(names)}")
     by = by or next((name for name in RUNS if name in names), None)
     columns = {ours: theirs for ours, theirs in columns.items() if ours != "run"}
-    trainer, chosen, notes = _chosen(trainers, names, columns, str(file))
-    cells = table.read(chosen.values(), [by] if by else [])
-    rows = cells.rows(chosen, file)
-    settings = trainer.settings({} if by else _config(file))
-    notes = (*table.notes, *notes, *misspelt(cells.sizes, chosen.values()))
+    chosen = _chosen(trainers, names, columns, str(file))
+    cells = table.read(chosen.names.values(), [by] if by else [])
+    rows = cells.rows(chosen.names, file)
+    settings = chosen.trainer.settings({} if by else _config(file))
+    notes = (*table.notes, *chosen.notes, *misspelt(cells.sizes, chosen.names.values()))
     runs = cells.labels(by or "")
     if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")
     for run, part in rows.groupby(runs, sort=False):
-        log = log_of(file, trainer.corrected(part), settings, notes, table.cut, str(run))
+        part = chosen.trainer.corrected(part)
+        log = log_of(file, part, settings, notes, table.cut, str(run), chosen.unread)
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
         yield log if by else replace(log, place=str(parts.resolve()))
 
 
 def _chosen(
     trainers: tuple[MetricNames, ...], names: Iterable[str], columns: Mapping[str, str], source: str
-) -> tuple[MetricNames, dict[str, str], tuple[str, ...]]:
+) -> Chosen:
     """Return what `choose` does, with W&B's step if the trainer does not log a count.
 
     Raises:
         InputError: If the step is missing, or W&B's step counts the calls of log.
     """
     names = list(names)
-    trainer, chosen, notes = choose(trainers, names, columns, source)
+    chosen = choose(trainers, names, columns, source)
     own = next((name for name in ("_step", "Step") if name in names), None)
-    if set(COUNTS) & set(chosen):
-        if own and "step" not in chosen and not trainer.counts_logs:
-            chosen["step"] = own
-        return trainer, chosen, notes
+    unread = tuple(name for name in chosen.unread if name != own)
+    by_own = replace(chosen, names={**chosen.names, "step": own or ""}, unread=unread)
+    if set(COUNTS) & set(chosen.names):
+        counts_steps = own and "step" not in chosen.names and not chosen.trainer.counts_logs
+        return by_own if counts_steps else chosen
     if own is None:
         raise InputError(
             f"{source}: its x axis is {names[0]}; export the chart against Step, or name a count "
@@ -105,7 +107,7 @@ def _chosen(
             "too, or name a count with --columns step=NAME"
         )
     note = "steps are W&B's, which count logs if the trainer gives it no steps"
-    return trainer, {**chosen, "step": own}, (*notes, note) if counting or not alike else notes
+    return replace(by_own, notes=(*chosen.notes, note)) if counting or not alike else by_own
 
 
 def _config(file: Path) -> dict[str, Any]:
@@ -137,10 +139,12 @@ def _chart(
         if run in empty:
             continue
         there = {axis: axis, **metrics}
-        trainer, chosen, notes = _chosen(trainers, there, columns, f"{file}, {run}")
-        rows = cells.rows({column: there[name] for column, name in chosen.items()}, file)
-        notes, name = (*notes, *left_out), run.removeprefix("Group: ")
-        yield log_of(file, trainer.corrected(rows), {}, notes, table.cut, name)
+        chosen = _chosen(trainers, there, columns, f"{file}, {run}")
+        rows = cells.rows({column: there[name] for column, name in chosen.names.items()}, file)
+        rows = chosen.trainer.corrected(rows)
+        notes = (*chosen.notes, *left_out)
+        name = run.removeprefix("Group: ")
+        yield log_of(file, rows, {}, notes, table.cut, name, chosen.unread)
         left_out = []
 
 

@@ -141,7 +141,7 @@ def test_names_of_columns_are_for_what_has_names(tmp_path, capsys):
     (tmp_path / "b.log").write_text(MAIN)
     log = str(tmp_path / "b.log")
     said = refused(capsys, "import", "auto", log, *out, "--columns", "loss=ce")
-    assert "lines of this format have none" in said
+    assert "no value ce for loss; its rows have lr, norm, s, trl" in said
     (tmp_path / "c.csv").write_text("step,loss\n1,5\n2,4\n")
     said = refused(capsys, "import", "auto", str(tmp_path / "c.csv"), *out, "--columns", "lr=rate")
     assert "no metric rate for lr; it has step, loss" in said
