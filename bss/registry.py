@@ -1,16 +1,70 @@
-"""Registries: values by registered name, or custom ones by `package.module:ATTRIBUTE`."""
+"""Registries: values by registered name, or custom ones by `package.module:ATTRIBUTE`.
+
+A custom name that a person types, on the command line, in Python or in a config to train, is
+imported. A fit, the directory of a run and a table are data: while such a file is read
+(`reading_data`), a custom name in it is used only if the person has named or passed that value
+before, or trusts the file (`trusting`, `--trust`). Looking a name up imports nothing, ever.
+"""
 
 import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from bss.errors import InputError
 
 T = TypeVar("T")
+
+_reading: ContextVar[bool] = ContextVar("reading", default=False)
+_trusts_all: ContextVar[bool] = ContextVar("trusts_all", default=False)
+_trusted: ContextVar[Mapping[str, Any]] = ContextVar("trusted", default=MappingProxyType({}))
+
+
+class UntrustedError(InputError):
+    """A file that is only read names code, and nobody said that the file is trusted."""
+
+
+@contextmanager
+def reading_data() -> Iterator[None]:
+    """Read a file as data: a `module:ATTRIBUTE` in it is refused unless the user gave the value."""
+    token = _reading.set(True)
+    try:
+        yield
+    finally:
+        _reading.reset(token)
+
+
+@contextmanager
+def trusting(*values: Any) -> Iterator[None]:
+    """Let the files that are read in the block name code.
+
+    Args:
+        *values: custom classes, functions or values that a file may name; without any, the file may
+            name every `module:ATTRIBUTE`, which is imported.
+
+    Raises:
+        InputError: a value was defined in a script or in a function, so that no file can name it.
+
+    Examples:
+        >>> numbers = Registry("number", {})
+        >>> with reading_data(), trusting():
+        ...     numbers.load("math:tau")
+        6.283185307179586
+    """
+    all_token = _trusts_all.set(_trusts_all.get() or not values)
+    named = {path_of(value, "trust"): value for value in values}
+    token = _trusted.set({**_trusted.get(), **named})
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+        _trusts_all.reset(all_token)
 
 
 class Registry(dict[str, T]):
@@ -19,10 +73,11 @@ class Registry(dict[str, T]):
     Attributes:
         kind: name of the field, for error messages.
         of: the class that a custom value must be an instance of; `type[X]` for a subclass of X.
-        loaded: custom values that were used, by name.
+        loaded: custom values that a person has named or passed, by name.
 
     Examples:
-        >>> Registry("number", {"one": 1})["one"], Registry("number", {})["math:tau"]
+        >>> numbers = Registry("number", {"one": 1})
+        >>> numbers["one"], numbers.load("math:tau")
         (1, 6.283185307179586)
     """
 
@@ -32,13 +87,28 @@ class Registry(dict[str, T]):
         self.of = of
         self.loaded: dict[str, T] = {}
 
-    def __missing__(self, name: str) -> T:
-        """Return the value of `package.module:ATTRIBUTE`; other names are refused."""
-        if ":" in name:
+    def load(self, name: str) -> T:
+        """Return a registered value, or import the one that a person names.
+
+        Raises:
+            UntrustedError: a file that is only read names it.
+            InputError: the name is unknown, cannot be imported, or is of another type.
+        """
+        if ":" in name and name not in self and name not in self.loaded:
             value = load(name, self.kind)
             self._check(name, value)
             self.loaded[name] = value
-            return value
+        return self[name]
+
+    def __missing__(self, name: str) -> T:
+        """Return a custom value that was loaded before; other names are refused."""
+        if name in self.loaded:
+            return self.loaded[name]
+        if ":" in name:
+            raise UntrustedError(
+                f"{self.kind}: {name} was not loaded; name it where a person does, or load it by "
+                "the registry's `load`"
+            )
         near = difflib.get_close_matches(name, self, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(
@@ -57,11 +127,16 @@ class Registry(dict[str, T]):
             raise InputError(f"{self.kind}: {name} is {type(value).__name__}; expected {expected}")
 
     def name_of(self, value: T) -> str:
-        """Return the name of a value: registered, loaded before, or else its `path_of`."""
+        """Return the name of a value: registered, loaded before, or else its `path_of`.
+
+        A value that is passed here is known from then on, so that its name reads back.
+        """
         for name, known in (*self.items(), *self.loaded.items()):
             if known == value:
                 return name
-        return path_of(value, self.kind)
+        path = path_of(value, self.kind)
+        self.loaded[path] = value
+        return path
 
 
 class Registered:
@@ -106,7 +181,7 @@ class Registered:
     def variant(cls, entry: Mapping[str, Any]) -> type:
         """Return the class that a dict names."""
         choices = cls.choices()
-        return choices[str(entry.get(cls.key, next(iter(choices))))]
+        return choices.load(str(entry.get(cls.key, next(iter(choices)))))
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +198,21 @@ def load(path: str, kind: str) -> Any:
     """Import the value of `package.module:ATTRIBUTE`; the working directory is searched last.
 
     Raises:
+        UntrustedError: a file that is only read names it.
         InputError: no such module or attribute, or the module fails.
     """
+    if path in _trusted.get():
+        return _trusted.get()[path]
+    if _reading.get() and not _trusts_all.get():
+        raise UntrustedError(_untrusted(path, kind))
+    token = _reading.set(False)  # what the module does itself is its own
+    try:
+        return _imported(path, kind)
+    finally:
+        _reading.reset(token)
+
+
+def _imported(path: str, kind: str) -> Any:
     module, _, attribute = path.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -138,6 +226,13 @@ def load(path: str, kind: str) -> Any:
             f"{kind}: {path} cannot be imported ({problem}); expected package.module:ATTRIBUTE"
         ) from None
     return value
+
+
+def _untrusted(path: str, kind: str) -> str:
+    return (
+        f"{kind}: {path} is code that the file names, and reading runs none; if you trust the "
+        "file, pass --trust, or in Python read it in `with bss.registry.trusting():`"
+    )
 
 
 def attempt(kind: str, name: str, call: Callable[[], T]) -> T:

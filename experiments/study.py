@@ -77,7 +77,7 @@ class PricedStudy:
             file = Path(self.registration)
             check_committed(file)
             execution = replace(execution, registration=digest(file))
-        with Trainer(ENGINES[self.engine](self.setup.engine), execution, forks) as trainer:
+        with Trainer(ENGINES.load(self.engine)(self.setup.engine), execution, forks) as trainer:
             yield base, trainer
 
     def print_hours(self, parts: Mapping[str, Sequence[RunConfig]]) -> None:

@@ -11,7 +11,7 @@ from bss.advice import advise as recommend
 from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table
-from bss.cli.options import Repeated, RunOptions
+from bss.cli.options import Repeated, RunOptions, Trust
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rule_entry, rules_table
 from bss.cli.step_time import TimeOptions
@@ -29,6 +29,7 @@ def advise(
     rule: Repeated = (),
     all_rules: Annotated[bool, Parameter(name="--all")] = False,
     time: TimeOptions = TimeOptions(),
+    files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
     """Recommend a batch size, and show the published rules.

@@ -43,7 +43,7 @@ def run_sweep(config: SweepConfig) -> Output | None:
 
 def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Output | None:
     """Train what is left, measure and write it."""
-    runs, trainer = trained(config.setup, axes, ENGINES[config.engine], config.title)
+    runs, trainer = trained(config.setup, axes, ENGINES.load(config.engine), config.title)
     if not is_primary():
         return None
     swept = tables(runs, trainer)

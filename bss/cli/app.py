@@ -22,9 +22,11 @@ from cyclopts.exceptions import (
 )
 
 from bss.cli.ending import ended
+from bss.cli.options import Trust
 from bss.cli.output import Output, Show, emit
 from bss.errors import InputError
 from bss.installation import version
+from bss.registry import trusting
 from bss.training.hardware import look_for_present
 
 COMMANDS = {
@@ -117,7 +119,8 @@ def _run(given: list[str], name: str) -> int:
         print(f"{called}: {_problem(error)}; see {called} --help", file=sys.stderr)
         return 2
     show = next((one for one in bound.arguments.values() if isinstance(one, Show)), Show())
-    with warnings.catch_warnings(), _waiting(name):
+    trusts = any(isinstance(one, Trust) and one.trust for one in bound.arguments.values())
+    with warnings.catch_warnings(), trusting() if trusts else nullcontext(), _waiting(name):
         warnings.showwarning = lambda message, *_, **__: print(f"note: {message}", file=sys.stderr)
         result = command(*bound.args, **bound.kwargs)
     if isinstance(result, Output):

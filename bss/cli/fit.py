@@ -9,7 +9,7 @@ import pandas as pd
 
 from bss import laws
 from bss.cells import Table, fit_tables
-from bss.cli.options import Repeated
+from bss.cli.options import Repeated, Trust
 from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.reading import (
     FitOptions,
@@ -35,6 +35,7 @@ def es(
     targets: TargetOptions = TargetOptions(),
     how: FitOptions = FitOptions(),
     time: TimeOptions = TimeOptions(),
+    files: Trust = Trust(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Fit a law E(S), by default the one that predicts left-out batches best.
@@ -54,7 +55,7 @@ def es(
 
     step_time = time.read(runs, table.reading())
     points, warnings = measured_points(runs, table, targets, at_rate)
-    points, chosen = how.selected(points), LAWS[law] if law else None
+    points, chosen = how.selected(points), LAWS.load(law) if law else None
     fit = _fitted(laws.fit_es, points, how, 500, law=chosen, draws=DRAWS)
     draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
     return _with_time(_output(fit, warnings, draw), fit, step_time, time.price)
@@ -70,6 +71,7 @@ def critical(
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     time: TimeOptions = TimeOptions(),
+    files: Trust = Trust(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Fit critical batch sizes and their law in model size and tokens.
@@ -100,6 +102,7 @@ def table(
     form: Repeated = (),
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
+    files: Trust = Trust(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Fit the law of final losses over model size, tokens, batch and learning rate.
@@ -133,6 +136,7 @@ def curve(
     since: str = "0",
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
+    files: Trust = Trust(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Fit the functional scaling law to loss curves under any schedule.

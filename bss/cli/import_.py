@@ -79,7 +79,7 @@ def _importer(kind: str, train_line: str | None, eval_line: str | None) -> Impor
     for option, given in (("--train-line", train_line), ("--eval-line", eval_line)):
         if given is not None:
             raise InputError(f"{option}: is for the format lines; name it first")
-    return ANY if kind == "auto" else IMPORTERS[kind]
+    return ANY if kind == "auto" else IMPORTERS.load(kind)
 
 
 def _output(

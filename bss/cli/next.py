@@ -4,13 +4,20 @@ from pathlib import Path
 
 from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
+from bss.cli.options import Trust
 from bss.cli.output import Output, Show
 from bss.laws import read_fit
 from bss.tables.storage import read_table
 
 
 def next(
-    fit: Path, /, *, goal: str | None = None, candidates: Path | None = None, show: Show = Show()
+    fit: Path,
+    /,
+    *,
+    goal: str | None = None,
+    candidates: Path | None = None,
+    files: Trust = Trust(),
+    show: Show = Show(),
 ) -> Output:
     """List the runs that narrow a goal the most per FLOP.
 

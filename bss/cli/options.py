@@ -62,6 +62,19 @@ Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
 """An option that may be given several times."""
 
 
+@Parameter(name="*", group=Group("Trust", sort_key=8))
+@dataclass(frozen=True)
+class Trust:
+    """Whether the files that a command reads may name code.
+
+    Attributes:
+        trust: import the code that a fit or a run names as module:ATTRIBUTE; only for files that
+            you trust
+    """
+
+    trust: bool = False
+
+
 @Parameter(name="*", group=Group("Planned run", sort_key=1))
 @dataclass(frozen=True)
 class RunOptions:

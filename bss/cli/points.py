@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from bss.cells import Table
+from bss.cli.options import Trust
 from bss.cli.output import Output, OutputFile, Show
 from bss.cli.reading import TableOptions, TargetOptions, measured_points
 from bss.tables import write_table
@@ -19,6 +20,7 @@ def points(
     targets: TargetOptions = TargetOptions(),
     at_rate: float | None = None,
     out: OutputFile | None = None,
+    files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
     """Measure steps and tokens to each target loss.

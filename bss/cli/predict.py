@@ -10,7 +10,7 @@ import pandas as pd
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
-from bss.cli.options import Count, Positive
+from bss.cli.options import Count, Positive, Trust
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
 from bss.cli.reading import read_run_table
@@ -97,6 +97,7 @@ def predict(
     fit: Annotated[Path, Parameter(name="--from")],
     question: Question = Question(),
     extrapolate: bool = False,
+    files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
     """Predict a run that the fit has not seen.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from bss.cli.options import Resamples
+from bss.cli.options import Resamples, Trust
 from bss.cli.output import Output, Show
 from bss.cli.reading import TableOptions, TargetOptions, read_curves
 from bss.installation import version
@@ -24,6 +24,7 @@ def report(
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     resamples: Resamples = 100,
+    files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
     """Write one HTML page.

@@ -88,7 +88,7 @@ def _ramp(name: str, run: RunOptions) -> tuple[str, list[str]]:
     from bss.rules.ramps import RAMPS  # needs NumPy
     from bss.schedules.plan import resolve
 
-    schedule = RAMPS[name].schedule(run.seq_len, run.tokens)
+    schedule = RAMPS.load(name).schedule(run.seq_len, run.tokens)
     try:
         return str(schedule), list(resolve(schedule, run.tokens, run.seq_len).unseen())
     except InputError as error:

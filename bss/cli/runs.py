@@ -4,10 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 from bss.cells import Table
+from bss.cli.options import Trust
 from bss.cli.output import Output, Show
 
 
-def runs(directory: Path, /, *, show: Show = Show()) -> Output:
+def runs(directory: Path, /, *, files: Trust = Trust(), show: Show = Show()) -> Output:
     """List the runs of a directory: finished, failed, diverged, to do.
 
     Args:

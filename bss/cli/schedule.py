@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Positive, Repeated
+from bss.cli.options import Count, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import ExportOptions, OptimizerOptions, plan_output, rate_of, warn_about
 from bss.cli.step_time import TimeOptions
@@ -44,6 +44,7 @@ def schedule(
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
     export: ExportOptions = ExportOptions(),
+    files: Trust = Trust(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
     """Derive the schedule and its plan.

@@ -60,7 +60,7 @@ def corpus_of(request: CorpusRequest) -> Corpus:
     name, _, rest = request.name.partition(":")
     if name not in CORPORA:
         name, rest = (request.name, "") if _OWN.fullmatch(request.name) else ("tfds", request.name)
-    return CORPORA[name].given(replace(request, rest=rest))
+    return CORPORA.load(name).given(replace(request, rest=rest))
 
 
 def prepare(

@@ -52,7 +52,7 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
             trainer does not support the plan's LR schedule. Also if the trainer cannot follow the
             plan exactly and `approximate` is False.
     """
-    chosen = EXPORTS[trainer]
+    chosen = EXPORTS.load(trainer)
     if plan.start:
         raise InputError(f"export: the plan starts at {plan.start}; export a plan from position 0")
     if chosen.text:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from bss.errors import InputError
 from bss.files import read_json
 from bss.installation import attach
+from bss.registry import UntrustedError
 
 if TYPE_CHECKING:
     from bss.laws.critical.fit import fit_critical
@@ -43,7 +44,10 @@ def fit_from_dict(entry: dict[str, Any]) -> Any:
     Raises:
         InputError: The JSON is damaged or has another schema.
     """
-    return __getattr__(FITS[entry["kind"]]).from_dict(entry)
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in FITS:
+        raise InputError(f"fit: kind {kind!r}; expected one of {', '.join(FITS)}")
+    return __getattr__(FITS[kind]).from_dict(entry)
 
 
 def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str = "fit") -> Any:
@@ -60,7 +64,10 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
     entry = read_json(path, "save a fit with `bss fit … --json`", field)
     kind = entry.get("kind")
     if str(kind) in kinds:
-        return fit_from_dict(entry)
+        try:
+            return fit_from_dict(entry)
+        except UntrustedError as error:
+            raise UntrustedError(f"{field} {path}: {error}") from None
     problem = f"is of kind {kind!r}, no fit"
     if str(kind) in FITS:
         problem = f"is a fit of kind {kind!r}, which `bss predict` reads"

@@ -19,6 +19,7 @@ from bss.cells import number
 from bss.errors import InputError, check
 from bss.installation import DISTRIBUTION
 from bss.laws.resampling import rms
+from bss.registry import UntrustedError, reading_data
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
@@ -426,7 +427,10 @@ class Fit:
                 f"{cls.KIND!r}, schema {cls.SCHEMA}, as {write} writes it"
             )
         try:
-            return values.from_dict(cls, entry, "fit.", strict=False)
+            with reading_data():
+                return values.from_dict(cls, entry, "fit.", strict=False)
+        except UntrustedError:
+            raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__} at "
             raise InputError(f"fit: damaged, {kind}{error}; write it again with {write}") from None

@@ -167,7 +167,7 @@ def choose(name: str, config: TransformerConfig, device: Any, seq_lens: Collecti
 
     def refusal(kernel: str) -> str:
         refusals = (
-            KERNELS[kernel].refuses(device, config.dtype, config.head_width, length)
+            KERNELS.load(kernel).refuses(device, config.dtype, config.head_width, length)
             for length in seq_lens
         )
         return next(filter(None, refusals), "")

@@ -46,7 +46,7 @@ def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
         >>> policy_named("late-switch", ["at=0.8", "factor=4"])
         LateSwitch(at=0.8, factor=4.0, batch=None)
     """
-    policy = POLICIES[name]
+    policy = POLICIES.load(name)
     if not settings:
         return policy
     if not is_dataclass(policy):

@@ -399,7 +399,7 @@ def answers(setting: Setting, names: Iterable[str] = RULES) -> list[Answer]:
         >>> round(found[0].hyperparameters.batch_tokens), round(found[0].hyperparameters.lr, 5)
         (134788, 0.00305)
     """
-    return [answer(name, RULES[name], setting) for name in names]
+    return [answer(name, RULES.load(name), setting) for name in names]
 
 
 def scaled(reference: Hyperparameters, change: Change) -> tuple[list[dict[str, Any]], list[str]]:

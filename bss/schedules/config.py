@@ -54,7 +54,7 @@ class ScheduleConfig:
     def __post_init__(self) -> None:
         check_rules(self.lr_coupling, self.weight_decay_coupling)
         share_of(self.beta1_coupling)
-        _ = RATES[self.rate]
+        RATES.load(self.rate)
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:

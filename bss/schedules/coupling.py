@@ -159,7 +159,7 @@ class Coupling:
 def check_rules(lr: str, weight_decay: str) -> None:
     """Raise InputError for rules that do not exist or do not return a factor."""
     for rules, name, ones in ((LR_RULES, lr, (1.0,)), (DECAY_RULES, weight_decay, (1.0, 1.0))):
-        rule: Callable[..., float] = rules[name]
+        rule: Callable[..., float] = rules.load(name)
         factor = name in rules or attempt(rules.kind, name, lambda: rule(*ones))  # noqa: B023
         if not isinstance(factor, int | float) or not 0 <= factor < math.inf:
             raise InputError(f"{rules.kind}: {name} gives {factor!r} at 1; expected 0 or more")

@@ -49,7 +49,7 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         check_least("config", self, targets=1, resamples=10)
-        ENGINES[self.engine]
+        ENGINES.load(self.engine)
         if callable(self.axes):
             raise InputError('axes is a function; a config names it: write "module:AXIS"')
         if not (self.results or self.dry_run):

@@ -55,7 +55,7 @@ def sweep(
         InputError: If the sweep is wrong, before anything is trained; or if no run finished.
     """
     setup = _setup(base, runs)
-    return tables(*trained(setup, read_axes(axes), ENGINES[engine], title))
+    return tables(*trained(setup, read_axes(axes), ENGINES.load(engine), title))
 
 
 def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.DataFrame:

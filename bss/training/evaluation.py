@@ -102,7 +102,7 @@ def metrics_by_column(names: tuple[str, ...]) -> Mapping[str, Metric]:
                 f"evaluation.metrics: {name} is called {short} as another is (the loss is always "
                 "measured); rename it, or name it once"
             )
-        metrics[short] = METRICS[name]
+        metrics[short] = METRICS.load(name)
     return metrics
 
 

@@ -124,7 +124,7 @@ class Loggers:
 
     def __init__(self, names: Sequence[str]) -> None:
         """Raise InputError if a name is unknown or a package is missing."""
-        self._classes = {name: LOGGERS[name] for name in names}
+        self._classes = {name: LOGGERS.load(name) for name in names}
         self._active: dict[str, Logger] = {}
         for kind in self._classes.values():
             kind.check()

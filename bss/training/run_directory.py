@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from bss.errors import InputError
 from bss.files import is_locked, read_json, write_json, write_text
+from bss.registry import UntrustedError, reading_data
 from bss.training.distributed import is_primary
 from bss.training.run_config import RunConfig
 from bss.values import from_dict, to_dict
@@ -136,7 +137,9 @@ class RunDirectory:
             return
         file = self.path / "config.json"
         try:
-            found = read_config(self.path).id if file.exists() else run.id
+            found = self._resumable_config().id if file.exists() else run.id
+        except UntrustedError:
+            raise
         except InputError as damage:
             if self.path.name != run.id:
                 raise
@@ -148,6 +151,15 @@ class RunDirectory:
                 f"{file} holds run {found}, not {run.id}; choose another runs directory"
             )
         write_json(file, with_checksum({"id": run.id, **to_dict(run)}))
+
+    def _resumable_config(self) -> RunConfig:
+        """Return the run of the directory, whose config must have its checksum."""
+        file = self.path / "config.json"
+        if "hash" not in read_json(file, "train the run again"):
+            raise UntrustedError(
+                f"{file}: has no hash, so the run is not resumed; choose another runs directory"
+            )
+        return read_config(self.path)
 
     def truncate_curve(self, tokens: int, rows: Rows) -> None:
         """Truncate the curve to a checkpoint's.
@@ -234,16 +246,28 @@ def is_being_written(path: Path) -> bool:
 
 
 def read_config(path: Path) -> RunConfig:
-    """Return the run of a directory.
+    """Return the run of a directory, which is data: it names no code (`bss.registry.trusting`).
+
+    A config without its checksum is read with a warning.
 
     Raises:
         InputError: If its config cannot be read.
+        UntrustedError: If it names a `module:ATTRIBUTE` that the user has not given.
     """
     file = path / "config.json"
     hint = "name a run directory, or train the run again"
-    values = verify_checksum(read_json(file, hint), str(file), hint)
+    entry = read_json(file, hint)
+    values = verify_checksum(entry, str(file), hint)
+    if "hash" not in entry:
+        _warn(
+            f"{file}: has no hash, so it may have changed; it is read, and the run is not resumed"
+        )
     values.pop("id", None)
-    return from_dict(RunConfig, values)
+    try:
+        with reading_data():
+            return from_dict(RunConfig, values)
+    except UntrustedError as error:
+        raise UntrustedError(f"{file}: {error}") from None
 
 
 def read_status(path: Path) -> RunStatus:

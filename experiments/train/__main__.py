@@ -57,7 +57,7 @@ def experiment(study: Study) -> None:
     )
     setup = Setup(**{f.name: getattr(study, f.name) for f in fields(RunSetup)}, engine=engine)
     seed = [{"seed": study.seed, "data.seed": study.seed}]
-    runs, trainer = trained(setup, [seed], ENGINES[study.engine], title)
+    runs, trainer = trained(setup, [seed], ENGINES.load(study.engine), title)
     if not is_primary():
         return
     curve = tables(runs, trainer).runs

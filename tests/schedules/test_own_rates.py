@@ -27,7 +27,7 @@ SETTINGS: dict[str, Any] = {"warmup": 20_000, "decay": 30_000, "shape": "cosine"
 
 
 def schedule(rate: str) -> ScheduleConfig:
-    kind = RATES[rate]
+    kind = RATES.load(rate)
     own = {name: value for name, value in SETTINGS.items() if name in kind.takes}
     return ScheduleConfig(100_000, BatchSchedule((0, 20_032), (4, 8)), rate, **own)
 

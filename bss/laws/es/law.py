@@ -90,7 +90,7 @@ class Law:
         """Return a law, or the law of a registered name or of `package.module:ATTRIBUTE`."""
         from bss.laws.es import LAWS
 
-        return law if isinstance(law, Law) else LAWS[law]
+        return law if isinstance(law, Law) else LAWS.load(law)
 
     def __str__(self) -> str:
         """Return the text that `parse` takes; the name if the law cannot be imported."""

@@ -117,7 +117,7 @@ def _applicable(
     batches, count = len(np.unique(points.batch)), len(points.loss)
     if batches < FEWEST:
         raise InputError(f"batch: {batches} different ones; the law needs 3 or more")
-    forms = {FORMS.name_of(form): form for form in map(FORMS.__getitem__, names or FORMS)}
+    forms = {FORMS.name_of(form): form for form in map(FORMS.load, names or FORMS)}
     able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
     for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
         kind = "with several LRs" if FORMS[name].rates else "with one LR per batch"

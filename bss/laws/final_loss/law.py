@@ -65,6 +65,9 @@ class LossLaw:
     resamples: int = 200
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        FORMS.load(self.form)
+
     def logs(self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None):
         """Return [m, 3 or 4], logarithms about the middle; without lr at the best one.
 
