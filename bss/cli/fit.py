@@ -14,6 +14,7 @@ from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.reading import (
     FitOptions,
     TableOptions,
+    Tables,
     TargetOptions,
     measured_points,
     read_run_table,
@@ -26,7 +27,7 @@ from bss.units import parse_tokens
 
 
 def es(
-    runs: Path,
+    runs: Tables,
     /,
     *,
     law: str | None = None,
@@ -41,7 +42,7 @@ def es(
     """Fit a law E(S), by default the one that predicts left-out batches best.
 
     Args:
-        runs: a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
+        runs: runs directories, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
         law: piecewise, hyperbola, a surface, or package.module:ATTRIBUTE; chosen by default
         at_rate: only runs with this peak LR; by default the best LR at each target
@@ -119,7 +120,7 @@ def table(
     from bss.laws.final_loss.table import final_losses, read_losses
 
     if runs.is_dir():
-        found, warnings = read_run_table(runs, table.reading(), only_finished=True)
+        found, warnings = read_run_table([runs], table.reading(), only_finished=True)
         losses = final_losses(found)
     else:
         losses, warnings = read_losses(runs, table.reading()), []
@@ -128,7 +129,7 @@ def table(
 
 
 def curve(
-    runs: Path,
+    runs: Tables,
     /,
     *,
     clock: str | None = None,
@@ -142,7 +143,7 @@ def curve(
     """Fit the functional scaling law to loss curves under any schedule.
 
     Args:
-        runs: a runs directory, or CSV or Parquet: run, batch, lr, loss or eval_loss, step or
+        runs: runs directories, or CSV or Parquet: run, batch, lr, loss or eval_loss, step or
             tokens, seq_len or batch_tokens. Some runs must change batch or LR. Rows without a loss
             give the schedule only
         clock: sgd or adam; by default the better one for left-out runs

@@ -1,11 +1,9 @@
 """bss points: steps and tokens to target losses, from loss curves."""
 
-from pathlib import Path
-
 from bss.cells import Table
 from bss.cli.options import Trust
 from bss.cli.output import Output, OutputFile, Show
-from bss.cli.reading import TableOptions, TargetOptions, measured_points
+from bss.cli.reading import TableOptions, Tables, TargetOptions, measured_points
 from bss.tables import write_table
 
 COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
@@ -13,7 +11,7 @@ COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached"
 
 
 def points(
-    runs: Path,
+    runs: Tables,
     /,
     *,
     table: TableOptions = TableOptions(),
@@ -26,7 +24,7 @@ def points(
     """Measure steps and tokens to each target loss.
 
     Args:
-        runs: a runs directory, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
+        runs: runs directories, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
         at_rate: only runs with this peak LR; by default the best LR at each target
         out: save the points (.csv or .parquet)

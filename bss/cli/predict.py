@@ -193,7 +193,7 @@ def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
     length = given.get("seq_len") or (None if fit.seq_len is None else int(fit.seq_len))
     how, path = Reading.parse(given.get("columns"), length), given["runs"]
     if fit.KIND == "curve":
-        table, warnings = read_run_table(path, how, need_loss=False)
+        table, warnings = read_run_table([path], how, need_loss=False)
     else:
         table = _final_losses(path, how)
         warnings = [] if fit.with_lr and "lr" in table else ["losses are at tuned LRs"]

@@ -1,8 +1,9 @@
 """Options for tables of runs and points, and for fits of them; and how they are read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 from cyclopts import Group, Parameter
@@ -13,8 +14,12 @@ from bss.laws.base import Options, parse_ranges
 from bss.points.measuring import measure_points, tuned_points
 from bss.tables import Reading, check_runs, holds_points, read_points, read_runs
 from bss.tables.columns import Origin
+from bss.tables.joining import join_tables, tables_in
 from bss.tables.reading import only, without
 from bss.units import parse_tokens
+
+Tables = Annotated[list[Path], Parameter(name="RUNS")]
+"""Run tables, which are read as one."""
 
 
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
@@ -62,13 +67,13 @@ class TargetOptions:
 
 
 def read_run_table(
-    path: Path, how: Reading, *, need_loss: bool = True, only_finished: bool = False
+    paths: Sequence[Path], how: Reading, *, need_loss: bool = True, only_finished: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Read a run table; return it with warnings.
+    """Read run tables as one; return it with warnings.
 
     Args:
-        path: CSV or Parquet; a directory with runs.parquet; or one of run directories, whose runs
-            are read as far as they got.
+        paths: Each a CSV or Parquet file; a directory with runs.parquet; a directory of run
+            directories, whose runs are read as far as they got; or a directory of tables.
         how: names of the columns.
         need_loss: as in `bss.tables.check_runs`.
         only_finished: exclude unfinished runs of a directory.
@@ -76,6 +81,33 @@ def read_run_table(
     Raises:
         InputError: no such file, no trained run, or a refused line.
     """
+    tables: list[tuple[Path, pd.DataFrame]] = []
+    warnings: list[str] = []
+    for path in paths:
+        for file in _files_of(path, how, warnings):
+            read, more = _read_one(file, how, need_loss, only_finished)
+            tables.append((file, read))
+            warnings += more
+    return join_tables(tables), warnings
+
+
+def _files_of(path: Path, how: Reading, warnings: list[str]) -> list[Path]:
+    """Return the files of a directory of run tables; a path that is none is returned as it is."""
+    if not path.is_dir() or (path / "runs.parquet").is_file():
+        return [path]
+    found, others = tables_in(path, how)
+    if not found or any(path.glob("*/config.json")):
+        return [path]
+    if others:
+        names = ", ".join(other.name for other in others)
+        warnings.append(f"{path}: read are its {len(found)} run tables, not {names}")
+    return found
+
+
+def _read_one(
+    path: Path, how: Reading, need_loss: bool, only_finished: bool
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read a run table, or a directory that has one or its runs; return it with warnings."""
     file = path / "runs.parquet" if path.is_dir() else path
     if not path.is_dir() or file.is_file():
         return read_runs(file, how, need_loss=need_loss), []
@@ -87,10 +119,10 @@ def read_run_table(
 
 
 def read_curves(
-    path: Path, table: TableOptions, targets: TargetOptions
+    paths: Sequence[Path], table: TableOptions, targets: TargetOptions
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Read a run table with the losses that the options ask for; return it with warnings."""
-    runs, warnings = read_run_table(path, table.reading())
+    """Read run tables with the losses that the options ask for; return it with warnings."""
+    runs, warnings = read_run_table(paths, table.reading())
     if targets.training_loss and "eval_loss" in runs:
         if runs["loss"].equals(runs["eval_loss"]):
             raise InputError("--training-loss: the runs have only held-out losses; leave it out")
@@ -99,17 +131,24 @@ def read_curves(
 
 
 def measured_points(
-    path: Path, table: TableOptions, targets: TargetOptions, at_rate: float | None
+    paths: Sequence[Path], table: TableOptions, targets: TargetOptions, at_rate: float | None
 ) -> tuple[pd.DataFrame, list[str]]:
     """Measure steps and tokens to the targets; return the points with warnings.
 
-    A table of points is read unchanged. If a batch size has several peak LRs, each target uses the
+    Tables of points are read unchanged. If a batch size has several peak LRs, each target uses the
     best one, or the one that `at_rate` selects.
     """
-    if path.is_file() and holds_points(path, table.reading()):
-        points = read_points(path, table.reading())
+    measured = [path for path in paths if path.is_file() and holds_points(path, table.reading())]
+    if measured:
+        others = [path for path in paths if path not in measured]
+        if others:
+            raise InputError(
+                f"{others[0]}: has loss curves, and {measured[0]} has points; measure the points "
+                "of both first, with `bss points`"
+            )
+        points = join_tables([(path, read_points(path, table.reading())) for path in measured])
         return tuned_points(points, targets.measuring()["targets"], at_rate)
-    runs, warnings = read_curves(path, table, targets)
+    runs, warnings = read_curves(paths, table, targets)
     points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
     return points, [*warnings, *more]
 

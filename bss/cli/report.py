@@ -1,6 +1,7 @@
 """bss report: any runs, or a results directory, as one HTML page."""
 
 import shlex
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from cyclopts import Parameter
 from bss.cli.options import Resamples, Trust
 from bss.cli.output import Output, Show
 from bss.cli.reading import TableOptions, TargetOptions, read_curves
+from bss.errors import InputError
 from bss.installation import version
 from bss.report.measured import measured_results
 from bss.report.page import write_results
@@ -17,7 +19,7 @@ from bss.report.results import Results, read_results
 
 
 def report(
-    source: Path,
+    sources: Annotated[list[Path], Parameter(name="SOURCE")],
     /,
     *,
     file: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
@@ -30,7 +32,7 @@ def report(
     """Write one HTML page.
 
     Args:
-        source: a run table (CSV or Parquet), a directory of runs, or the results directory of an
+        sources: run tables (CSV or Parquet), directories of runs, or the results directory of an
             experiment
         file: the page; by default report.html in the directory, or next to the table
         resamples: bootstrap refits
@@ -39,22 +41,34 @@ def report(
         bss report RUNS.parquet
         bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50
     """
+    source = sources[0]
     if file is None:
         file = source / "report.html" if source.is_dir() else source.with_suffix(".html")
-    if (source / "experiment.json").is_file():
-        results = read_results(source)
-    else:
-        results = _measured(source, table, targets, resamples)
+    results = _results(sources, table, targets, resamples)
     write_results(results, file, str(source))
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
-def _measured(source: Path, table: TableOptions, targets: TargetOptions, resamples: int) -> Results:
+def _results(
+    sources: Sequence[Path], table: TableOptions, targets: TargetOptions, resamples: int
+) -> Results:
+    """Read the results of an experiment, or measure and fit what runs allow."""
+    experiments = [path for path in sources if (path / "experiment.json").is_file()]
+    if not experiments:
+        return _measured(sources, table, targets, resamples)
+    if len(sources) > 1:
+        raise InputError(f"{experiments[0]}: holds the results of an experiment; name it alone")
+    return read_results(experiments[0])
+
+
+def _measured(
+    sources: Sequence[Path], table: TableOptions, targets: TargetOptions, resamples: int
+) -> Results:
     """Measure and fit what the runs allow."""
-    runs, warnings = read_curves(source, table, targets)
+    runs, warnings = read_curves(sources, table, targets)
     experiment = {
-        "title": f"Runs of {source.name}",
-        "command": f"bss report {shlex.quote(str(source))}",
+        "title": f"Runs of {', '.join(source.name for source in sources)}",
+        "command": f"bss report {shlex.join(map(str, sources))}",
         "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
     }
     how = targets.measuring()

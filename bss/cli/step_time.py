@@ -1,5 +1,6 @@
 """Options of the batch sizes that are soonest and cheapest, by seconds per step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,15 +36,15 @@ class TimeOptions:
             if value != 1 and self.step_time is None:
                 raise InputError(f"--{name} {value}: needs --step-time, e.g. '0.05 + 0.002*B'")
 
-    def read(self, runs: Path | None = None, how: "Reading | None" = None) -> "StepTime | None":
-        """Return seconds per step, from the run table if requested; None without the option."""
+    def read(self, runs: Sequence[Path] = (), how: "Reading | None" = None) -> "StepTime | None":
+        """Return seconds per step, from run tables if requested; None without the option."""
         if self.step_time is None:
             return None
         from bss.laws.step_time import OF_RUNS, StepTime
 
         if self.step_time != OF_RUNS:
             return StepTime.read(self.step_time, self.devices)
-        if runs is None:
+        if not runs:
             raise InputError("--step-time runs: needs a run table; write '0.05 + 0.002*B'")
         from bss.cli.reading import read_run_table
         from bss.tables import Reading

@@ -1,0 +1,102 @@
+"""Several tables as one: rows one after another, and names of runs that stay distinct.
+
+A run whose name is in two tables gets as much of its table's path as makes the names differ, e.g.
+`70m/b8` and `160m/b8`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bss.errors import InputError
+from bss.tables.reading import Reading
+from bss.tables.storage import read_table
+
+SUFFIXES = (".csv", ".parquet")
+
+
+def join_tables(tables: Sequence[tuple[Path, pd.DataFrame]]) -> pd.DataFrame:
+    """Return tables of runs or points as one; a column that a table lacks is empty in its rows.
+
+    Args:
+        tables: The path of each table, and the table.
+
+    Raises:
+        InputError: If a path is there twice.
+    """
+    if len(tables) == 1:
+        return tables[0][1]
+    given: Counter[str] = Counter()
+    for _, table in tables:
+        given.update(set(table.get("run", [])))
+    twice = {run for run, number in given.items() if number > 1}
+    paths = distinct_paths([path for path, _ in tables])
+    renamed: list[pd.DataFrame] = []
+    for path, table in tables:
+        own = {run: f"{paths[path]}/{run}" for run in twice}
+        renamed.append(table.assign(run=table["run"].replace(own)) if "run" in table else table)
+    return pd.concat(renamed, ignore_index=True)
+
+
+def distinct_paths(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return the end of each path, without its extension, that no other path has.
+
+    A table called runs has the name of its directory.
+
+    Raises:
+        InputError: If a path is there twice.
+
+    Examples:
+        >>> list(distinct_paths([Path("a/lr1.csv"), Path("b/lr1.csv")]).values())
+        ['a/lr1', 'b/lr1']
+        >>> list(distinct_paths([Path("a/runs.csv"), Path("b/runs.csv")]).values())
+        ['a', 'b']
+    """
+    resolved = {path: path.resolve() for path in paths}
+    for path, number in Counter(path.resolve() for path in paths).items():
+        if number > 1:
+            raise InputError(f"{path}: is given twice; name it once")
+    parts = {path: _naming_parts(real) for path, real in resolved.items()}
+    if len(set(parts.values())) < len(parts):
+        parts = {path: real.parts for path, real in resolved.items()}
+    deepest = max(map(len, parts.values()))
+    for depth in range(1, deepest + 1):
+        names = {path: "/".join(part[-depth:]) for path, part in parts.items()}
+        if len(set(names.values())) == len(names):
+            return names
+    return {path: str(real) for path, real in resolved.items()}
+
+
+def _naming_parts(path: Path) -> tuple[str, ...]:
+    """Return the parts of a path that name its table."""
+    if path.is_dir():
+        return path.parts
+    return path.parent.parts if path.stem == "runs" else path.with_suffix("").parts
+
+
+def tables_in(folder: Path, reading: Reading) -> tuple[list[Path], list[Path]]:
+    """Return the run tables among the CSV and Parquet files of a directory, and the other files.
+
+    Args:
+        folder: The directory; others in it are not looked into.
+        reading: Names of the columns.
+
+    Raises:
+        InputError: If a file cannot be read.
+    """
+    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    found = [path for path in files if holds_runs(read_table(path, reading)[0])]
+    return found, [path for path in files if path not in found]
+
+
+def holds_runs(table: pd.DataFrame) -> bool:
+    """Return whether a table has the columns of loss curves."""
+    columns = {*table}
+    counted = columns & {"step", "tokens"}
+    sized = columns & {"seq_len", "batch_tokens"}
+    lost = columns & {"loss", "eval_loss"}
+    if not ({"run", "batch"} <= columns and counted and sized and lost):
+        return False
+    return bool(table["run"].duplicated().any())  # a table of last losses has a row per run

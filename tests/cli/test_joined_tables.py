@@ -1,0 +1,81 @@
+"""Several run tables, and directories of them, are one table for every command that reads runs."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from bss.cli import main
+from bss.tables import read_runs
+from tests.cli.called import printed, refused
+from tests.cli.test_points import rows
+
+BATCHES = (2, 4, 8, 16)
+POINTS = ["--targets", "1.9,1.8"]
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A table of all runs, and the same runs in two tables of a directory."""
+    runs = {batch: rows(f"b{batch}", batch, lr=2e-3, model="m", seed=3) for batch in BATCHES}
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    whole = tmp_path / "whole.csv"
+    pd.concat(runs.values()).to_csv(whole, index=False)
+    pd.concat([runs[2], runs[4]]).to_csv(folder / "small.csv", index=False)
+    pd.concat([runs[8], runs[16]]).to_parquet(folder / "large.parquet", index=False)
+    return str(whole), [str(folder / "small.csv"), str(folder / "large.parquet")], str(folder)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["points", *POINTS],
+        ["fit", "es", *POINTS, "--law", "hyperbola", "--resamples", "10"],
+    ],
+)
+def test_parts_are_read_as_the_whole(tables, capsys, command):
+    whole, parts, folder = tables
+    subcommands = command[: command.index("--targets")]
+    options = command[len(subcommands) :]
+
+    def result(*paths):
+        told = printed(capsys, *subcommands, *paths, *options)
+        return json.dumps(told, sort_keys=True)
+
+    assert result(whole) == result(*parts)
+    if "points" in command:
+        by_run = [sorted(json.loads(r)["points"], key=str) for r in (result(whole), result(folder))]
+        assert by_run[0] == by_run[1]
+
+
+def test_a_report_of_parts(tables, tmp_path, capsys):
+    _, parts, _ = tables
+    page = tmp_path / "page.html"
+    assert main(["report", *parts, "-o", str(page), *POINTS, "--resamples", "10"]) == 0
+    text = page.read_text()
+    assert "Runs of small.csv, large.parquet" in text and "b16" in text
+
+
+def test_equal_names_of_runs_get_paths(tables, tmp_path, capsys):
+    whole, _, _ = tables
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        table = read_runs(whole)
+        table["loss"] += {"one": 0, "two": 0.001}[name]
+        table.to_parquet(tmp_path / name / "runs.parquet", index=False)
+    paths = [str(tmp_path / "one"), str(tmp_path / "two" / "runs.parquet")]
+    told = printed(capsys, "points", *paths, *POINTS)["points"]
+    runs = {point["run"] for point in told}
+    assert runs == {f"{name}/b{batch}" for name in ("one", "two") for batch in BATCHES}
+
+
+def test_what_is_not_joined_is_told(tables, tmp_path, capsys):
+    whole, _, folder = tables
+    assert main(["points", whole, *POINTS, "--out", f"{folder}/points.csv"]) == 0
+    capsys.readouterr()
+    told = printed(capsys, "points", folder, *POINTS)
+    assert told["warnings"][0].endswith("read are its 2 run tables, not points.csv")
+    line = refused(capsys, "points", whole, f"{folder}/points.csv", *POINTS)
+    assert "has loss curves, and" in line and "measure the points of both first" in line
+    assert "is given twice; name it once" in refused(capsys, "points", whole, whole, *POINTS)
