@@ -205,7 +205,8 @@ class TextFiles(Corpus):
 
     def source(self) -> dict[str, Any]:
         """See `Corpus`; the bytes and the relative path of every file are hashed."""
-        total, names = hashlib.sha256(self.text_feature.encode()), self._names()
+        total = hashlib.sha256(self.text_feature.encode())
+        names = self._names()
         for name in names:
             try:
                 with (self._folder / name).open("rb") as file:

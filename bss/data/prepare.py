@@ -112,13 +112,18 @@ def prepare(
     shards = open_shards(directory)
     written = shards.manifest.source
     if written.get("fingerprint") != source["fingerprint"]:
-        names = ("python", "dataset", "fingerprint")
-        before, now = (next((s[n] for n in names if s.get(n)), "?") for s in (written, source))
+        before, now = map(_identify, (written, source))
         raise InputError(
             f"corpus: {directory} was prepared from other sources ({before:.40}) than {name!r} has "
             f"now ({now:.40}); delete it to prepare it again, or give another root"
         )
     return shards
+
+
+def _identify(source: Mapping[str, Any]) -> str:
+    """Return the name by which a user knows the version of a source."""
+    names = ("python", "dataset", "fingerprint")
+    return next((source[name] for name in names if source.get(name)), "?")
 
 
 def _build(corpus: Corpus, source: Mapping, spec: str, directory: Path, shard_tokens: int) -> None:
@@ -172,7 +177,8 @@ class Progress:
 
     def __init__(self, directory: Path, what: Mapping[str, Any]) -> None:
         """Continue if the directory was begun for the same `what`; otherwise empty it."""
-        self.directory, self._what = directory, json.loads(json.dumps(what))
+        self.directory = directory
+        self._what = json.loads(json.dumps(what))
         self.done: dict[str, Split] = {}
         try:
             found = json.loads((directory / FILE).read_text())
@@ -204,7 +210,10 @@ def write_split(
 ) -> Split:
     """Write the tokens of documents into files, after the complete ones."""
     done = progress.done.get(name, Split(0, 0, 0, ()))
-    count, tokens, size, files = done.documents, done.tokens, done.bytes, done.files
+    count = done.documents
+    tokens = done.tokens
+    size = done.bytes
+    files = done.files
     whole = sum(file.tokens for file in files)
     texts = itertools.islice(documents, count, None)
     shard: _Whole | None = None
@@ -214,7 +223,8 @@ def write_split(
         if shard is not None:
             written = shard.size // dtype.itemsize
             files = (*files, ShardFile(shard.path.name, written, shard.close()))
-            shard, whole = None, whole + written
+            shard = None
+            whole += written
             progress.note(name, Split(count, tokens, size, files))
 
     try:
@@ -228,7 +238,9 @@ def write_split(
                 if len(left) >= room:
                     close()
                 left = left[room:]
-            count, tokens, size = count + 1, tokens + len(ids), size + len(text.encode())
+            count += 1
+            tokens += len(ids)
+            size += len(text.encode())
         close()
     finally:
         if shard is not None:
@@ -248,12 +260,15 @@ def _encoded(
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     """Yield documents in order, in groups of at least BATCH characters."""
-    batch, size = [], 0
+    batch: list[str] = []
+    size = 0
     for text in texts:
         batch.append(text)
-        if (size := size + len(text)) >= BATCH:
+        size += len(text)
+        if size >= BATCH:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 
@@ -262,7 +277,9 @@ class _Whole:
     """A file that appears, complete and on disk, when it is closed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.size, self._hash = path, 0, hashlib.sha256()
+        self.path = path
+        self.size = 0
+        self._hash = hashlib.sha256()
         self.file = path.with_name(f"{path.name}.part").open("wb")
 
     def write(self, content: bytes) -> None:

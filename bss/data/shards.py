@@ -223,7 +223,8 @@ def open_shards(directory: Path) -> Shards:
             f"({type(error).__name__}: {error}); delete {directory} and prepare it again"
         ) from None
     for file in (file for split in manifest.splits.values() for file in split.files):
-        path, size = directory / file.name, file.tokens * np.dtype(manifest.dtype).itemsize
+        path = directory / file.name
+        size = file.tokens * np.dtype(manifest.dtype).itemsize
         there = path.stat().st_size if path.is_file() else None
         if there != size:
             found = "is missing" if there is None else f"has {there} bytes, expected {size}"

@@ -118,7 +118,8 @@ def held_out(
     """
     check(seq_len >= 1, "seq_len", seq_len, "a length of 1 or more tokens")
     array = shards.tokens(split)
-    there, wanted = (len(array) - 1) // seq_len, tokens // seq_len
+    there = (len(array) - 1) // seq_len
+    wanted = tokens // seq_len
     if not 1 <= wanted <= there:
         raise InputError(
             f"evaluation.tokens: {tokens} are not between one sequence ({seq_len}) and the {split} "

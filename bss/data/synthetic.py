@@ -35,13 +35,20 @@ import numpy as np
 
 from bss.errors import InputError
 
+Array = np.ndarray | jax.Array
+
 # Fractional bits of the fixed-point numbers; a logit has the bits of h and W together.
-_MEMORY_BITS, _H_BITS, W_BITS = 16, 8, 4
+_MEMORY_BITS = 16
+_H_BITS = 8
+W_BITS = 4
 _LOGIT_BITS = _H_BITS + W_BITS
 # With these, |h·W| < 2^24: float32 holds every partial sum exactly, in any order of summation.
-_H_LIMIT, _W_LIMIT, _RANK_LIMIT = 2047, 63, 128
+_H_LIMIT = 2047
+_W_LIMIT = 63
+_RANK_LIMIT = 128
 # A token's weight is looked up by the distance of its logit from the largest, in 1/256 nats.
-_LEVEL_BITS, _LEVELS = 8, 4096
+_LEVEL_BITS = 8
+_LEVELS = 4096
 
 
 @dataclass(frozen=True)
@@ -171,13 +178,13 @@ def blank(tables: Tables, count: int) -> jax.Array:
     return jnp.zeros((count, R, D), jnp.int32)
 
 
-def remember(tables: Tables, memory_nxRxD, token_n):
+def remember(tables: Tables, memory_nxRxD: jax.Array, token_n: jax.Array) -> jax.Array:
     """Return the memories after one more token."""
     faded_nxRxD = memory_nxRxD >> tables.memories_R[None, :, None]
     return memory_nxRxD - faded_nxRxD + tables.steer_RxVxD[:, token_n].swapaxes(0, 1)
 
 
-def levels(tables: Tables, memory_nxRxD):
+def levels(tables: Tables, memory_nxRxD: jax.Array) -> jax.Array:
     """Return the distance of each next token below the most likely: int32 (n, V) weight indices."""
     h_nxD = jnp.clip(memory_nxRxD.sum(1) >> (_MEMORY_BITS - _H_BITS), -_H_LIMIT, _H_LIMIT)
     moved_nxV = jnp.matmul(h_nxD.astype(jnp.float32), tables.read_DxV, precision="highest")
@@ -190,16 +197,22 @@ HELD_OUT = MappingProxyType({"validation": 1 << 63, "test": 3 << 62})
 _POSITIONS = 1 << 64
 
 
-def multiply_high(a, b):
+def _halve(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the upper and the lower 16 bits of a uint32."""
+    return x >> 16, x & 0xFFFF
+
+
+def multiply_high(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the upper 32 bits of the 64-bit product of two uint32, a type that JAX lacks."""
-    a_high, a_low, b_high, b_low = a >> 16, a & 0xFFFF, b >> 16, b & 0xFFFF
+    a_high, a_low = _halve(a)
+    b_high, b_low = _halve(b)
     first = a_high * b_low + ((a_low * b_low) >> 16)
     second = a_low * b_high + (first & 0xFFFF)
     return a_high * b_high + (first >> 16) + (second >> 16)
 
 
 @functools.partial(jax.jit, static_argnames="seq_len")
-def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
+def generate(tables: Tables, high_n: Array, low_n: Array, seq_len: int) -> jax.Array:
     """Return the sequences at positions 2^32·high + low; it can be called inside jit.
 
     Each draws 32 random bits per token, from the key folded with high, then low; both are uint32.
@@ -208,11 +221,11 @@ def generate(tables: Tables, high_n, low_n, seq_len: int) -> jax.Array:
         int32 (n, seq_len + 1); inputs are [:, :-1], targets [:, 1:].
     """
 
-    def bits(high, low):
+    def bits(high: Array, low: Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.fold_in(tables.key, high), low)
         return jax.random.bits(key, (seq_len + 1,))
 
-    def step(memory_nxRxD, bits_n):
+    def step(memory_nxRxD: jax.Array, bits_n: jax.Array) -> tuple[jax.Array, jax.Array]:
         weights_nxV = tables.weights[levels(tables, memory_nxRxD)]
         reached_nxV = jnp.cumsum(weights_nxV, axis=1)
         drawn_n = multiply_high(bits_n, reached_nxV[:, -1])
@@ -239,7 +252,8 @@ def sequences(language: SyntheticLanguage, position: int, count: int) -> jax.Arr
 
 def at(language: SyntheticLanguage, places_n: np.ndarray) -> jax.Array:
     """Return the sequences at positions, uint64 (n,), in any order; see `sequences`."""
-    high_n, low_n = (places_n >> np.uint64(32)).astype(np.uint32), places_n.astype(np.uint32)
+    high_n = (places_n >> np.uint64(32)).astype(np.uint32)
+    low_n = places_n.astype(np.uint32)
     return generate(tables(language), high_n, low_n, language.seq_len)
 
 

@@ -1,11 +1,10 @@
-"""Model families by name. A custom family is named `package.module:ATTRIBUTE`, its class."""
+"""Model families by name. A custom family is named `package.module:ATTRIBUTE`, its class.
 
-from bss.models.base import ModelFamily
+Facts (base, transformer, size_fields, sizes: configs, counts, FLOPs) import no JAX. Functions
+(losses, attention, parts, moe, network: arrays) import facts, and no fact imports a function.
+"""
+
+from bss.models.base import FAMILIES, ModelFamily
 from bss.models.transformer import MixtureConfig, TransformerConfig
-from bss.registry import Registry
 
-FAMILIES: Registry[type[ModelFamily]] = Registry(
-    "model.family",
-    {"transformer": TransformerConfig, "mixture": MixtureConfig},
-    of=type[ModelFamily],
-)
+__all__ = ["FAMILIES", "MixtureConfig", "ModelFamily", "TransformerConfig"]

@@ -24,7 +24,7 @@ _SHORT = 64
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
-def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
+def reference(q_BxTxHxD: jax.Array, k_BxTxKxD: jax.Array, v_BxTxKxD: jax.Array) -> jax.Array:
     """Compute causal softmax attention, in float32 between the products; H/K queries share a key
     head.
 
@@ -33,9 +33,9 @@ def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
     of the keys.
     """
     B, T, H, D = q_BxTxHxD.shape
-    q_BxHxTxD, k_BxKxTxD, v_BxKxTxD = (
-        x.transpose(0, 2, 1, 3) for x in (q_BxTxHxD, k_BxTxKxD, v_BxTxKxD)
-    )
+    q_BxHxTxD = q_BxTxHxD.transpose(0, 2, 1, 3)
+    k_BxKxTxD = k_BxTxKxD.transpose(0, 2, 1, 3)
+    v_BxKxTxD = v_BxTxKxD.transpose(0, 2, 1, 3)
     q_BxKxGxTxD = q_BxHxTxD.reshape(B, k_BxKxTxD.shape[1], -1, T, D)
     spans = ((0, T),) if T <= _SHORT else ((0, T // 2), (T // 2, T))
     mixed_BxKxGxTxD = jnp.concatenate(
@@ -50,7 +50,7 @@ def reference(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
     return mixed_BxKxGxTxD.reshape(B, H, T, D).transpose(0, 2, 1, 3).astype(q_BxTxHxD.dtype)
 
 
-def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
+def _last_queries(q_BxKxGxTxD: jax.Array, k_BxKxSxD: jax.Array, v_BxKxSxD: jax.Array) -> jax.Array:
     """Return the attention of the last T of S positions, each over the keys up to its place."""
     B, K, G, T, D = q_BxKxGxTxD.shape
     S = k_BxKxSxD.shape[2]
@@ -66,7 +66,7 @@ def _last_queries(q_BxKxGxTxD, k_BxKxSxD, v_BxKxSxD):
     return mixed_BxKxGTxD.reshape(B, K, G, T, D)
 
 
-def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
+def cudnn(q_BxTxHxD: jax.Array, k_BxTxKxD: jax.Array, v_BxTxKxD: jax.Array) -> jax.Array:
     """Compute `reference` by cuDNN's flash attention (Dao et al., 2205.14135); InputError without
     cuDNN.
     """
@@ -81,7 +81,9 @@ def cudnn(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD):
         ) from None
 
 
-def splash(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD, *, interpret: bool = False):
+def splash(
+    q_BxTxHxD: jax.Array, k_BxTxKxD: jax.Array, v_BxTxKxD: jax.Array, *, interpret: bool = False
+) -> jax.Array:
     """Compute `reference` by JAX's Pallas kernel for TPUs; interpreted, it runs on any device."""
     from jax.experimental.pallas.ops.tpu import splash_attention
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bss.errors import InputError
+from bss.models.size_fields import SIZE_FIELDS
 from bss.registry import Registered, Registry
 
 if TYPE_CHECKING:
@@ -119,15 +120,11 @@ class ModelFamily(Registered):
     @classmethod
     def choices(cls) -> Registry[Any]:
         """Return the registered families."""
-        from bss.models import FAMILIES
-
         return FAMILIES
 
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type:
         """Return the family that a dict names, or the family of the named size in it."""
-        from bss.models.sizes import SIZE_FIELDS
-
         return super().variant({**SIZE_FIELDS.get(str(entry.get("name")), {}), **entry})
 
     def encoded(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -257,6 +254,10 @@ class ModelFamily(Registered):
         Recomputation by rematerialisation is not counted: MFU is defined on model FLOPs.
         """
         return 3 * self.forward_flops_per_token(seq_len)
+
+
+FAMILIES: Registry[type[ModelFamily]] = Registry("model.family", {}, of=type[ModelFamily])
+"""Families by name, the default first; each is registered beside its class."""
 
 
 def unstacked_axes(names: tuple[str, ...]) -> tuple[str, ...]:

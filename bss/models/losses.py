@@ -6,7 +6,7 @@ one-hot. The vocabulary is padded with tokens of probability zero. Otherwise a G
 chunk to the width that its products need, which makes a step of 85M 1.05 times slower.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,11 @@ from bss.models.base import LOGITS_AT_ONCE
 _MANY_ROWS = 256
 _LANES = 128
 """Products are fast if the vocabulary is a multiple of this."""
-_LEAST, _ZEROS = np.float32(np.finfo(np.float32).min), (np.float32(0), np.float32(0))
+_LEAST = np.float32(np.finfo(np.float32).min)
+_ZEROS = np.float32(0), np.float32(0)
 
 
-def matmul(x, matrix, dtype=None):
+def matmul(x: jax.Array, matrix: jax.Array, dtype: Any = None) -> jax.Array:
     """Multiply the last axis of `x` by a matrix cast to its dtype; the result has dtype `dtype`."""
     # XLA's CPU backend is 1.2 times slower on a left side of three axes than on one of two.
     flat = x.reshape(-1, x.shape[-1])
@@ -34,11 +35,11 @@ def matmul(x, matrix, dtype=None):
 
 
 @jax.custom_vjp
-def _product(x_NxF, matrix_FxO):
+def _product(x_NxF: jax.Array, matrix_FxO: jax.Array) -> jax.Array:
     return x_NxF @ matrix_FxO
 
 
-def _gradients(kept, y_NxO):
+def _gradients(kept: tuple[jax.Array, jax.Array], y_NxO: jax.Array) -> tuple[jax.Array, jax.Array]:
     x_NxF, matrix_FxO = kept
     gradient_FxO = jax.lax.platform_dependent(x_NxF, y_NxO, cpu=_summed_on_cpu, default=_summed)
     return y_NxO @ matrix_FxO.T, gradient_FxO
@@ -47,11 +48,11 @@ def _gradients(kept, y_NxO):
 _product.defvjp(lambda x_NxF, matrix_FxO: (x_NxF @ matrix_FxO, (x_NxF, matrix_FxO)), _gradients)
 
 
-def _summed(x_NxF, y_NxO):
+def _summed(x_NxF: jax.Array, y_NxO: jax.Array) -> jax.Array:
     return x_NxF.T @ y_NxO
 
 
-def _summed_on_cpu(x_NxF, y_NxO):
+def _summed_on_cpu(x_NxF: jax.Array, y_NxO: jax.Array) -> jax.Array:
     """Return the product: XLA on CPUs sums many rows twice as fast if the right side is wide."""
     if len(x_NxF) < _MANY_ROWS or x_NxF.shape[1] <= y_NxO.shape[1]:
         return _summed(x_NxF, y_NxO)
@@ -59,7 +60,9 @@ def _summed_on_cpu(x_NxF, y_NxO):
     return jax.lax.optimization_barrier(y_NxO.T @ x_NxF).T
 
 
-def cross_entropy(x_BxTxM, head_MxV, targets_BxT, fused: bool = False) -> jax.Array:
+def cross_entropy(
+    x_BxTxM: jax.Array, head_MxV: jax.Array, targets_BxT: jax.Array, fused: bool = False
+) -> jax.Array:
     """Return the cross-entropy of the targets in nats, summed, a float32 scalar.
 
     Args:
@@ -78,7 +81,7 @@ def cross_entropy(x_BxTxM, head_MxV, targets_BxT, fused: bool = False) -> jax.Ar
 
 
 def cross_entropies(
-    x_BxTxM, head_MxV, targets_BxT, fused: bool = False
+    x_BxTxM: jax.Array, head_MxV: jax.Array, targets_BxT: jax.Array, fused: bool = False
 ) -> tuple[jax.Array, jax.Array]:
     """Return `cross_entropy`, bit by bit, and its terms [B, T]; without a gradient."""
     width, vocab = head_MxV.shape
@@ -91,7 +94,9 @@ def cross_entropies(
     return total, losses_Nx1.reshape(targets_BxT.shape)
 
 
-def _parts(logits_BxTxV, targets_BxT):
+def _parts(
+    logits_BxTxV: jax.Array, targets_BxT: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return for each target the largest logit, the sum of exponentials below it, and its own
     logit.
     """
@@ -101,35 +106,47 @@ def _parts(logits_BxTxV, targets_BxT):
     return largest_BxT, sum_BxT, _picked(logits_BxTxV, targets_BxT)
 
 
-def _each(largest_BxT, sum_BxT, picked_BxT):
+def _each(largest_BxT: jax.Array, sum_BxT: jax.Array, picked_BxT: jax.Array) -> jax.Array:
     return jnp.log(sum_BxT) + largest_BxT - picked_BxT
 
 
-def _picked(logits_BxTxV, targets_BxT):
+def _picked(logits_BxTxV: jax.Array, targets_BxT: jax.Array) -> jax.Array:
     return jnp.take_along_axis(logits_BxTxV, targets_BxT[..., None], axis=-1)[..., 0]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _in_chunks(fused: bool, x_NxM, head_MxV, targets_N) -> jax.Array:
+def _in_chunks(
+    fused: bool, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
+) -> jax.Array:
     return _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N)[0]
 
 
-def _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N):
+def _chunk_by_chunk(
+    fused: bool, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return the loss and the loss of each target, [N, 1]."""
-    vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
+    vocab = head_MxV.shape[1]
+    head_MxW = _filled_up(head_MxV.astype(x_NxM.dtype))
 
-    def add(total, x_nxM, targets_n):
+    def add(
+        total: jax.Array, x_nxM: jax.Array, targets_n: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         losses_n = _losses(fused, x_nxM, head_MxW, vocab, targets_n)[0]
         return total + losses_n.sum(), losses_n[:, None]
 
     return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, vocab)
 
 
-def _with_gradients(fused, x_NxM, head_MxV, targets_N):
+def _with_gradients(
+    fused: bool, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Return the loss, and its gradients for the backward pass."""
-    vocab, head_MxW = head_MxV.shape[1], _filled_up(head_MxV.astype(x_NxM.dtype))
+    vocab = head_MxV.shape[1]
+    head_MxW = _filled_up(head_MxV.astype(x_NxM.dtype))
 
-    def add(sums, x_nxM, targets_n):
+    def add(
+        sums: tuple[jax.Array, jax.Array], x_nxM: jax.Array, targets_n: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         total, head_gradient_MxW = sums
         losses_n, logits_nxW, normaliser_n = _losses(fused, x_nxM, head_MxW, vocab, targets_n)
         one_hot_nxW = jax.nn.one_hot(targets_n, head_MxW.shape[1])
@@ -143,18 +160,22 @@ def _with_gradients(fused, x_NxM, head_MxV, targets_N):
     return total, (x_gradient_NxM, head_gradient_MxW[:, :vocab])
 
 
-def _scaled(_, gradients, scale):
+def _scaled(
+    fused: bool, gradients: tuple[jax.Array, ...], scale: jax.Array
+) -> tuple[jax.Array | None, ...]:
     return *(gradient * scale.astype(gradient.dtype) for gradient in gradients), None
 
 
 _in_chunks.defvjp(_with_gradients, _scaled)
 
 
-def _filled_up(head_MxV):
+def _filled_up(head_MxV: jax.Array) -> jax.Array:
     return jnp.pad(head_MxV, ((0, 0), (0, -head_MxV.shape[1] % _LANES)))
 
 
-def _losses(fused: bool, x_nxM, head_MxW, vocab: int, targets_n):
+def _losses(
+    fused: bool, x_nxM: jax.Array, head_MxW: jax.Array, vocab: int, targets_n: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return for each target its loss, its logits and the logarithm of its normaliser."""
     logits_nxW = matmul(x_nxM, head_MxW, jnp.float32)
     if (filled_up := head_MxW.shape[1]) > vocab:
@@ -167,10 +188,12 @@ def _losses(fused: bool, x_nxM, head_MxW, vocab: int, targets_n):
     return normaliser_n - picked_n, logits_nxW, normaliser_n
 
 
-def _in_one_pass(logits_nxW, targets_n):
+def _in_one_pass(logits_nxW: jax.Array, targets_n: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the normaliser and the target's logit, by sums relative to a running maximum."""
 
-    def joined(one, other):
+    def joined(
+        one: Sequence[jax.Array], other: Sequence[jax.Array]
+    ) -> tuple[jax.Array, Any, jax.Array]:
         largest = jnp.maximum(one[0], other[0])
         sums = (sum_ * jnp.exp(top - largest) for top, sum_, _ in (one, other))
         return largest, sum(sums), one[2] + other[2]
@@ -184,7 +207,9 @@ def _in_one_pass(logits_nxW, targets_n):
     return jnp.log(sum_n) + largest_n, picked_n
 
 
-def _each_chunk(add: Callable[..., Any], sums: Any, x_NxM, targets_N, vocab: int) -> Any:
+def _each_chunk(
+    add: Callable[..., Any], sums: Any, x_NxM: jax.Array, targets_N: jax.Array, vocab: int
+) -> Any:
     """Return the sums over chunks of the maximum size, and the joined results of `add`.
 
     The tokens after the last complete chunk form a smaller chunk.

@@ -8,15 +8,15 @@ al., 2101.03961, eqs. 4 to 6), computed per sequence (DeepSeek-V3, 2412.19437, e
 over sequences does not depend on how a batch is split into micro-batches and devices.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from bss.models.losses import matmul
-from bss.models.network import Linear, nonlinear
-from bss.models.transformer import block_shape
+from bss.models.parts import Linear, nonlinear
+from bss.models.transformer import MixtureConfig, block_shape
 
 
 class Blocks(NamedTuple):
@@ -32,7 +32,8 @@ class Blocks(NamedTuple):
     @classmethod
     def of(cls, chosen_N: jax.Array, experts: int) -> "Blocks":
         """Return the blocks of rows, given the number of each row's expert."""
-        N, (n, size) = len(chosen_N), block_shape(len(chosen_N), experts)
+        N = len(chosen_N)
+        n, size = block_shape(N, experts)
         rows_E = jnp.bincount(chosen_N, length=experts)
         blocks_E = -(-rows_E // size)
         end_E = jnp.cumsum(blocks_E)
@@ -45,25 +46,24 @@ class Blocks(NamedTuple):
         back_N = jnp.zeros(N, int).at[order_N].set(places_N, unique_indices=True)
         return cls(expert_n, there_P, back_N)
 
-    def rows(self, rows_NxF):
+    def rows(self, rows_NxF: jax.Array) -> jax.Array:
         """Return rows as blocks, [n, P/n, F], with zeros in unused places."""
         return _moved(rows_NxF, self.there_P, self.back_N).reshape(
             len(self.expert_n), -1, rows_NxF.shape[-1]
         )
 
-    def undo(self, blocks_nxbxF):
+    def undo(self, blocks_nxbxF: jax.Array) -> jax.Array:
         """Return blocks as rows, [N, F]."""
         flat_PxF = blocks_nxbxF.reshape(-1, blocks_nxbxF.shape[-1])
         return _moved(flat_PxF, self.back_N, self.there_P)
 
 
 @jax.custom_vjp
-def _moved(rows_NxF, there_P, back_N):
+def _moved(rows_NxF: jax.Array, there_P: jax.Array, back_N: jax.Array) -> jax.Array:
     return rows_NxF.at[there_P].get(mode="fill", fill_value=0)
 
-    # The inverse order is the gradient, so that nothing is summed by place.
 
-
+# The inverse order is the gradient, so that nothing is summed by place.
 _moved.defvjp(
     lambda rows_NxF, there_P, back_N: (_moved(rows_NxF, there_P, back_N), (back_N, there_P)),
     lambda back, dy_PxF: (_moved(dy_PxF, *back), None, None),
@@ -71,7 +71,7 @@ _moved.defvjp(
 
 
 @jax.checkpoint
-def grouped(blocks_nxbxF, matrices_ExFxO, expert_n):
+def grouped(blocks_nxbxF: jax.Array, matrices_ExFxO: jax.Array, expert_n: jax.Array) -> jax.Array:
     """Multiply each block by its expert's matrix, [n, b, O]; matrices are not copied for the
     gradient.
 
@@ -88,7 +88,7 @@ class Stack(nnx.Module):
         shape = experts, fan_in, fan_out
         self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), shape))
 
-    def __call__(self, blocks_nxbxF, expert_n):
+    def __call__(self, blocks_nxbxF: jax.Array, expert_n: jax.Array) -> jax.Array:
         """See `grouped`."""
         return grouped(blocks_nxbxF, self.kernel[...], expert_n)
 
@@ -96,9 +96,11 @@ class Stack(nnx.Module):
 class Experts(nnx.Module):
     """MLPs with a router; each token passes the top k of them."""
 
-    def __init__(self, config: Any, rngs: nnx.Rngs) -> None:
+    def __init__(self, config: MixtureConfig, rngs: nnx.Rngs) -> None:
         self.config = config
-        width, hidden, experts = config.d_model, config.d_ff, config.num_experts
+        width = config.d_model
+        hidden = config.d_ff
+        experts = config.num_experts
         self.router = Linear(width, experts, width**-0.5, rngs)
         self.up = Stack(experts, width, hidden, width**-0.5, rngs)
         if config.activation == "swiglu":
@@ -106,14 +108,15 @@ class Experts(nnx.Module):
         out_std = (2 * config.num_layers * hidden) ** -0.5
         self.down = Stack(experts, hidden, width, out_std, rngs)
 
-    def __call__(self, x_BxTxM, fused: bool = False):
+    def __call__(self, x_BxTxM: jax.Array, fused: bool = False) -> tuple[jax.Array, jax.Array]:
         """Return the addition to the residual stream, and the load-balance loss, a float32 scalar.
 
         The load-balance loss is summed over the B·T targets; it is 1 per target if all experts have
         the same load.
         """
         B, T, M = x_BxTxM.shape
-        k, E = self.config.top_k, self.config.num_experts
+        k = self.config.top_k
+        E = self.config.num_experts
         scores_BxTxE = matmul(x_BxTxM.astype(jnp.float32), self.router.kernel[...])
         shares_BxTxE = jax.nn.softmax(scores_BxTxE, axis=-1)
         weights_BxTxk, chosen_BxTxk = jax.lax.top_k(shares_BxTxE, k)

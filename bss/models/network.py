@@ -15,22 +15,14 @@ Matrices are initialised from plain (not truncated) normals, which a parametriza
 
 Outside of this module a model is `params`: nested dicts of float32 arrays, layers under "layer_0",
 "layer_1", ... or, with `scan_layers`, stacked on a leading axis under "layers".
-
-A kernel with `fused=True` (see `attention.Kernel`) selects norms, rotations and a GELU that XLA
-compiles for GPUs to few passes over memory, with custom gradients (derived here). The two sums of a
-row are taken in one pass; everything else is elementwise and fuses with its neighbours. Nothing as
-wide as a row is written in float32. Squares are summed around zero, not around the mean. The error
-of this in float32 is below the rounding of bfloat16.
 """
 
 import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from bss.models.attention import KERNELS, Kernel
@@ -45,76 +37,9 @@ from bss.models.base import (
     unstacked_axes,
 )
 from bss.models.losses import cross_entropies, cross_entropy, matmul
-from bss.models.transformer import TransformerConfig
-
-
-class Linear(nnx.Module):
-    """A matrix, applied in the activations' dtype."""
-
-    def __init__(self, fan_in: int, fan_out: int, std: float, rngs: nnx.Rngs) -> None:
-        self.kernel = nnx.Param(std * jax.random.normal(rngs.params(), (fan_in, fan_out)))
-
-    def __call__(self, x):
-        """Map the last axis from fan_in to fan_out."""
-        return matmul(x, self.kernel[...])
-
-
-class Norm(nnx.Module):
-    """RMSNorm or LayerNorm over the last axis in float32, with a scale and no bias."""
-
-    def __init__(self, kind: str, size: int) -> None:
-        self.kind = kind
-        self.scale = nnx.Param(jnp.ones(size))
-
-    def __call__(self, x, fused: bool = False):
-        """Return an array of the same shape and dtype; `fused` as in `attention.Kernel`."""
-        if fused:
-            return fused_norm(self.kind, x, self.scale[...])
-        wide = x.astype(jnp.float32)
-        if self.kind == "layer":
-            wide = wide - wide.mean(-1, keepdims=True)
-        inverse = jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-6)
-        scale = jnp.expand_dims(self.scale[...], range(x.ndim - 1))
-        return (wide * inverse * scale).astype(x.dtype)
-
-
-class MLP(nnx.Module):
-    """Two matrices around a nonlinearity, or SwiGLU's three."""
-
-    def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
-        self.activation = config.activation
-        width, hidden = config.d_model, config.d_ff
-        self.up = Linear(width, hidden, width**-0.5, rngs)
-        if config.activation == "swiglu":
-            self.gate = Linear(width, hidden, width**-0.5, rngs)
-        self.down = Linear(hidden, width, (2 * config.num_layers * hidden) ** -0.5, rngs)
-
-    def __call__(self, x, fused: bool = False):
-        """Return the MLP's addition to the residual stream, and None: no load-balance loss.
-
-        `fused` as in `attention.Kernel`.
-        """
-        hidden = self.up(x)
-        gate = self.gate(x) if self.activation == "swiglu" else None
-        return self.down(nonlinear(self.activation, hidden, gate, fused)), None
-
-
-def nonlinear(activation: str, hidden, gate, fused: bool):
-    """Return the input of an MLP's last matrix; `gate` is SwiGLU's."""
-    if activation == "swiglu":
-        return jax.nn.silu(gate) * hidden
-    if activation == "gelu":
-        return fused_gelu(hidden) if fused else jax.nn.gelu(hidden, approximate=False)
-    return jnp.square(jax.nn.relu(hidden))
-
-
-def rope(x_BxTxHxD, theta: float):
-    """Rotate each pair (i, i + D/2) of a head by position · theta^(-2i/D) (2104.09864, eq. 34)."""
-    _, T, _, D = x_BxTxHxD.shape
-    cos, sin = rope_waves(T, D, theta)
-    low, high = jnp.split(x_BxTxHxD.astype(jnp.float32), 2, axis=-1)
-    rotated = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
-    return rotated.astype(x_BxTxHxD.dtype)
+from bss.models.moe import Experts
+from bss.models.parts import MLP, Linear, Norm, fused_norm_rope, rope
+from bss.models.transformer import MixtureConfig, TransformerConfig
 
 
 class Attention(nnx.Module):
@@ -122,7 +47,9 @@ class Attention(nnx.Module):
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
-        width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
+        width = config.d_model
+        query_width = config.query_width
+        kv_width = config.kv_width
         std = width**-0.5
         self.query = Linear(width, query_width, std, rngs)
         self.key = Linear(width, kv_width, std, rngs)
@@ -133,10 +60,11 @@ class Attention(nnx.Module):
             self.query_norm = Norm(config.norm, config.head_width)
             self.key_norm = Norm(config.norm, config.head_width)
 
-    def __call__(self, x_BxTxM, kernel: Kernel):
+    def __call__(self, x_BxTxM: jax.Array, kernel: Kernel) -> jax.Array:
         """Return the attention's addition to the residual stream."""
         B, T, _ = x_BxTxM.shape
-        K, D = self.config.kv_heads, self.config.head_width
+        K = self.config.kv_heads
+        D = self.config.head_width
         q_BxTxHxD: Any = self.query(x_BxTxM).reshape(B, T, -1, D)
         k_BxTxKxD: Any = self.key(x_BxTxM).reshape(B, T, K, D)
         v_BxTxKxD = self.value(x_BxTxM).reshape(B, T, K, D)
@@ -147,8 +75,10 @@ class Attention(nnx.Module):
             k_BxTxKxD = fused_norm_rope(*how, 1.0, k_BxTxKxD, self.key_norm.scale[...])
         else:
             if self.config.qk_norm:
-                q_BxTxHxD, k_BxTxKxD = self.query_norm(q_BxTxHxD), self.key_norm(k_BxTxKxD)
-            q_BxTxHxD, k_BxTxKxD = rope(q_BxTxHxD, theta) * D**-0.5, rope(k_BxTxKxD, theta)
+                q_BxTxHxD = self.query_norm(q_BxTxHxD)
+                k_BxTxKxD = self.key_norm(k_BxTxKxD)
+            q_BxTxHxD = rope(q_BxTxHxD, theta) * D**-0.5
+            k_BxTxKxD = rope(k_BxTxKxD, theta)
         return self.output(kernel.attend(q_BxTxHxD, k_BxTxKxD, v_BxTxKxD).reshape(B, T, -1))
 
 
@@ -159,13 +89,20 @@ class Block(nnx.Module):
         self.attention_norm = Norm(config.norm, config.d_model)
         self.attention = Attention(config, rngs)
         self.mlp_norm = Norm(config.norm, config.d_model)
-        self.mlp = config.mlp(rngs)
+        self.mlp: Any = make_mlp(config, rngs)
 
-    def __call__(self, x_BxTxM, kernel: Kernel):
+    def __call__(self, x_BxTxM: jax.Array, kernel: Kernel) -> tuple[jax.Array, jax.Array | None]:
         """Return the residual stream after this block, and the load-balance loss, if any."""
         x_BxTxM = x_BxTxM + self.attention(self.attention_norm(x_BxTxM, kernel.fused), kernel)
         added_BxTxM, balance = self.mlp(self.mlp_norm(x_BxTxM, kernel.fused), kernel.fused)
         return x_BxTxM + added_BxTxM, balance
+
+
+def make_mlp(config: TransformerConfig, rngs: nnx.Rngs) -> Experts | MLP:
+    """Return the part of a block after attention."""
+    if isinstance(config, MixtureConfig):
+        return Experts(config, rngs)
+    return MLP(config, rngs)
 
 
 class Transformer(nnx.Module):
@@ -173,7 +110,8 @@ class Transformer(nnx.Module):
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs) -> None:
         self.config = config
-        width, vocab = config.d_model, config.vocab_size
+        width = config.d_model
+        vocab = config.vocab_size
         std = 1 / width if config.tied else width**-0.5
         self.embedding = nnx.Param(std * jax.random.normal(rngs.params(), (vocab, width)))
         if not config.tied:
@@ -186,7 +124,9 @@ class Transformer(nnx.Module):
                 setattr(self, f"layer_{layer}", Block(config, rngs))
         self.final_norm = Norm(config.norm, width)
 
-    def __call__(self, tokens_BxT, kernel: Kernel, compute: Compute):
+    def __call__(
+        self, tokens_BxT: jax.Array, kernel: Kernel, compute: Compute
+    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
         """Return the normalised residual stream (B, T, d_model), the head matrix, the balance loss.
 
         The load-balance loss is summed over the blocks; None for a model without experts.
@@ -204,8 +144,10 @@ class Transformer(nnx.Module):
             x_BxTxM = x_BxTxM * multipliers.output
         return x_BxTxM, head_MxV, balance
 
-    def _blocks(self, x_BxTxM, kernel: Kernel, compute: Compute):
-        def step(x_BxTxM, block_state):
+    def _blocks(
+        self, x_BxTxM: jax.Array, kernel: Kernel, compute: Compute
+    ) -> tuple[jax.Array, Any]:
+        def step(x_BxTxM: jax.Array, block_state: Any) -> tuple[jax.Array, jax.Array | None]:
             # Gathered inside the rematerialised function, so that the backward pass gathers again.
             return nnx.merge(graphdef, compute.all_gather(block_state))(x_BxTxM, kernel)
 
@@ -217,14 +159,17 @@ class Transformer(nnx.Module):
             step = self._remat(step, x_BxTxM, layers, unroll == self.config.num_layers > 1)
             x_BxTxM, balance_L = jax.lax.scan(step, x_BxTxM, stacked, unroll=unroll)
             return x_BxTxM, None if balance_L is None else balance_L.sum()
-        step, every = self._remat(step, x_BxTxM, layers, True), []
+        step = self._remat(step, x_BxTxM, layers, True)
+        every = []
         for layer in range(self.config.num_layers):
             graphdef, state = nnx.split(getattr(self, f"layer_{layer}"))
             x_BxTxM, balance = step(x_BxTxM, state)
             every.append(balance)
         return x_BxTxM, None if every[0] is None else sum(every)
 
-    def _remat(self, step: Callable[..., Any], x_BxTxM, layers: Layers, prevent_cse: bool):
+    def _remat(
+        self, step: Callable[..., Any], x_BxTxM: jax.Array, layers: Layers, prevent_cse: bool
+    ) -> Callable[..., Any]:
         """Return the block under the rematerialisation policy that fits."""
         policy = remat_policy(self.config, x_BxTxM.size // self.config.d_model, layers)
         if not self.config.remat or policy == "all":
@@ -234,7 +179,8 @@ class Transformer(nnx.Module):
 
 def remat_policy(config: TransformerConfig, tokens: int, layers: Layers) -> RematPolicy:
     """Return the largest policy up to the requested one whose bytes fit in the budget."""
-    policies, budget = get_args(RematPolicy), layers.remat_budget_bytes
+    policies = get_args(RematPolicy)
+    budget = layers.remat_budget_bytes
     choices = policies[: policies.index(layers.remat_policy) + 1]
     if budget is not None:
         choices = [policy for policy in choices if kept_bytes(config, tokens, policy) <= budget]
@@ -243,9 +189,12 @@ def remat_policy(config: TransformerConfig, tokens: int, layers: Layers) -> Rema
 
 def kept_bytes(config: TransformerConfig, tokens: int, policy: RematPolicy) -> int:
     """Return the bytes that all blocks keep for these tokens in addition to their inputs."""
-    width, query_width, kv_width = config.d_model, config.query_width, config.kv_width
+    width = config.d_model
+    query_width = config.query_width
+    kv_width = config.kv_width
     hidden = (2 if config.activation == "swiglu" else 1) * config.mlp_width
-    padding, routed = config.padding(tokens), config.routed_width
+    padding = config.padding(tokens)
+    routed = config.routed_width
     products = 2 * query_width + 2 * kv_width + width + padding * (hidden + routed)
     # In addition: the results of both norms, the residual stream between attention and MLP, rotated
     # queries and keys, the result of the nonlinearity, and the inputs of experts. Their float32
@@ -255,11 +204,11 @@ def kept_bytes(config: TransformerConfig, tokens: int, policy: RematPolicy) -> i
     return int(each[policy] * tokens) * config.num_layers * jnp.dtype(config.dtype).itemsize
 
 
-def _keeps_attention(primitive, *_, **__) -> bool:
+def _keeps_attention(primitive: Any, *_: Any, **__: Any) -> bool:
     return "dot_product_attention_fwd" in primitive.name
 
 
-def _keeps_products(primitive, *_, **__) -> bool:
+def _keeps_products(primitive: Any, *_: Any, **__: Any) -> bool:
     return primitive.name == "dot_general" or _keeps_attention(primitive)
 
 
@@ -290,7 +239,10 @@ def init(config: TransformerConfig, seed: int) -> Params:
 
 
 def loss_and_balance(
-    config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute = DEFAULT_COMPUTE
+    config: TransformerConfig,
+    params: Params,
+    sequences_BxT1: jax.Array,
+    compute: Compute = DEFAULT_COMPUTE,
 ) -> tuple[jax.Array, jax.Array | None]:
     """Return the cross-entropy in nats and the load-balance loss, summed over the B·T targets.
 
@@ -302,7 +254,10 @@ def loss_and_balance(
 
 
 def target_losses(
-    config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute = DEFAULT_COMPUTE
+    config: TransformerConfig,
+    params: Params,
+    sequences_BxT1: jax.Array,
+    compute: Compute = DEFAULT_COMPUTE,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the cross-entropy of `loss_and_balance`, bit by bit, and of every target, [B, T]."""
     x_BxTxM, head_MxV, _, fused = _apply(config, params, sequences_BxT1, compute)
@@ -310,15 +265,21 @@ def target_losses(
 
 
 def logits(
-    config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute = DEFAULT_COMPUTE
+    config: TransformerConfig,
+    params: Params,
+    sequences_BxT1: jax.Array,
+    compute: Compute = DEFAULT_COMPUTE,
 ) -> jax.Array:
     """Return the logits of the targets, float32 [B, T, vocab_size]."""
     x_BxTxM, head_MxV, *_ = _apply(config, params, sequences_BxT1, compute)
     return matmul(x_BxTxM, head_MxV, jnp.float32)
 
 
-def _apply(config: TransformerConfig, params: Params, sequences_BxT1, compute: Compute):
-    transformer, kernel = nnx.merge(_graphdef(config), params), KERNELS[compute.attention]
+def _apply(
+    config: TransformerConfig, params: Params, sequences_BxT1: jax.Array, compute: Compute
+) -> tuple[jax.Array, jax.Array, jax.Array | None, bool]:
+    transformer = nnx.merge(_graphdef(config), params)
+    kernel = KERNELS[compute.attention]
     return *transformer(sequences_BxT1[:, :-1], kernel, compute), kernel.fused
 
 
@@ -345,111 +306,3 @@ def partition_names(params: Params) -> Params:
         return (*[STACK] * (len(leaf.shape) - len(own)), *own)
 
     return jax.tree.map_with_path(names, params)
-
-
-def rope_waves(length: int, dim: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return cosine and sine of position · theta^(-2i/dim), float32 [1, length, 1, dim/2]."""
-    angles = np.arange(length)[:, None] * theta ** (-np.arange(0, dim, 2) / dim)
-    cos, sin = (f(angles)[None, :, None, :].astype(np.float32) for f in (np.cos, np.sin))
-    return cos, sin
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def fused_norm(kind: str, x, scale):
-    """Return the RMSNorm or LayerNorm over the last axis; same shape and dtype."""
-    return _norm(kind, x, scale)[0]
-
-
-def _norm(kind, x, scale):
-    statistics = _statistics(kind, x)
-    return (_normal(x, statistics) * _wide(scale, x)).astype(x.dtype), (x, scale, statistics)
-
-
-def _norm_gradients(kind, kept, dy):
-    return _through_norm(kind, kept, dy.astype(jnp.float32))
-
-
-fused_norm.defvjp(_norm, _norm_gradients)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def fused_norm_rope(kind: str, theta: float, factor: float, x_BxTxHxD, scale_D):
-    """Return RoPE of the norm over each head, times a factor; same shape and dtype."""
-    return _turned(kind, theta, factor, x_BxTxHxD, scale_D)[0]
-
-
-def _turned(kind, theta, factor, x, scale):
-    statistics = _statistics(kind, x)
-    y = _turn(_normal(x, statistics) * _wide(factor * scale, x), theta)
-    return y.astype(x.dtype), (x, scale, statistics)
-
-
-def _turned_gradients(kind, theta, factor, kept, dy):
-    return _through_norm(kind, kept, factor * _turn(dy.astype(jnp.float32), theta, -1))
-
-
-fused_norm_rope.defvjp(_turned, _turned_gradients)
-
-
-def _turn(x_BxTxHxD, theta, sign=1):
-    """Apply RoPE or its inverse. A concatenation of halves would be a copy in XLA; `flip` fuses."""
-    B, T, H, D = x_BxTxHxD.shape
-    cos, sin = (wave[..., None, :] for wave in rope_waves(T, D, theta))
-    pairs = x_BxTxHxD.reshape(B, T, H, 2, -1)
-    sin = sign * np.concatenate([-sin, sin], axis=-2)
-    return (pairs * cos + jnp.flip(pairs, -2) * sin).reshape(B, T, H, D)
-
-
-@jax.custom_vjp
-def fused_gelu(x):
-    """Return the exact GELU; its gradient is computed from its input alone."""
-    return jax.nn.gelu(x, approximate=False)
-
-
-def _gelu_gradient(x, dy):
-    wide = x.astype(jnp.float32)
-    below = 0.5 * (1 + jax.lax.erf(wide * np.float32(0.5**0.5)))
-    density = jnp.exp(-0.5 * jnp.square(wide)) * np.float32((2 * np.pi) ** -0.5)
-    return (((below + wide * density) * dy.astype(jnp.float32)).astype(x.dtype),)
-
-
-fused_gelu.defvjp(lambda x: (fused_gelu(x), x), _gelu_gradient)
-
-
-def _statistics(kind, x):
-    """Return the mean of each row (0 for RMSNorm) and the inverse standard deviation."""
-    wide, size = x.astype(jnp.float32), x.shape[-1]
-    total, squares = _row_sums(wide, jnp.square(wide))
-    mean = total / size if kind == "layer" else jnp.zeros_like(total)
-    variance = jnp.maximum(squares / size - jnp.square(mean), 0)
-    return jax.lax.optimization_barrier((mean, jax.lax.rsqrt(variance + 1e-6)))
-
-
-def _normal(x, statistics):
-    mean, inverse = statistics
-    return (x.astype(jnp.float32) - mean) * inverse
-
-
-def _through_norm(kind, kept, dy):
-    """Return the gradients with respect to the input and the scale."""
-    x, scale, statistics = kept
-    normal, scaled, size = _normal(x, statistics), dy * _wide(scale, x), x.shape[-1]
-    total, along = jax.lax.optimization_barrier(_row_sums(scaled, scaled * normal))
-    mean = total / size if kind == "layer" else jnp.zeros_like(total)
-    dx = (scaled - mean - normal * (along / size)) * statistics[1]
-    return dx.astype(x.dtype), (dy * normal).sum(range(x.ndim - 1))
-
-
-def _row_sums(one, other):
-    """Return the sums of both arrays over the last axis, [..., 1], in one pass."""
-    zeros = np.float32(0), np.float32(0)
-    sums = jax.lax.reduce((one, other), zeros, _both, (one.ndim - 1,))
-    return [x[..., None] for x in sums]
-
-
-def _both(one, other):
-    return one[0] + other[0], one[1] + other[1]
-
-
-def _wide(scale, x):
-    return jnp.expand_dims(scale, range(x.ndim - 1))

@@ -1,4 +1,4 @@
-"""The configs of transformers, dense and mixture of experts; neither JAX nor flax is imported here.
+"""The configs of transformers, dense and mixture of experts: facts, without JAX and flax.
 
 Parameters and FLOPs are counted by closed formulas (derived here), which are tested against the
 network's arrays and the compiler's own count. The attention products and the head, which Kaplan's
@@ -12,6 +12,7 @@ Wider models need more heads, not wider heads, and `d_ff` in proportion. A tied 
 learning rate of an embedding, and its logits are divided by the width (table 8).
 """
 
+import importlib
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from bss.errors import InputError
 from bss.models.base import (
     DEFAULT_COMPUTE,
+    FAMILIES,
     Compute,
     Counts,
     Logits,
@@ -30,6 +32,7 @@ from bss.models.base import (
     map_names,
     unstacked_axes,
 )
+from bss.models.size_fields import size
 
 if TYPE_CHECKING:
     import jax
@@ -240,10 +243,10 @@ class TransformerConfig(ModelFamily):
         """
         embedding = self.vocab_size * self.d_model * (1 if self.tied else 2)
         norms = 2 * self.d_model + (2 * self.head_width if self.qk_norm else 0)
-        non_embedding, active = (
-            self.num_layers * (self._attention_count() + mlp + norms) + self.d_model
-            for mlp in self.mlp_counts()
-        )
+        every_mlp, active_mlp = self.mlp_counts()
+        rest = self.num_layers * (self._attention_count() + norms) + self.d_model
+        non_embedding = rest + self.num_layers * every_mlp
+        active = rest + self.num_layers * active_mlp
         return Counts(embedding + non_embedding, embedding, non_embedding, active)
 
     def forward_flops_per_token(self, seq_len: int) -> int:
@@ -258,16 +261,8 @@ class TransformerConfig(ModelFamily):
         attention = 2 * self.num_layers * seq_len * self.query_width
         return 2 * (matrices + attention)
 
-    def mlp(self, rngs: Any) -> Callable[..., Any]:
-        """Return the part of a block after attention, a flax module; `rngs` are flax random
-        streams.
-        """
-        from bss.models.network import MLP
-
-        return MLP(self, rngs)
-
     def mlp_counts(self) -> tuple[int, int]:
-        """Return the parameters of `mlp`, and how many of them a token passes."""
+        """Return the parameters of a block's MLP, and how many of them a token passes."""
         mlp = (3 if self.activation == "swiglu" else 2) * self.d_model * self.d_ff
         return mlp, mlp
 
@@ -277,14 +272,12 @@ class TransformerConfig(ModelFamily):
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a dict, completed by the fields of the size called `name`."""
-        from bss.models.sizes import size
-
         name = entry.pop("name", None)
         return super().decoded(entry if name is None else {**size(str(name)), **entry})
 
     def init(self, seed: int) -> Params:
         """See `network.init`."""
-        return _network().init(self, seed)
+        return _functions("network").init(self, seed)
 
     def loss(
         self, params: Params, sequences_BxT1: "jax.Array"
@@ -295,27 +288,27 @@ class TransformerConfig(ModelFamily):
     def loss_fn(self, compute: Compute) -> LossSums:
         """See `network.loss_and_balance`; a dense transformer has no auxiliary terms."""
         return lambda params, tokens: (
-            _network().loss_and_balance(self, params, tokens, compute)[0],
+            _functions("network").loss_and_balance(self, params, tokens, compute)[0],
             {},
         )
 
     def target_losses_fn(self, compute: Compute) -> TargetLosses:
         """See `network.target_losses`."""
-        return lambda params, tokens: _network().target_losses(self, params, tokens, compute)
+        network = _functions("network")
+        return lambda params, tokens: network.target_losses(self, params, tokens, compute)
 
     def logits_fn(self, compute: Compute) -> Logits:
         """See `network.logits`."""
-        return lambda params, tokens: _network().logits(self, params, tokens, compute)
+        network = _functions("network")
+        return lambda params, tokens: network.logits(self, params, tokens, compute)
 
     def choose_attention(self, name: str, device: Any, seq_lens: Collection[int]) -> str:
         """See `attention.choose`."""
-        from bss.models.attention import choose
-
-        return choose(name, self, device, seq_lens)
+        return _functions("attention").choose(name, self, device, seq_lens)
 
     def partition_names(self, params: Params) -> Params:
         """See `network.partition_names`."""
-        return _network().partition_names(params)
+        return _functions("network").partition_names(params)
 
     def rates(self, params: Params) -> Params | None:
         """Return the LR multipliers of the parametrization."""
@@ -380,27 +373,26 @@ class MixtureConfig(TransformerConfig):
         blocks, size = block_shape(self.top_k * tokens, self.num_experts)
         return blocks * size / (self.top_k * tokens)
 
-    def mlp(self, rngs: Any) -> Callable[..., Any]:
-        """Return a block's experts."""
-        from bss.models.moe import Experts
-
-        return Experts(self, rngs)
-
     def mlp_counts(self) -> tuple[int, int]:
         """Return the parameters of a block's experts and router, and how many of them a token
         passes.
         """
-        (expert, _), router = super().mlp_counts(), self.d_model * self.num_experts
+        expert, _ = super().mlp_counts()
+        router = self.d_model * self.num_experts
         return router + self.num_experts * expert, router + self.top_k * expert
 
     def loss_fn(self, compute: Compute) -> LossSums:
         """See `network.loss_and_balance`; the load-balance loss is multiplied by its weight."""
 
         def loss(params: Params, tokens: Any) -> Any:
-            total, balance = _network().loss_and_balance(self, params, tokens, compute)
+            network = _functions("network")
+            total, balance = network.loss_and_balance(self, params, tokens, compute)
             return total, {"balance": self.balance * balance}
 
         return loss
+
+
+FAMILIES |= {"transformer": TransformerConfig, "mixture": MixtureConfig}
 
 
 def block_shape(rows: int, experts: int) -> tuple[int, int]:
@@ -416,13 +408,13 @@ def block_shape(rows: int, experts: int) -> tuple[int, int]:
     return min(rows, (rows + experts * (size - 1)) // size), size
 
 
-def _network() -> Any:
-    """Return the network's module; it is imported on first use, so that sizes are counted without
-    JAX.
-    """
-    from bss.models import network
+def _functions(module: Literal["network", "attention"]) -> Any:
+    """Return a module of functions of these configs.
 
-    return network
+    It is named and not imported, as a custom family is: functions import the facts of this module,
+    and facts are used without JAX.
+    """
+    return importlib.import_module(f"bss.models.{module}")
 
 
 def check_size(name: str, value: object, *, optional: bool = False) -> None:

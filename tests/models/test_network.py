@@ -8,7 +8,8 @@ import pytest
 
 from bss.models import losses
 from bss.models.attention import reference
-from bss.models.network import init, logits, loss_and_balance, rope
+from bss.models.network import init, logits, loss_and_balance
+from bss.models.parts import rope
 from bss.models.transformer import TransformerConfig
 
 TINY = TransformerConfig(vocab_size=29, num_layers=2, d_model=24, num_heads=4, d_ff=40)

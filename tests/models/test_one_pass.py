@@ -13,15 +13,8 @@ from bss.models import losses as losses_module
 from bss.models.attention import KERNELS, Kernel, reference
 from bss.models.base import DEFAULT_LAYERS, Compute, Layers, RematPolicy
 from bss.models.losses import cross_entropies, cross_entropy
-from bss.models.network import (
-    Norm,
-    fused_norm_rope,
-    init,
-    kept_bytes,
-    loss_and_balance,
-    remat_policy,
-    rope,
-)
+from bss.models.network import init, kept_bytes, loss_and_balance, remat_policy
+from bss.models.parts import Norm, fused_norm_rope, rope
 from bss.models.transformer import MixtureConfig, TransformerConfig
 from bss.training.optimizers import StepSettings
 from bss.training.run_config import DataConfig, RunConfig
