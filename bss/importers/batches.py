@@ -20,6 +20,9 @@ from bss.tables.likeness import held_out_name, unit_of_loss
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
 
+DROPPED = ("samples", "rounded_tokens", "batch_tokens", "planned_steps")
+"""Columns of a log that a run table does not have."""
+
 
 @dataclass(frozen=True)
 class Batches:
@@ -136,7 +139,7 @@ def counted(
         given: The option that gave them.
 
     Returns:
-        The rows without samples, rounded_tokens and batch_tokens, and where the batch is from.
+        The rows without the columns DROPPED, and where the batch is from.
 
     Raises:
         InputError: If neither the log nor an option gives the batch, or the sequence length, or
@@ -147,7 +150,7 @@ def counted(
         rows = _with_tokens(rows, rows["samples"] * length)
     if "batch_tokens" in rows and "batch" not in rows:
         rows = rows.assign(batch=_sequences(rows["batch_tokens"], run, length))
-    rows = rows.drop(columns=["samples", "rounded_tokens", "batch_tokens"], errors="ignore")
+    rows = rows.drop(columns=[*DROPPED], errors="ignore")
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     stepped = _tokens_per_step(rows, length)
     missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]

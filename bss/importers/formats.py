@@ -9,9 +9,10 @@ The named groups of a declaration's regular expressions are columns:
 - `loss`, `eval_loss` in nats per token, `loss_bits` and `eval_loss_bits` in bits per token;
 - `step_time` in seconds per step, `step_time_ms` in milliseconds;
 - `lr`, `batch` in sequences, `batch_tokens`, `rounded_tokens` (three digits, e.g. 1.31M);
+- `planned_steps`, the step at which the run is to end, or `last_index`, the index of its last step;
 - `estimate`: a training loss that counts if no line has `loss`;
 - `epoch`, for a note if the data is read more than once; `nan`, for `finish`;
-- in settings `seq_len`, `batch`, `batch_tokens` and `vocabulary`.
+- in settings `seq_len`, `batch`, `batch_tokens`, `vocabulary` and `seed`.
 
 `Blocks` and `JsonEvents` read logs with named values:
 
@@ -25,7 +26,7 @@ The named groups of a declaration's regular expressions are columns:
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.lines import Lines, columns_of, number, words_of
-from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log, some
+from bss.importers.attempts import Setting, beginnings, parts_of, settings_of_attempts
+from bss.importers.lines import Cells, Lines, columns_of, number, words_of
+from bss.importers.log import COLUMNS, COUNTS, AnyOf, Correction, Importer, Log, some
 from bss.importers.names import (
     CORRECTIONS,
     HELD_OUT_ORDER,
@@ -46,6 +48,7 @@ from bss.importers.names import (
     metric_names,
     named_log,
     unread_of,
+    with_settings,
 )
 from bss.importers.table import JsonLines, flat
 from bss.tables.likeness import unit_of
@@ -63,7 +66,9 @@ UNITS = {
 }
 """Groups in other units: their column, and what a value is multiplied by."""
 
-GROUPS = (*COLUMNS, *UNITS, "index", "estimate", "epoch", "nan")
+GROUPS = (*COLUMNS, *UNITS, "index", "last_index", "estimate", "epoch", "nan")
+ENDED = "<ended>"
+"""Name of a value that an event of the end of a run has."""
 NEVER = "(?!)"
 """A regular expression that matches nothing."""
 
@@ -181,41 +186,37 @@ class LineFormat(Importer):
         return re.search(known, head, re.MULTILINE) is not None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the run of a file; --columns names values of its rows, e.g. `val_ema_loss: 3.1`."""
+        """Yield the runs of a file; --columns names values of rows, e.g. `val_ema_loss: 3.1`."""
         lines = Lines(file)
-        settings: dict[str, dict[int, set[int]]] = {}
+        settings: list[Setting] = []
         named = NamedValues(columns)
         cells = columns_of(self._numbered(lines, settings, named))
         named.refuse_missing(file)
         estimated = {"loss": cells.numbers["estimate"]} if "estimate" in cells.numbers else {}
         rows = self.finish(pd.DataFrame({**estimated, **cells.numbers}))
-        without, notes = rows.filter(LOSSES).isna().all(axis=1).sum(), lines.alike.notes
-        notes += (f"{without} rows have no loss",) if without else ()
-        first = {name: places[min(places)] for name, places in settings.items()}
-        one = {name: min(values) for name, values in first.items() if len(values) == 1}
-        yield log_of(file, rows, one, notes, lines.cut, unread=named.unread(self.known))
+        unread = named.unread(self.known)
+        log = log_of(file, rows, {}, lines.alike.notes, lines.cut, unread=unread)
+        given = settings_of_attempts(settings, beginnings(log.rows), _one)
+        for part, values in zip(parts_of(log), given, strict=True):
+            yield with_settings(part, values)
 
     def _numbered(
-        self, lines: Lines, settings: dict[str, dict[int, set[int]]], named: NamedValues
+        self, lines: Lines, settings: list[Setting], named: NamedValues
     ) -> Iterator[tuple[int, dict[str, float]]]:
         """Yield the rows with their lines; what several ranks print one after another is one.
 
-        The values of each setting are added to `settings`, by the expression that gives them.
+        The settings are added to `settings`, with the place of the expression that gives them.
         """
         patterns = [re.compile(row) for row in self.rows]
         begins, ignored = (re.compile(p or NEVER) for p in (self.begins, self.ignored))
         again = re.compile(re.sub(r"\\b|\^", "", self.begins or NEVER))
         expressions = [re.compile(setting) for setting in self.settings]
-        step, last = 0.0, {}
+        step, last, count = 0.0, {}, 0
         for line, text in lines:
             if ignored.search(text):
                 continue
-            for place, expression in enumerate(expressions):
-                given = expression.search(text)
-                for name, value in (given.groupdict() if given else {}).items():
-                    if value is not None and len(value) < 40:  # maybe a product, e.g. 64*1024
-                        one = math.prod(map(int, value.replace(",", "").split("*")))
-                        settings.setdefault(name, {}).setdefault(place, set()).add(one)
+            for order, expression in enumerate(expressions):
+                settings += _settings(expression.search(text), count, order)
             match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
             if match is None and not begins.search(text):
                 lines.alike.other(line, text)
@@ -230,8 +231,22 @@ class LineFormat(Importer):
                 row["step"] = step
             step = row.get("step", step)
             if row != last:
+                count += 1
                 yield line, row
             last = row
+
+
+def _settings(given: re.Match[str] | None, row: int, order: int) -> Iterator[Setting]:
+    """Yield the settings of a line; a value may be a product, e.g. 64*1024."""
+    for name, value in (given.groupdict() if given else {}).items():
+        if value is not None and len(value) < 40:
+            number = math.prod(map(int, value.replace(",", "").split("*")))
+            yield Setting(name, number, row, order)
+
+
+def _one(values: Sequence[float]) -> float:
+    """Return the value that all are; NaN if they contradict each other."""
+    return values[0] if len(set(values)) == 1 else math.nan
 
 
 def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float]:
@@ -251,6 +266,8 @@ def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float
                 raise ValueError(f"{name} is {value!r}; expected a number") from None
     if "index" in row:
         row["step"] = row.pop("index") + 1
+    if "last_index" in row:
+        row["planned_steps"] = row.pop("last_index") + 1
     return row
 
 
@@ -339,12 +356,28 @@ class JsonEvents(Importer):
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file."""
         table = JsonLines(file, self.marker, self.values)
-        cells, told = table.cells, {"notes": table.notes, "cut": table.cut}
-        found = {name: values[np.isfinite(values)] for name, values in cells.numbers.items()}
-        config = {name.replace("/", "."): v[-1].item() for name, v in found.items() if len(v)}
-        log = named_log(file, cells, (self.names,), columns, config=config, **told)
-        labels = {ours: config[theirs] for ours, theirs in self.labels.items() if theirs in config}
-        yield replace(log, labels=labels)
+        cells = table.cells
+        log = named_log(file, cells, (self.names,), columns, notes=table.notes, cut=table.cut)
+        settings = list(self._settings(cells))
+        given = settings_of_attempts(settings, beginnings(log.rows), lambda values: values[-1])
+        stops = np.flatnonzero(np.isfinite(cells.numbers.get(ENDED, np.zeros(0))))
+        parts = list(parts_of(log))
+        first = [int(part.rows.filter(COUNTS).dropna(how="all").index[0]) for part in parts]
+        ends = [*first[1:], len(log.rows)]
+        for part, config, begin, end in zip(parts, given, first, ends, strict=True):
+            labels = {o: config[theirs] for o, theirs in self.labels.items() if theirs in config}
+            ended = bool(((stops > begin) & (stops < end)).any())
+            log = with_settings(part, self.names.settings(config))
+            yield replace(log, labels=labels, ended=ended)
+
+    def _settings(self, cells: Cells) -> Iterator[Setting]:
+        """Yield the settings among the values."""
+        paths = {path for paths in self.names.config.values() for path in paths}
+        for name, values in cells.numbers.items():
+            path = name.replace("/", ".")
+            if path in paths or path in self.labels.values():
+                for row in np.flatnonzero(np.isfinite(values)):
+                    yield Setting(path, float(values[row]), int(row))
 
 
 def _levanter(event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -357,6 +390,8 @@ def _levanter(event: Mapping[str, Any]) -> Mapping[str, Any]:
 def _mllog(event: Mapping[str, Any]) -> Mapping[str, Any]:
     if not {"key", "value"} <= event.keys():
         return {}
+    if event["key"] == "run_stop":
+        return {ENDED: 1}
     value, metadata = event["value"], event.get("metadata") or {}
     values = value if isinstance(value, Mapping) else {str(event["key"]): value}
     return {**values, **metadata}

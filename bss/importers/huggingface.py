@@ -40,6 +40,7 @@ _WHOLE = re.compile(r"\{'(?:eval_(?:\w+_)?)?loss': [^{}]*\}")
 _PAIR = re.compile(r"'([^']+)': '?([^',}]+)'?")
 _BAR = re.compile(r"^\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[")
 _EVERY = re.compile(r"\blogging_steps['\"]?\s*[=: ]\s*(\d+)\b")
+_NEW_RUN = re.compile(r"\*{5} Running training \*{5}|\{'train_runtime': ")
 _BATCH = re.compile(r"\bTotal train batch size \(.*\) = ([\d,]+)\s*$")
 
 
@@ -61,6 +62,9 @@ class TrainerState(Importer):
             raise InputError(f"{file}: log_history is not a list of logs; copy the file again")
         cells = columns_of(enumerate(history, 1))
         log = named_log(file, _unfiltered(cells), (STATE,), columns)
+        planned = state.get("max_steps")
+        if isinstance(planned, int) and planned > 0:
+            log = replace(log, rows=log.rows.assign(planned_steps=float(planned)))
         folder = file.resolve().parent
         place = folder.parent if folder.name.startswith("checkpoint-") else folder
         yield replace(log, place=str(place / log.run))
@@ -94,6 +98,8 @@ class PrintedDicts(Importer):
         lines, printed = Lines(file), _Printed()
         for line, text in lines:
             printed.draw(text)
+            if _NEW_RUN.search(text):
+                printed.begin()
             if _BEGINS.search(text):
                 if whole := _WHOLE.search(text):
                     lines.whole("eval_" in whole[0], whole[0])
@@ -106,11 +112,7 @@ class PrintedDicts(Importer):
         if not any(step in row for _, row in rows):
             raise InputError(f"{file}: {STEPLESS}")
         cells = _unfiltered(columns_of(rows))
-        log = named_log(file, cells, (STATE,), columns, lines.alike.notes, lines.cut)
-        if printed.batch:
-            size = float(printed.batch.replace(",", ""))
-            log = replace(log, rows=log.rows.assign(batch=size))
-        yield log
+        yield named_log(file, cells, (STATE,), columns, lines.alike.notes, lines.cut)
 
 
 @dataclass
@@ -119,10 +121,17 @@ class _Printed:
 
     rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     waiting: list[dict[str, str]] = field(default_factory=list)
+    begun: set[int] = field(default_factory=set)
     total: str = ""
     bar: str = ""
     every: str = ""
     batch: str = ""
+
+    def begin(self) -> None:
+        """Note that one training ends or another one begins."""
+        self.begun.add(len(self.rows))
+        self.total = ""
+        self.bar = ""
 
     def draw(self, text: str) -> None:
         """Note a progress bar or a setting; a bar gives its step to the dicts before it."""
@@ -132,28 +141,43 @@ class _Printed:
         if drawn and drawn[2] == self.total:
             self.bar = drawn[1]
             for row in self.waiting:
-                row["step"] = self.bar
+                row |= {"step": self.bar, "max_steps": self.total}
         if text.strip() and (drawn is None or drawn[2] == self.total):
             self.waiting = []
         for name, setting in (("every", _EVERY), ("batch", _BATCH)):
-            if not getattr(self, name) and (found := setting.search(text)):
+            if found := setting.search(text):
                 setattr(self, name, found[1])
 
     def add(self, line: int, row: dict[str, str]) -> None:
         """Note a dict."""
         self.rows.append((line, row))
+        if self.batch:
+            row["total_train_batch_size"] = self.batch
         if counted := row.get("global_step", row.get("global_step/max_steps")):
             row["step"] = counted.partition("/")[0]
         elif "step" not in row:
-            row |= {"step": self.bar} if self.bar else {}
+            row |= {"step": self.bar, "max_steps": self.total} if self.bar else {}
             self.waiting.append(row)
 
     def dicts(self) -> list[tuple[int, dict[str, str]]]:
         """Return all dicts; without bars, their steps follow from `logging_steps`."""
-        step, epoch = 0, None
-        for _, row in self.rows if self.every and not self.total else ():
+        step, epoch = 0, ""
+        for place, (_, row) in enumerate(self.rows):
+            if place in self.begun or _before(row.get("epoch", ""), epoch):
+                step, epoch = 0, ""
+            if not self.every or "max_steps" in row:
+                continue
             if "loss" in row:
-                step, epoch = step + int(self.every), row.get("epoch")
+                step += int(self.every)
+                epoch = row.get("epoch", "")
             if "loss" in row or row.get("epoch") == epoch:
                 row.setdefault("step", str(step))
         return self.rows
+
+
+def _before(epoch: str, other: str) -> bool:
+    """Return whether an epoch is before another one; False if one is not a number."""
+    try:
+        return float(epoch) < float(other)
+    except ValueError:
+        return False

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -12,10 +12,10 @@ from bss.files import PACKED
 
 COLUMNS = (
     "step", "tokens", "samples", "rounded_tokens", "batch", "batch_tokens", "lr", "loss",
-    "eval_loss", "step_time",
+    "eval_loss", "step_time", "planned_steps",
 )  # fmt: skip
 """Columns of rows. Rounded tokens are only compared with the tokens that the batches give;
-step_time is in seconds."""
+step_time is in seconds; planned_steps is the step at which the run is to end."""
 
 LOSSES = ("loss", "eval_loss")
 COUNTS = ("step", "tokens", "samples")
@@ -62,6 +62,9 @@ class Log:
         vocabulary: Size of the vocabulary, if the log has it.
         labels: Columns of one value for the whole run, e.g. seed and peak_lr.
         unread: Names that look like a loss, a learning rate, a step or a time and are not read.
+        left_out: Number of rows of the file that are not in `rows`, by reason.
+        ended: Whether the log has a line that the run ended.
+        labelled: Whether the file has the name of the run.
     """
 
     run: str
@@ -74,6 +77,9 @@ class Log:
     vocabulary: int | None = None
     labels: Mapping[str, float] | None = None
     unread: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    ended: bool = False
+    labelled: bool = False
 
 
 class Unreadable(InputError):
@@ -177,12 +183,15 @@ def encoding_of(head: bytes) -> str:
 
 def run_name(file: Path) -> str:
     """Return the name of a run: its file's, or its directory's if the file's is a common one."""
-    if not named_by_directory(file):
-        return file.stem
+    return run_folder(file).name if named_by_directory(file) else file.stem
+
+
+def run_folder(file: Path) -> Path:
+    """Return the directory that names a run whose file's name is a common one."""
     folder = file.resolve().parent
     while SHARED_FOLDERS.fullmatch(folder.name):
         folder = folder.parent
-    return folder.name
+    return folder
 
 
 def named_by_directory(file: Path) -> bool:

@@ -8,7 +8,7 @@ Corrections give the columns of a trainer their meaning in a Log.
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.importers.attempts import each_attempt
 from bss.importers.lines import Cells, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
 from bss.tables.likeness import kind_of_name
@@ -55,7 +56,8 @@ def losses_completed(rows: Rows) -> Rows:
     if not {"step", "loss"} <= {*rows}:
         return rows
     trained = completed(rows).drop(columns="eval_loss", errors="ignore")
-    return pd.concat([trained, rows.drop(columns="loss")], ignore_index=True)
+    both = pd.concat([trained, rows.drop(columns="loss")])
+    return both.sort_index(kind="stable").reset_index(drop=True)
 
 
 def falling(rows: Rows) -> Rows:
@@ -104,15 +106,12 @@ def batch_tokens(rows: Rows) -> Rows:
 
 
 CORRECTIONS: dict[str, Correction] = {
-    function.__name__: function
-    for function in (
-        as_logged,
-        completed,
-        losses_completed,
-        samples_completed,
-        diverged,
-        batch_tokens,
-    )
+    "as_logged": as_logged,
+    "completed": completed,
+    "losses_completed": losses_completed,
+    "samples_completed": each_attempt(samples_completed),
+    "diverged": each_attempt(diverged),
+    "batch_tokens": each_attempt(batch_tokens),
 }
 """Corrections by name."""
 
@@ -328,7 +327,7 @@ TRAINERS = tuple(n for n in NAMES.values() if n.trainer not in ("plain", "traine
 def log_of(
     file: Path,
     rows: Rows,
-    settings: Mapping[str, int],
+    settings: Mapping[str, float],
     notes: Iterable[str] = (),
     cut: str = "",
     run: str = "",
@@ -350,23 +349,37 @@ def log_of(
     """
     if not set(LOSSES) & set(rows):
         raise InputError(f"{file}: no line has a loss; give the log of the rank that prints it")
-    columns = rows.filter(COLUMNS)
-    if not {"batch", "batch_tokens"} & {*columns}:
-        sizes = {"batch", "batch_tokens"} & settings.keys()
-        columns = columns.assign(**{name: float(settings[name]) for name in sizes})
-    length, vocabulary = settings.get("seq_len"), settings.get("vocabulary")
-    place = f"{file}:{run}" if run else str(file)
-    return Log(
+    log = Log(
         run=run or run_name(file),
-        rows=columns,
+        rows=rows.filter(COLUMNS),
         source=str(file),
-        place=place,
-        seq_len=length,
+        place=f"{file}:{run}" if run else str(file),
         notes=(*notes, *_counted(rows)),
         cut=cut,
-        vocabulary=vocabulary,
+        labelled=bool(run),
         unread=unread,
     )
+    return with_settings(log, settings)
+
+
+def with_settings(log: Log, settings: Mapping[str, float]) -> Log:
+    """Return a log with its settings; a batch of the settings counts if no row has one."""
+    rows = log.rows
+    if not {"batch", "batch_tokens"} & {*rows}:
+        sizes = {"batch", "batch_tokens"} & settings.keys()
+        rows = rows.assign(**{name: float(settings[name]) for name in sizes})
+    labels = {**(log.labels or {}), **{n: settings[n] for n in ("seed",) if n in settings}}
+    return replace(
+        log,
+        rows=rows,
+        labels=labels or None,
+        seq_len=_whole(settings.get("seq_len")),
+        vocabulary=_whole(settings.get("vocabulary")),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def named_log(

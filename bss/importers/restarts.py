@@ -17,23 +17,45 @@ MOST_RESTARTS = 0.1
 """A larger share of rows that go back is no restart: two processes write one log."""
 
 
+KEPT = "kept"
+NO_LOSS = "without a loss"
+NO_COUNT = "without a step"
+REPEATED = "repeat another row"
+SUPERSEDED = "logged again by a later attempt"
+DIVERGED = "after the loss diverged"
+"""What becomes of a row."""
+
+
 @dataclass(frozen=True)
 class Merged:
-    """One run's rows, one per step, and what became of the others.
+    """One run's rows, one per step, and what became of every row that was read.
 
     Attributes:
-        rows: in order of the count; columns as in a Log.
+        rows: in order of the count; columns as in a Log. Rows of one step are joined.
+        fates: of each row that was read, in order: KEPT, or why it was left out.
         restarts: times that the log goes back.
-        superseded: rows that a later attempt logged again, or that an abandoned one logged.
-        duplicates: rows that repeat another one exactly.
+        superseded: losses that a later attempt logged again, or that an abandoned one logged.
+        duplicates: losses that repeat another one exactly.
         diverged_at: the count from which no loss is finite; those rows are left out.
     """
 
     rows: Rows
+    fates: np.ndarray
     restarts: int = 0
     superseded: int = 0
     duplicates: int = 0
     diverged_at: int | None = None
+
+
+@dataclass(frozen=True)
+class _Attempts:
+    """The rows of each loss, one per step, and the other fields as in `Merged`."""
+
+    parts: list[Rows]
+    fates: np.ndarray
+    restarts: int
+    superseded: int
+    duplicates: int
 
 
 def count_of(rows: Rows) -> str:
@@ -70,37 +92,59 @@ def merge(*places: Rows) -> Merged:
         raise InputError(f"losses are logged by {' and '.join(sorted(keys))}; export them by one")
     key = keys.pop()
     attempts = [_last_attempts(rows, key) for rows in places]
-    parts = [part for parts, *_ in attempts for part in parts]
-    _, restarts, superseded, duplicates = zip(*attempts, strict=True)
+    parts = [part for place in attempts for part in place.parts]
     # A row for each count of any part, in order; the first value of several is used.
     aligned = pd.concat(parts).groupby(key).first().reset_index()
     whole, diverged_at = _finite(aligned, key)
-    return Merged(whole, max(restarts), sum(superseded), sum(duplicates), diverged_at)
+    fates = np.concatenate([place.fates for place in attempts])
+    if diverged_at is not None:
+        counts = np.concatenate([rows[key].to_numpy() for rows in places])
+        fates[(fates == KEPT) & (counts >= diverged_at)] = DIVERGED
+    return Merged(
+        rows=whole,
+        fates=fates,
+        restarts=max(place.restarts for place in attempts),
+        superseded=sum(place.superseded for place in attempts),
+        duplicates=sum(place.duplicates for place in attempts),
+        diverged_at=diverged_at,
+    )
 
 
-def _last_attempts(rows: Rows, key: str) -> tuple[list[Rows], int, int, int]:
-    """Return the rows of each loss, one per step, and the counts of `Merged`."""
-    rows = rows[with_loss(rows) & rows[key].notna()]
+def _last_attempts(rows: Rows, key: str) -> _Attempts:
+    """Return the rows that count, and what becomes of the others."""
+    lost = ~with_loss(rows)
+    there = ~lost & rows[key].notna().to_numpy()
+    fates = np.where(lost, NO_LOSS, np.where(there, KEPT, NO_COUNT)).astype(object)
+    rows = rows[there]
     if rows.empty:
         raise InputError(f"no row has both a loss and {key}; log them together")
-    counts, counting = rows[key].to_numpy(), np.ones(len(rows), bool)
-    places, restarts, superseded, duplicates = {}, 0, 0, 0
+    counts = rows[key].to_numpy()
+    counting = np.ones(len(rows), bool)
+    repeated = np.zeros(len(rows), bool)
+    places: dict[str, np.ndarray] = {}
+    restarts, superseded, duplicates = 0, 0, 0
     for column in [column for column in LOSSES if column in rows]:
         place = np.flatnonzero(rows[column].notna() & counting)
         if not _rising(counts[place]):
             distinct = _without_repeats(_of(rows, column), place, key)
+            repeated[np.setdiff1d(place, distinct)] = True
             duplicates += len(place) - len(distinct)
             # A loss that is measured again when the run has ended restarts nothing.
             at = counts[distinct]
             again = len(at) > 1 and at[-1] == at[-2] and _rising(at[:-1])
             once = np.delete(distinct, -2) if again else distinct
-            dropped, back = _supersede(counts, once, counting, key)
-            restarts = max(restarts, back)
-            superseded += dropped + len(distinct) - len(once)
+            before = int(counting.sum())
+            restarts = max(restarts, _supersede(counts, once, counting, key))
+            superseded += before - int(counting.sum()) + len(distinct) - len(once)
             place = once
         places[column] = place
-    parts = [_of(rows, loss).iloc[place[counting[place]]] for loss, place in places.items()]
-    return parts, restarts, superseded, duplicates
+    kept = {loss: place[counting[place]] for loss, place in places.items()}
+    left_out = np.ones(len(rows), bool)
+    left_out[np.concatenate([*kept.values()])] = False
+    why = np.where(repeated & counting, REPEATED, SUPERSEDED)
+    fates[np.flatnonzero(there)[left_out]] = why[left_out]
+    parts = [_of(rows, loss).iloc[place] for loss, place in kept.items()]
+    return _Attempts(parts, fates, restarts, superseded, duplicates)
 
 
 def _of(rows: Rows, loss: str) -> Rows:
@@ -127,16 +171,14 @@ def _without_repeats(rows: Rows, place: np.ndarray, key: str) -> np.ndarray:
     return place[new]
 
 
-def _supersede(
-    everywhere: np.ndarray, place: np.ndarray, counting: np.ndarray, key: str
-) -> tuple[int, int]:
-    """Clear `counting` for rows that later attempts supersede; return their number, and attempts.
+def _supersede(everywhere: np.ndarray, place: np.ndarray, counting: np.ndarray, key: str) -> int:
+    """Clear `counting` for rows that later attempts supersede; return the number of attempts.
 
     Rows are superseded if a step occurs twice; else they are merely out of order.
     """
-    counts, before = everywhere[place], int(counting.sum())
+    counts = everywhere[place]
     if len(np.unique(counts)) == len(counts):
-        return 0, 0
+        return 0
     back = np.flatnonzero(np.diff(counts) <= 0) + 1
     if len(back) > max(1, MOST_RESTARTS * len(counts)):
         raise InputError(
@@ -150,7 +192,7 @@ def _supersede(
                 "while others are there twice; sort the rows, or leave out the earlier attempt"
             )
         counting[: place[i]] &= everywhere[: place[i]] < counts[i]
-    return before - int(counting.sum()), len(back)
+    return len(back)
 
 
 def _finite(rows: Rows, key: str) -> tuple[Rows, int | None]:

@@ -1,6 +1,7 @@
 """Logs of runs into a run table: joined, merged, counted, checked, with a report of each run."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.importers.attempts import Attempts, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.files import at_once
 from bss.importers.log import LOSSES, Log, Rows
-from bss.importers.restarts import Merged, merge, with_loss
+from bss.importers.naming import distinguished
+from bss.importers.restarts import KEPT, NO_LOSS, SUPERSEDED, Merged, merge, with_loss
 from bss.tables import check_runs
 from bss.tables.likeness import unread_notes
 from bss.units import parse_tokens
@@ -31,6 +34,23 @@ SCALING = 0.7
 
 
 @dataclass(frozen=True)
+class FileRows:
+    """What became of the rows of a file that belong to one run: read = kept + left out.
+
+    Attributes:
+        file: Path of the file.
+        read: Rows that were read, and lines that are damaged rows.
+        kept: Rows whose losses are in the table.
+        left_out: Number of the others by reason.
+    """
+
+    file: str
+    read: int
+    kept: int
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Report:
     """Counts of the rows that were read of one run, and remarks.
 
@@ -38,8 +58,9 @@ class Report:
         run, sources: Its name and files.
         status: "diverged", "cut" if its log ends before the run did, or "finished".
         repeats: A run that has the same losses; empty if none has.
-        read: Rows with a loss; rows: rows of the table.
+        read: Rows with a loss; rows: rows of the table, one for each step.
         restarts, superseded, duplicates, diverged_at: As in `Merged`.
+        files: What became of the rows of each file.
         batch, batch_from: Its batch sizes in order, and their source.
         seq_len, steps, tokens: Of the run.
         missing: Columns that the log lacks.
@@ -57,6 +78,7 @@ class Report:
     superseded: int
     duplicates: int
     diverged_at: int | None
+    files: tuple[FileRows, ...]
     batch: str
     batch_from: str
     seq_len: int
@@ -80,17 +102,17 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
         InputError: If a run occurs twice, a pattern matches no run, or rows of runs are refused;
             after the other runs and all at once.
     """
-    runs: dict[str, list[Log]] = {}
-    for log in logs:
-        runs.setdefault(options.named(log.run).get("run", log.run), []).append(log)
-    if not runs:
+    if not logs:
         raise InputError("no run is logged in these files; event files may hold no scalars")
-    options.batches.refuse_idle(list(runs))
-    known: dict[int, str] = {}
     refused: list[Exception] = []
-    for run, parts in runs.items():
+    runs = _assembled(logs, options, refused)
+    if not refused:
+        options.batches.refuse_idle([run.name for run in runs])
+    known: dict[int, str] = {}
+    for one in runs:
+        run = one.name
         try:
-            table, report = _run(run, parts, options)
+            table, report = _run(one, options)
         except InputError as error:
             refused.append(error)
         else:
@@ -123,14 +145,77 @@ def scaling_with_batch(first: pd.DataFrame) -> str:
     )
 
 
-def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, Report]:
+@dataclass(frozen=True)
+class _Run:
+    """One run: its name, and its attempts in each place."""
+
+    name: str
+    places: tuple[Attempts, ...]
+
+    @property
+    def logs(self) -> list[Log]:
+        """The logs of its last attempt."""
+        return [log for place in self.places for log in place.logs]
+
+
+def _assembled(logs: Sequence[Log], options: LogOptions, refused: list[Exception]) -> list[_Run]:
+    """Return the runs of logs; the second one of a name is NAME#2.
+
+    Args:
+        logs: Logs of all files.
+        options: Facts that the user gives about them.
+        refused: Gets what refuses a run.
+    """
+    named: dict[str, list[Log]] = {}
+    for log in distinguished(logs):
+        named.setdefault(options.named(log.run).get("run", log.run), []).append(log)
+    runs: dict[str, _Run] = {}
+    for name, parts in named.items():
+        joined = len({log.run for log in parts}) > 1  # attempts, whose names --run-regex joins
+        places: dict[str, list[Log]] = {}
+        for log in parts:
+            places.setdefault("" if joined else log.place, []).append(log)
+        try:
+            found = _side_by_side(name, [*places.values()])
+        except InputError as error:
+            refused.append(error)
+            continue
+        number = 1
+        for attempts in found:
+            new = name if number == 1 else f"{name}#{number}"
+            while new in runs or (new != name and new in named):
+                number += 1
+                new = f"{name}#{number}"
+            runs[new] = _Run(new, attempts)
+            number += 1
+    return [*runs.values()]
+
+
+def _side_by_side(name: str, places: Sequence[Sequence[Log]]) -> list[tuple[Attempts, ...]]:
+    """Return the attempts of each run, of which every place has some losses.
+
+    Raises:
+        InputError: If two places have the same loss, or not the same number of runs.
+    """
+    losses = [{c for log in logs for c in log.rows if c in LOSSES} for logs in places]
+    if sum(map(len, losses)) > len(set().union(*losses)):
+        files = " and ".join(logs[0].source for logs in places)
+        raise InputError(f"run {name} occurs twice, in {files}; leave one out, or rename it")
+    found = [runs_of(logs) for logs in places]
+    if len(set(map(len, found))) > 1:
+        each = " and ".join(
+            f"{len(runs)} in {logs[0].source}" for runs, logs in zip(found, places, strict=True)
+        )
+        raise InputError(
+            f"run {name}: the log begins anew, and holds runs: {each}; split the files"
+        )
+    return [*zip(*found, strict=True)]
+
+
+def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """Return one run's table and report."""
-    joined = len({log.run for log in logs}) > 1  # attempts, whose names --run-regex joins
-    places: dict[str, list[Log]] = {}
-    for log in logs:
-        places.setdefault("" if joined else log.place, []).append(log)
-    groups = [*places.values()]
-    merged = _merged(run, groups)
+    run, logs = found.name, found.logs
+    merged = _merged(found)
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
     if len(lengths) > 1:
@@ -151,12 +236,12 @@ def _run(run: str, logs: list[Log], options: LogOptions) -> tuple[pd.DataFrame, 
     checked = check_runs(table.drop(columns=gaps).assign(**constants), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
     checked = checked.loc[:, [column for column in order if column in checked]]
-    status = "cut" if any(group[-1].cut for group in groups) else "finished"
+    status = "cut" if any(place.logs[-1].cut for place in found.places) else "finished"
     status = status if merged.diverged_at is None else "diverged"
     if status != "finished":
         checked = checked.assign(status=status)
     told = {"run": run, "status": status, "batch_from": batch_from}
-    return checked, _report(logs, merged, checked, told)
+    return checked, _report(found, merged, checked, told)
 
 
 def _length(rows: Rows) -> int | None:
@@ -168,21 +253,12 @@ def _length(rows: Rows) -> int | None:
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
 
 
-def _merged(run: str, groups: Sequence[Sequence[Log]]) -> Merged:
-    """Return the rows of a run's logs: attempts in order, metrics of several places side by side.
-
-    Logs of different places may have different losses; the same one twice is a run that occurs
-    twice.
-    """
-    parts = [pd.concat([log.rows for log in group], ignore_index=True) for group in groups]
-    losses = [column for part in parts for column in part if column in LOSSES]
-    if len(losses) > len(set(losses)):
-        files = " and ".join(group[0].source for group in groups)
-        raise InputError(f"run {run} occurs twice, in {files}; leave one out, or rename it")
+def _merged(run: _Run) -> Merged:
+    """Return the rows of a run's last attempt, metrics of several places side by side."""
     try:
-        return merge(*parts)
+        return merge(*(place.rows for place in run.places))
     except InputError as error:
-        raise InputError(f"run {run}, {groups[0][0].source}: {error}") from None
+        raise InputError(f"run {run.name}, {run.logs[0].source}: {error}") from None
 
 
 def _columns(named: Mapping[str, str]) -> dict[str, Any]:
@@ -226,19 +302,23 @@ def _gaps(table: pd.DataFrame) -> Iterator[str]:
                 yield f"{column} has no row {at}, and elsewhere one every {usual} steps"
 
 
-def _report(
-    logs: Sequence[Log], merged: Merged, table: pd.DataFrame, told: Mapping[str, Any]
-) -> Report:
+def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, Any]) -> Report:
+    logs = run.logs
+    abandoned = [log for place in run.places for logs in place.abandoned for log in logs]
     batches = table["batch"].unique().tolist()
-    counts: dict[str, Any] = {name: n for name, n in vars(merged).items() if name != "rows"}
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     unread = tuple(dict.fromkeys(name for log in logs for name in log.unread))
     return Report(
         **told,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
-        read=sum(int(with_loss(log.rows).sum()) for log in logs),
+        read=sum(int(with_loss(log.rows).sum()) for log in [*abandoned, *logs]),
         rows=len(table),
+        restarts=merged.restarts + max(len(place.abandoned) for place in run.places),
+        superseded=merged.superseded + sum(int(with_loss(log.rows).sum()) for log in abandoned),
+        duplicates=merged.duplicates,
+        diverged_at=merged.diverged_at,
+        files=_files(logs, abandoned, merged.fates),
         batch=shown,
         seq_len=int(table["seq_len"].iloc[0]),
         steps=int(table["step"].iloc[-1]),
@@ -247,5 +327,28 @@ def _report(
         notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table), *unread_notes(unread)])),
         unread=unread,
         warnings=tuple(_warnings(logs, table)),
-        **counts,
+    )
+
+
+def _files(
+    logs: Sequence[Log], abandoned: Sequence[Log], fates: np.ndarray
+) -> tuple[FileRows, ...]:
+    """Return what became of the rows of each file."""
+    files: dict[str, Counter[str]] = {}
+    at = 0
+    for log in logs:
+        count = files.setdefault(log.source, Counter())
+        count.update(fates[at : at + len(log.rows)].tolist())
+        at += len(log.rows)
+    for log in abandoned:
+        lost = int((~with_loss(log.rows)).sum())
+        count = files.setdefault(log.source, Counter())
+        count.update({NO_LOSS: lost, SUPERSEDED: len(log.rows) - lost})
+    for log in [*logs, *abandoned]:
+        files[log.source].update(log.left_out)
+    return tuple(
+        FileRows(
+            file, count.total(), count[KEPT], {w: n for w, n in count.items() if n and w != KEPT}
+        )
+        for file, count in files.items()
     )

@@ -1,0 +1,288 @@
+"""Several attempts in one log: where it begins anew, and which of its parts are runs.
+
+A log whose steps go back to its start begins anew: the job was started again, or several runs were
+appended to one file. The part before is a run if it was finished, if its batch, peak learning rate
+or seed is another one, or if the part after ends no further. Otherwise it is an attempt that was
+abandoned. Steps that go back to a later step are of a run that resumed from a checkpoint
+(`restarts.py`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from bss.importers.log import COUNTS, LOSSES, Correction, Log, Rows
+
+FEW = 0.1
+"""Share of rows up to which the steps of two runs may go back if no step is there twice."""
+SAME_RATE = 0.01
+SAME_COUNT = 0.05
+"""Relative differences in peak learning rates and in tokens by step of attempts at one run."""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The logs of one run.
+
+    Attributes:
+        logs: Its last attempt, continued from checkpoints in other logs or files.
+        abandoned: Logs of each earlier attempt, which began at the start too.
+    """
+
+    logs: tuple[Log, ...]
+    abandoned: tuple[tuple[Log, ...], ...] = ()
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the last attempt, in order."""
+        return pd.concat([log.rows for log in self.logs], ignore_index=True)
+
+
+def runs_of(logs: Iterable[Log]) -> list[Attempts]:
+    """Return the runs that logs of one name and place hold, in their order."""
+    runs: list[Attempts] = []
+    for log in logs:
+        for part in parts_of(log):
+            if not runs:
+                runs.append(Attempts((part,)))
+                continue
+            last = runs[-1]
+            before = last.rows
+            if not _begins_anew(before, part.rows) or _copied(last, before, part):
+                runs[-1] = replace(last, logs=(*last.logs, part))
+            elif _is_run(last, before, part):
+                runs.append(Attempts((part,)))
+            else:
+                runs[-1] = Attempts((part,), (*last.abandoned, last.logs))
+    return runs
+
+
+def parts_of(log: Log) -> Iterator[Log]:
+    """Yield the attempts of a log, each as a log; what ends the file belongs to the last one."""
+    starts = beginnings(log.rows)
+    ends = [*starts[1:], len(log.rows)]
+    for start, end in zip(starts, ends, strict=True):
+        part = replace(log, rows=log.rows.iloc[start:end])
+        yield part if end == ends[-1] else replace(part, cut="", left_out={}, ended=False)
+
+
+def beginnings(rows: Rows) -> list[int]:
+    """Return the positions at which the rows of a log begin anew, 0 first.
+
+    Rows without a count between two attempts belong to the second, whose settings they may be.
+    """
+    key = _count(rows)
+    if key is None:
+        return [0]
+    counts = rows[key].to_numpy()
+    place = _longest([np.flatnonzero(mask) for mask in _logged(rows, counts)])
+    counted = np.flatnonzero(np.isfinite(counts))
+    starts = [0]
+    for at in _returns(counts[place]):
+        between = counted[(counted >= place[at - 1]) & (counted <= place[at])]
+        lowest = int(np.argmin(np.diff(counts[between])))
+        starts.append(int(between[lowest]) + 1)
+    return starts
+
+
+def each_attempt(correction: Correction) -> Correction:
+    """Return a correction that corrects every attempt of a log by its own rows."""
+
+    def corrected(rows: Rows) -> Rows:
+        starts = beginnings(rows)
+        if len(starts) == 1:
+            return correction(rows)
+        ends = [*starts[1:], len(rows)]
+        return pd.concat([correction(rows.iloc[a:b]) for a, b in zip(starts, ends, strict=True)])
+
+    return corrected
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting that a log has in a line or an event.
+
+    Attributes:
+        name: Name of the setting.
+        value: Its value.
+        row: Number of rows before it.
+        order: Of several expressions that give it, the first counts.
+    """
+
+    name: str
+    value: float
+    row: int
+    order: int = 0
+
+
+def settings_of_attempts(
+    settings: Sequence[Setting], starts: Sequence[int], chosen: Callable[[Sequence[float]], float]
+) -> list[dict[str, float]]:
+    """Return the settings of each attempt: those printed with it, or else those before.
+
+    Args:
+        settings: All settings of a log.
+        starts: The first row of each attempt.
+        chosen: Returns the value of several that count; NaN if none does.
+    """
+    attempts: list[dict[str, float]] = []
+    known: dict[str, float] = {}
+    ends = [*starts[1:], np.inf]
+    for start, end in zip(starts, ends, strict=True):
+        first = start if attempts else -1
+        here = [one for one in settings if first <= one.row < end]
+        values: dict[str, float] = {}
+        for name in dict.fromkeys(one.name for one in here):
+            named = [one for one in here if one.name == name]
+            order = min(one.order for one in named)
+            values[name] = chosen([one.value for one in named if one.order == order])
+        known = {name: v for name, v in {**known, **values}.items() if np.isfinite(v)}
+        attempts.append(known)
+    return attempts
+
+
+def _count(rows: Rows) -> str | None:
+    """Return the column that counts the rows; None if there is none."""
+    return next((name for name in COUNTS if name in rows and rows[name].notna().any()), None)
+
+
+def _logged(rows: Rows, counts: np.ndarray) -> list[np.ndarray]:
+    """Return which rows have each loss, and a count."""
+    there = [rows[column].notna().to_numpy() for column in LOSSES if column in rows]
+    return [mask & np.isfinite(counts) for mask in there] or [np.zeros(len(rows), bool)]
+
+
+def _longest(places: Sequence[np.ndarray]) -> np.ndarray:
+    return max(places, key=len)
+
+
+def _returns(counts: np.ndarray) -> list[int]:
+    """Return the positions at which counts of one loss go back to where they began."""
+    more = np.diff(counts)
+    back = np.flatnonzero(more < 0) + 1
+    twice = len(np.unique(counts)) < len(counts)
+    if not twice and len(back) > FEW * len(counts):
+        return []  # rows out of order
+    again = np.flatnonzero(more == 0) + 1
+    # A first row that is there twice was logged by two attempts, unless other rows are too.
+    pieces = {0, *back.tolist(), *again.tolist()}
+    single = all(i - 1 in pieces and i + 1 not in pieces for i in again)
+    candidates = sorted({*back.tolist(), *(again.tolist() if single else [])})
+    found: list[int] = []
+    start = 0
+    ends = [*candidates, len(counts)][1:]
+    for at, end in zip(candidates, ends, strict=True):
+        if _returned(counts[start:at], counts[at:end]):
+            found.append(at)
+            start = at
+    return found
+
+
+def _returned(before: np.ndarray, after: np.ndarray) -> bool:
+    """Return whether counts go back to the start of those before, and over the same range.
+
+    A log that is written at other distances may have its first row later.
+    """
+    if not len(before) or not len(after) or after.max() < before[0]:
+        return False
+    if after[0] <= before[0]:
+        return True
+    distance, distance_before = _distance(after), _distance(before)
+    return bool(distance != distance_before and 0 < after[0] <= distance)
+
+
+def _distance(counts: np.ndarray) -> float:
+    """Return the distance of the first two counts; 0 if there is one."""
+    return float(counts[1] - counts[0]) if len(counts) > 1 else 0.0
+
+
+def _begins_anew(before: Rows, after: Rows) -> bool:
+    """Return whether rows of a later log begin at the start of those before."""
+    key = _count(before)
+    if key is None or key not in after:
+        return False
+    earlier = _logged(before, before[key].to_numpy())
+    later = _logged(after, after[key].to_numpy())
+    columns = (
+        [name for name in LOSSES if name in before],
+        [name for name in LOSSES if name in after],
+    )
+    shared = [name for name in columns[0] if name in columns[1]]
+    both = [(earlier[columns[0].index(c)], later[columns[1].index(c)]) for c in shared]
+    both = [(a, b) for a, b in both if a.any() and b.any()]
+    if not both:
+        return False
+    a, b = max(both, key=lambda masks: min(masks[0].sum(), masks[1].sum()))
+    return _returned(before[key].to_numpy()[a], after[key].to_numpy()[b])
+
+
+def _copied(last: Attempts, before: Rows, part: Log) -> bool:
+    """Return whether a part repeats the rows of a run.
+
+    A later checkpoint's file does, or a table that has the name of the run in each row.
+    """
+    if not part.labelled and part.source in {log.source for log in last.logs}:
+        return False
+    ours, theirs = _common(before, part.rows, LOSSES)
+    return len(ours) > 0 and ours.equals(theirs)
+
+
+def _common(before: Rows, after: Rows, columns: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return columns of two attempts at the counts that both have, one row for each count."""
+    key = _count(before)
+    names = [name for name in columns if name in before and name in after and name != key]
+    if key is None or key not in after or not names:
+        return pd.DataFrame(), pd.DataFrame()
+    a, b = (rows.dropna(subset=key).groupby(key)[names].last() for rows in (before, after))
+    there = a.index.intersection(b.index)
+    a, b = a.loc[there], b.loc[there]
+    both = a.notna() & b.notna()
+    return a.where(both), b.where(both)
+
+
+def _is_run(last: Attempts, before: Rows, part: Log) -> bool:
+    """Return whether what precedes a part that begins anew is a run of its own."""
+    if last.logs[-1].ended or _differ(before, part.rows, last.logs[-1].labels, part.labels):
+        return True
+    planned = before.get("planned_steps", pd.Series(dtype=float)).dropna()
+    if len(planned) and "step" in before and _finished(before, float(planned.iloc[-1])):
+        return True
+    key = _count(before)
+    return key is not None and part.rows[key].max() <= before[key].max()
+
+
+def _finished(rows: Rows, planned: float) -> bool:
+    """Return whether the last row is the last one that can be logged of a planned run."""
+    steps = rows["step"].to_numpy()
+    logged = [np.unique(steps[mask]) for mask in _logged(rows, steps)]
+    longest = _longest(logged)
+    distance = longest[-1] - longest[-2] if len(longest) > 1 else 0
+    last = max(each[-1] for each in logged if len(each))
+    return bool(last >= planned or last + distance > planned)
+
+
+def _differ(
+    before: Rows,
+    after: Rows,
+    labels: Mapping[str, float] | None,
+    other_labels: Mapping[str, float] | None,
+) -> bool:
+    """Return whether two attempts have another batch, peak learning rate or seed."""
+    ours, theirs = labels or {}, other_labels or {}
+    if any(ours[name] != theirs[name] for name in ours.keys() & theirs.keys()):
+        return True
+    for column in ("batch", "batch_tokens", "seed"):
+        a, b = (rows.get(column, pd.Series(dtype=float)).dropna() for rows in (before, after))
+        if len(a) and len(b) and a.iloc[0] != b.iloc[0]:
+            return True
+    a, b = _common(before, after, ("batch", "batch_tokens"))
+    if bool((a.fillna(0) != b.fillna(0)).to_numpy().any()):
+        return True
+    a, b = _common(before, after, ("tokens", "samples"))
+    if bool(((a - b).abs() > SAME_COUNT * a.abs()).to_numpy().any()):
+        return True
+    a, b = _common(before, after, ("lr",))
+    peak, other = a.max().max(), b.max().max()
+    return bool(abs(peak - other) > SAME_RATE * max(peak, other))
