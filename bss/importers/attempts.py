@@ -189,8 +189,8 @@ def _returned(before: np.ndarray, after: np.ndarray) -> bool:
         return False
     if after[0] <= before[0]:
         return True
-    distance, distance_before = _distance(after), _distance(before)
-    return bool(distance != distance_before and 0 < after[0] <= distance)
+    distance = _distance(after)
+    return bool(distance != _distance(before) and 0 < after[0] <= distance)
 
 
 def _distance(counts: np.ndarray) -> float:
@@ -203,19 +203,13 @@ def _begins_anew(before: Rows, after: Rows) -> bool:
     key = _count(before)
     if key is None or key not in after:
         return False
-    earlier = _logged(before, before[key].to_numpy())
-    later = _logged(after, after[key].to_numpy())
-    columns = (
-        [name for name in LOSSES if name in before],
-        [name for name in LOSSES if name in after],
-    )
-    shared = [name for name in columns[0] if name in columns[1]]
-    both = [(earlier[columns[0].index(c)], later[columns[1].index(c)]) for c in shared]
-    both = [(a, b) for a, b in both if a.any() and b.any()]
-    if not both:
-        return False
-    a, b = max(both, key=lambda masks: min(masks[0].sum(), masks[1].sum()))
-    return _returned(before[key].to_numpy()[a], after[key].to_numpy()[b])
+    shared: list[tuple[np.ndarray, np.ndarray]] = []
+    for column in LOSSES:
+        if column in before and column in after:
+            counts = [rows[key][rows[column].notna()].dropna() for rows in (before, after)]
+            shared.append((counts[0].to_numpy(), counts[1].to_numpy()))
+    both = max(shared, key=lambda pair: min(map(len, pair)), default=None)
+    return both is not None and _returned(*both)
 
 
 def _copied(last: Attempts, before: Rows, part: Log) -> bool:
@@ -225,28 +219,24 @@ def _copied(last: Attempts, before: Rows, part: Log) -> bool:
     """
     if not part.labelled and part.source in {log.source for log in last.logs}:
         return False
-    ours, theirs = _common(before, part.rows, LOSSES)
-    return len(ours) > 0 and ours.equals(theirs)
+    pairs = [_common(before, part.rows, loss) for loss in LOSSES]
+    return any(map(len, pairs)) and all((pair["a"] == pair["b"]).all() for pair in pairs)
 
 
-def _common(before: Rows, after: Rows, columns: Iterable[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return columns of two attempts at the counts that both have, one row for each count."""
+def _common(before: Rows, after: Rows, column: str) -> pd.DataFrame:
+    """Return the values of a column at the counts at which both attempts have one: a and b."""
     key = _count(before)
-    names = [name for name in columns if name in before and name in after and name != key]
-    if key is None or key not in after or not names:
-        return pd.DataFrame(), pd.DataFrame()
-    a, b = (rows.dropna(subset=key).groupby(key)[names].last() for rows in (before, after))
-    there = a.index.intersection(b.index)
-    a, b = a.loc[there], b.loc[there]
-    both = a.notna() & b.notna()
-    return a.where(both), b.where(both)
+    if key in (None, column) or not {key, column} <= {*before} & {*after}:
+        return pd.DataFrame({"a": [], "b": []})
+    values = [rows.dropna(subset=[key]).groupby(key)[column].last() for rows in (before, after)]
+    return pd.DataFrame({"a": values[0], "b": values[1]}).dropna()
 
 
 def _is_run(last: Attempts, before: Rows, part: Log) -> bool:
     """Return whether what precedes a part that begins anew is a run of its own."""
     if last.logs[-1].ended or _differ(before, part.rows, last.logs[-1].labels, part.labels):
         return True
-    planned = before.get("planned_steps", pd.Series(dtype=float)).dropna()
+    planned = _values(before, "planned_steps")
     if len(planned) and "step" in before and _finished(before, float(planned.iloc[-1])):
         return True
     key = _count(before)
@@ -270,19 +260,25 @@ def _differ(
     other_labels: Mapping[str, float] | None,
 ) -> bool:
     """Return whether two attempts have another batch, peak learning rate or seed."""
-    ours, theirs = labels or {}, other_labels or {}
+    ours = labels or {}
+    theirs = other_labels or {}
     if any(ours[name] != theirs[name] for name in ours.keys() & theirs.keys()):
         return True
-    for column in ("batch", "batch_tokens", "seed"):
-        a, b = (rows.get(column, pd.Series(dtype=float)).dropna() for rows in (before, after))
-        if len(a) and len(b) and a.iloc[0] != b.iloc[0]:
+    for column in ("batch", "batch_tokens"):
+        first = [_values(rows, column)[:1].tolist() for rows in (before, after)]
+        if all(first) and first[0] != first[1]:
             return True
-    a, b = _common(before, after, ("batch", "batch_tokens"))
-    if bool((a.fillna(0) != b.fillna(0)).to_numpy().any()):
-        return True
-    a, b = _common(before, after, ("tokens", "samples"))
-    if bool(((a - b).abs() > SAME_COUNT * a.abs()).to_numpy().any()):
-        return True
-    a, b = _common(before, after, ("lr",))
-    peak, other = a.max().max(), b.max().max()
-    return bool(abs(peak - other) > SAME_RATE * max(peak, other))
+        pair = _common(before, after, column)
+        if (pair["a"] != pair["b"]).any():
+            return True
+    for column in ("tokens", "samples"):
+        pair = _common(before, after, column)
+        if ((pair["a"] - pair["b"]).abs() > SAME_COUNT * pair["a"].abs()).any():
+            return True
+    peaks = _common(before, after, "lr").max()
+    return bool(abs(peaks["a"] - peaks["b"]) > SAME_RATE * peaks.max())
+
+
+def _values(rows: Rows, column: str) -> pd.Series:
+    """Return the values of a column that may be missing."""
+    return rows[column].dropna() if column in rows else pd.Series(dtype=float)

@@ -214,7 +214,8 @@ def _side_by_side(name: str, places: Sequence[Sequence[Log]]) -> list[tuple[Atte
 
 def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
     """Return one run's table and report."""
-    run, logs = found.name, found.logs
+    run = found.name
+    logs = found.logs
     merged = _merged(found)
     lengths = {log.seq_len for log in logs} | {options.seq_len}
     lengths.discard(None)
