@@ -153,7 +153,8 @@ def points(
     Returns:
         A table with the columns POINTS, `run`, and the columns in SETTINGS that the runs have.
         `batch` is E/S in sequences, or the run's batch size if it is constant. `resolution` is
-        the spacing of evaluations around the crossing, in log tokens. A target that was not
+        the spacing of evaluations around the crossing, in log tokens; NaN if the lowest loss is
+        the first. A target that was not
         reached has the run's last step and tokens, and `reached` is False.
 
     Raises:
@@ -208,9 +209,16 @@ def default_targets(
     reached: dict[Any, float] = {}
     for _, run in runs.groupby("run", sort=False):
         curve = smooth_curve(run, column, smooth)
+        if len(curve.log_tokens) < 2:  # it only rises: it crosses no target
+            continue
         highest = min(highest, float(np.interp(start, curve.log_tokens, curve.loss)))
         batch = run["batch"].iloc[-1]
         reached[batch] = min(reached.get(batch, math.inf), float(curve.loss[-1]))
+    if not reached:
+        first = runs["run"].iloc[0]
+        raise InputError(
+            f"targets: every run has its lowest {column} first (e.g. {first}); give runs that fall"
+        )
     lowest = sorted(reached.values())[math.ceil(share * len(reached)) - 1]
     if not highest > lowest:
         raise InputError(
@@ -237,7 +245,10 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict[str
         i = int(np.argmax(curve.loss <= target))
         tokens = math.exp(_interpolate(curve, i, target))
         steps = float(np.interp(tokens, np.append(0, curve.tokens), np.append(0, curve.steps)))
-        resolution = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
+        if (
+            len(curve.log_tokens) > 1
+        ):  # one loss, e.g. the first of a run that rises, has no spacing
+            resolution = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
     constant = len(np.unique(run["batch"])) == 1
     numbers = ("params", "seed", "data_seed")
     return {
