@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
+from bss.jitting import jit
 
 TOLERANCE = 1e-4  # cosine of residuals and derivatives: at it, costs agree to 1e-8
 CHUNK = 8  # starts that descend together: bounds the memory of the curves' derivatives
@@ -130,12 +131,12 @@ def float64(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), tree)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _linearize(residual: Residual, parameters: jax.Array, data: Any):
     return residual(parameters, data), jax.jacfwd(residual)(parameters, data)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def _solve(residual: Residual, iterations: int, accelerated: bool, *problems: Any):
     """Return descents from starts [Q, P], with bounds and data that have the same leading axis."""
     return jax.vmap(functools.partial(_descend, residual, iterations, accelerated))(*problems)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
+from bss.jitting import jit
 from bss.laws import CurveFit
 from bss.laws.functional.curves import plan_path, stack
 from bss.laws.functional.law import CurveLaw, EvalPoints, Segments, curve_losses, law_losses
@@ -143,7 +144,7 @@ def free_batches(fit: CurveFit, tokens: int, rate: Rate, bounds: Sequence[float]
     return np.exp(min(minima, key=lambda result: result.fun).x)
 
 
-@jax.jit
+@jit
 def _objective(log_batch, law: CurveLaw, size, lr):
     """Return the log of the excess loss, plus a little for the steps, and its gradient."""
 

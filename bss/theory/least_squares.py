@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import check
+from bss.jitting import jit
 
 AVERAGES = ("start", "tail", "exponential")
 PER_OCTAVE = 8
@@ -195,7 +196,7 @@ def _moved(A, spectrum, rates, batch, noise):
     return keep**2 * A + rates**2 / batch * spectrum * (spectrum * A + risk + noise)
 
 
-@jax.jit
+@jit
 def _advance(state, steps, spectrum, rates, batch, noise):
     """Return A, C, T [G, modes] after `steps` more steps."""
     keep = 1 - rates * spectrum
@@ -208,7 +209,7 @@ def _advance(state, steps, spectrum, rates, batch, noise):
     return jax.lax.fori_loop(0, steps, step, state)
 
 
-@jax.jit
+@jit
 def _advance_exponential(state, steps, spectrum, rates, batch, noise, decay):
     """A [G, modes], E ξw and E ξ² [W, G, modes] of ξ ← τξ + (1 − τ)w after more steps."""
     keep = 1 - rates * spectrum
@@ -223,7 +224,7 @@ def _advance_exponential(state, steps, spectrum, rates, batch, noise, decay):
     return jax.lax.fori_loop(0, steps, step, state)
 
 
-@jax.jit
+@jit
 def _tail_risk(state, before, count, spectrum, rates):
     """Risk of the average of the last `count` iterates, from the moments then and before.
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
+from bss.jitting import jit
 from bss.theory.regression import Task, check_rate
 
 
@@ -34,7 +35,7 @@ def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndar
         return np.asarray(_scan(*(jnp.asarray(np.asarray(a, np.float64)) for a in arrays)))
 
 
-@jax.jit
+@jit
 def _scan(eigenvalues, start, noise, rates, batches):
     def step(moments, settings):
         rate, batch = settings

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bss.jitting import jit
 from bss.laws.solver import float64
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def curve_losses(law: CurveLaw, segments: Segments, points: EvalPoints) -> Numbe
     return law.L_0 + law.c_1 * signal + law.A_0 * noise + law.A_1 * feedback
 
 
-_jitted = jax.jit(curve_losses)
+_jitted = jit(curve_losses)
 
 
 def curve_terms(

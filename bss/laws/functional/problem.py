@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from bss.errors import InputError, check
+from bss.jitting import jit
 from bss.laws import minimum
 from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.functional import law as curve_law
@@ -209,7 +210,7 @@ def curve_starts(problem: CurveProblem) -> np.ndarray:
     return np.clip(np.concatenate([best, with_feedback]), problem.lower, problem.upper)
 
 
-@jax.jit
+@jit
 def _terms(points, data):
     """Return signal and noise of unit size at each point [K, P], [K, R, N]."""
 
