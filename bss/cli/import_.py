@@ -58,7 +58,8 @@ def import_(
         bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256
         bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"
     """
-    given = LogOptions(Batches.parse([*batch]), seq_len, run_regex, Reading.parse(columns).columns)
+    names = Reading.parse(columns).columns
+    given = LogOptions(Batches.parse([*batch]), seq_len, run_regex, names, out.resolve())
     reports: list[Report] = []
     first: list[pd.DataFrame] = []
     logs, skipped = read_logs(paths, _importer(kind, train_line, eval_line), given)
@@ -68,8 +69,14 @@ def import_(
         for frame, read in import_runs(logs, given):
             append(frame)
             reports.append(read)
-            first.append(frame.loc[frame["loss"] > 0, ["batch", "loss"]].head(1))
+            first.append(_first_loss(frame))
     return _output(reports, skipped, out, scaling_with_batch(pd.concat(first)))
+
+
+def _first_loss(run: pd.DataFrame) -> pd.DataFrame:
+    """Return the batch and the loss of a run's first row; the held-out one if it has no other."""
+    losses = run["loss"] if "loss" in run else run["eval_loss"]
+    return pd.DataFrame({"batch": run["batch"], "loss": losses})[losses > 0].head(1)
 
 
 def _importer(kind: str, train_line: str | None, eval_line: str | None) -> Importer:

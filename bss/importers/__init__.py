@@ -12,6 +12,7 @@ from bss.importers.formats import LineFormat, declared_formats
 from bss.importers.huggingface import PrintedDicts, TrainerState
 from bss.importers.log import AnyOf, Importer
 from bss.importers.names import TRAINERS
+from bss.importers.own import RunTables
 from bss.importers.plain import LongTable, PlainTable
 from bss.importers.runs import Report, import_runs
 from bss.importers.tensorboard import EventFiles
@@ -48,6 +49,7 @@ IMPORTERS: Registry[Importer] = Registry(
         "tensorboard": EventFiles(TRAINERS),
         "huggingface": _trainer(_HUGGING_FACE, "huggingface"),
         **{name: _trainer(own, name) for name, own in declared_formats().items()},
+        "bss": RunTables(),
         "long": LongTable(),
         "plain": PlainTable(),
     },

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -74,6 +75,7 @@ class LogOptions:
         run_regex: Searched in a run's name; its groups become columns: `size` is params, `lr`
             peak_lr, `run` the run's name, `batch` its batch, and others as they are called.
         columns: Names of metrics, by ours.
+        out: Path of the table that is written, which is not read in a directory.
 
     Raises:
         InputError: On construction, if run_regex is not a regular expression with named groups, or
@@ -84,6 +86,7 @@ class LogOptions:
     seq_len: int | None = None
     run_regex: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    out: Path | None = None
 
     def __post_init__(self) -> None:
         check(self.seq_len is None or self.seq_len >= 1, "--seq-len", self.seq_len, "1 or more")

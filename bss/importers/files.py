@@ -15,6 +15,7 @@ from pathlib import Path
 from bss.errors import InputError
 from bss.importers.batches import LogOptions
 from bss.importers.log import Importer, Log, Unreadable, head_of
+from bss.importers.own import RunTables
 
 OURS = {"run", "seq_len"}
 SHOWN = 8
@@ -106,10 +107,14 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise _Skipped(file, "is a pipe, a socket or a device; save it to a file")
+        if below and file.resolve() == options.out:
+            raise _Skipped(file, "is the table that this import writes")
         head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
-        # A run table of ours may be what an import has written there.
-        ours = below and (not head or {*head.partition("\n")[0].strip().split(",")} >= OURS)
-        reader = None if ours else importer.reader(file, head, options.columns)
+        reader = importer.reader(file, head, options.columns) if head else None
+        # Last losses, which a sweep writes next to its runs, are no curves.
+        ours = below and {*head.partition("\n")[0].strip().split(",")} >= OURS
+        if ours and not isinstance(reader, RunTables):
+            reader = None
     except Unreadable as error:
         raise _Skipped(file, str(error)) from None
     except FileNotFoundError:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -53,14 +54,15 @@ class Log:
         rows: Columns, with rows in the order of the file. Names are in COLUMNS: `step` (steps
             completed), `tokens` and `samples` (tokens and sequences consumed), `batch` (sequences),
             `loss` (training, nats per token) and `eval_loss` (held-out). A value that the log lacks
-            is NaN. A value that is NaN or infinite in the log is infinite.
+            is NaN. A value that is NaN or infinite in the log is infinite. A run table may have
+            more columns.
         source: Path of the file, for messages.
         place: Logs of one place are attempts at one run, continued after a restart.
         seq_len: Tokens per sequence, if the log has it.
         notes: Remarks for the report.
         cut: Why the end of the log is missing; empty if it is there.
         vocabulary: Size of the vocabulary, if the log has it.
-        labels: Columns of one value for the whole run, e.g. seed and peak_lr.
+        labels: Columns of one value for the whole run, e.g. model, seed and peak_lr.
         unread: Names that look like a loss, a learning rate, a step or a time and are not read.
         left_out: Number of rows of the file that are not in `rows`, by reason.
         ended: Whether the log has a line that the run ended.
@@ -75,7 +77,7 @@ class Log:
     notes: tuple[str, ...] = ()
     cut: str = ""
     vocabulary: int | None = None
-    labels: Mapping[str, float] | None = None
+    labels: Mapping[str, Any] | None = None
     unread: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
     ended: bool = False

@@ -19,12 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.lines import columns_of, misspelt
+from bss.importers.lines import columns_of, misspelt, number
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import (
     NAMES,
@@ -41,6 +42,8 @@ from bss.importers.table import first_rows, names_in, table_of
 from bss.tables.likeness import unit_of
 
 METRICS = NAMES["plain"]
+SETTINGS = ("model", "params", "seed", "data_seed", "peak_lr", "beta1", "beta2", "beta2_half_life")
+"""Columns of a run table that a table may have for each run."""
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
 
@@ -77,7 +80,8 @@ class PlainTable(Importer):
         chosen = {ours: names[name] for ours, name in found.names.items()}
         unread = unread_of(table.names, chosen.values(), given)
         by, split = chosen.pop("run", None), chosen.pop("split", None)
-        cells = table.read(chosen.values(), filter(None, (by, split)))
+        told = {names[name] for name in SETTINGS if name in names} - {*chosen.values()}
+        cells = table.read(chosen.values(), filter(None, (by, split, *told)))
         if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
@@ -86,7 +90,29 @@ class PlainTable(Importer):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
-            yield log_of(file, part, settings, notes, table.cut, str(run), unread)
+            labels = _labels({name: cells.labels(name)[part.index] for name in told})
+            log = log_of(file, part, settings, notes, table.cut, str(run), unread)
+            yield replace(log, labels=labels)
+
+
+def _labels(columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the settings that are one in all rows of a run, as numbers if they are numbers."""
+    labels: dict[str, Any] = {}
+    for name, texts in columns.items():
+        values = set(texts) - {""}
+        if len(values) == 1:
+            [value] = values
+            labels[plain_name(name)] = _number_or_text(value)
+    return labels
+
+
+def _number_or_text(text: str) -> float | int | str:
+    """Return a number if a text is one, whole if it is whole."""
+    try:
+        value = number(text)
+    except ValueError:
+        return text
+    return int(value) if value % 1 == 0 else value
 
 
 def _logged(rows: Rows) -> Rows:

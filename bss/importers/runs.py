@@ -117,7 +117,8 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
             refused.append(error)
         else:
             with np.errstate(over="ignore"):
-                losses = hash((len(table), table["loss"].to_numpy(np.float32).tobytes()))
+                values = table.filter(LOSSES).to_numpy(np.float32)
+                losses = hash((len(table), values.tobytes()))
             if (same := known.setdefault(losses, run)) != run and len(table) > 1:
                 note = f"has every loss of run {same}; leave one out if they are one run"
                 report = replace(report, notes=(*report.notes, note), repeats=same)
@@ -236,9 +237,13 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
     checked = check_runs(table.drop(columns=gaps).assign(**constants), f"run {run}")
     order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
+    unlogged = {*LOSSES} - {*merged.rows}  # `check_runs` puts the held-out loss in its place
+    order += [column for column in checked if column not in order]
+    order = [column for column in order if column not in unlogged]
     checked = checked.loc[:, [column for column in order if column in checked]]
     status = "cut" if any(place.logs[-1].cut for place in found.places) else "finished"
     status = status if merged.diverged_at is None else "diverged"
+    status = constants.get("status", status)
     if status != "finished":
         checked = checked.assign(status=status)
     told = {"run": run, "status": status, "batch_from": batch_from}

@@ -5,7 +5,7 @@ A run whose name is in two tables gets as much of its table's path as makes the 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -92,11 +92,19 @@ def tables_in(folder: Path, reading: Reading) -> tuple[list[Path], list[Path]]:
 
 
 def holds_runs(table: pd.DataFrame) -> bool:
-    """Return whether a table has the columns of loss curves."""
-    columns = {*table}
+    """Return whether a table has loss curves; a table of last losses has one row per run."""
+    return has_run_columns(table) and bool(table["run"].duplicated().any())
+
+
+def has_run_columns(names: Iterable[Hashable]) -> bool:
+    """Return whether a table has the columns of a run table.
+
+    Examples:
+        >>> has_run_columns(["run", "batch", "seq_len", "step", "loss"])
+        True
+    """
+    columns = {*names}
     counted = columns & {"step", "tokens"}
     sized = columns & {"seq_len", "batch_tokens"}
     lost = columns & {"loss", "eval_loss"}
-    if not ({"run", "batch"} <= columns and counted and sized and lost):
-        return False
-    return bool(table["run"].duplicated().any())  # a table of last losses has a row per run
+    return bool({"run", "batch"} <= columns and counted and sized and lost)

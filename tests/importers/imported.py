@@ -32,10 +32,8 @@ def expected(rows: Sequence[Row], written: Written) -> pd.DataFrame:
     losses = [column for column in ("loss", "eval_loss") if column in written.says]
     frame = pd.DataFrame(rows).assign(run="run", seq_len=SEQ_LEN)
     frame = frame.loc[frame[losses].notna().any(axis=1)]
-    if "loss" not in losses:
-        frame = frame.assign(loss=frame["eval_loss"])
     lr = ["lr"] if "lr" in written.says else []
-    columns = ["run", "seq_len", "step", "tokens", "batch", *lr, "loss", *losses[-1:]]
+    columns = ["run", "seq_len", "step", "tokens", "batch", *lr, *losses]
     return frame[list(dict.fromkeys(columns))].reset_index(drop=True)
 
 

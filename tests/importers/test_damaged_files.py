@@ -50,7 +50,7 @@ def import_damaged(tmp_path, file, seed: int) -> None:
     assert bool(tables) != bool(told) and "\n" not in told, (file.name, seed)
     for table in tables:
         counts = table[["step", "tokens", "batch"]].to_numpy(float)
-        losses = table["loss"].to_numpy(float)
+        losses = table.filter(["loss", "eval_loss"]).to_numpy(float)
         assert np.isfinite(counts).all() and not (losses <= 0).any(), (file.name, seed)
 
 
