@@ -10,7 +10,12 @@ from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
 from bss.files import read_json
-from bss.training.distributed import DistributedConfig, initialized, is_primary
+from bss.training.distributed import (
+    DistributedConfig,
+    MultihostError,
+    initialized,
+    is_primary,
+)
 from bss.training.execution import Execution
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
@@ -52,6 +57,8 @@ def _train(path: Path, show: Show) -> Output | int:
     warn_about(config.plan(), second_moment=config.optimizer.second_moment)
     progress = Progress(f"run {config.id}", quiet=show.json or not is_primary())
     status = JointEngine(EngineConfig()).train([config], execution, progress)[config.id]
+    if status.status == "failed":
+        raise MultihostError(status.message)
     return _output(config.id, status) if is_primary() else 0
 
 

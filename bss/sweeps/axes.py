@@ -18,7 +18,8 @@ def read_axes(written: Any, more: Sequence[str] = ()) -> list[Axis]:
     """Return the axes of a sweep. The last axis varies fastest.
 
     Values are not checked against their fields here. A `seed` also sets the seed of the data
-    order, unless another axis sets that one.
+    order, unless another axis sets that one. An axis of the command line replaces the axis of the
+    same field in `written`.
 
     Args:
         written: A dict such as {"schedule.batch": [4, 8]}, nested or with dotted names, for every
@@ -31,13 +32,17 @@ def read_axes(written: Any, more: Sequence[str] = ()) -> list[Axis]:
     Examples:
         >>> read_axes({"schedule": {"batch": [4, 8]}}, ["data.seed=1"])
         [[{'schedule.batch': 4, 'data.seed': 1}, {'schedule.batch': 8, 'data.seed': 1}]]
+        >>> read_axes({"schedule.batch": [4, 8]}, ["schedule.batch=16"])
+        [[{'schedule.batch': 16}]]
     """
     if isinstance(written, str):
         written = load(written, "axes")
     added = [_parsed_axis(text) for text in more]
     if isinstance(written, Mapping) or not written:
         fields = [(name, x) for name, x in dotted(written or {}) if not isinstance(x, Mapping)]
-        return _combined([*((name, _values(name, x)) for name, x in fields), *added])
+        replaced = {name for name, _ in added}
+        kept = [(name, _values(name, x)) for name, x in fields if name not in replaced]
+        return _combined([*kept, *added])
     first = cast(Axis, written) if callable(written) else _overlays(written)
     taken = [] if callable(first) else sorted({name for one in first for name in one})
     return [first, *_combined(added, taken)]
@@ -49,6 +54,11 @@ def parse_set(text: str) -> tuple[list[str], Any]:
     return name.split("."), _value(value)
 
 
+def axis_name(text: str) -> str:
+    """Return the field of an axis that is written as "schedule.batch=4,8"."""
+    return _halves(text, "--axis", _AXIS)[0]
+
+
 def _parsed_axis(text: str) -> tuple[str, list[Any]]:
     name, value = _halves(text, "--axis", _AXIS)
     listed = value.startswith("[")
@@ -57,10 +67,11 @@ def _parsed_axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _halves(text: str, option: str, expected: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in text.partition("="))
+    left, equals, right = text.partition("=")
+    name = left.strip()
     if not name or not equals:
         raise InputError(f"{option} {text!r}: {expected}")
-    return name, value
+    return name, right.strip()
 
 
 def _value(text: str) -> Any:

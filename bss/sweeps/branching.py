@@ -64,11 +64,13 @@ def branched(run: RunConfig, known: Sequence[RunConfig], forks: Sequence[int]) -
     """
     whole = run.schedule.tokens
     best = (0, False)
-    latest, like = run, _but_schedule(run)
+    latest = run
+    like = _but_schedule(run)
     for other in known:
         if _but_schedule(other) != like:
             continue
-        ours, theirs = run.schedule.batch, other.schedule.batch
+        ours = run.schedule.batch
+        theirs = other.schedule.batch
         one_rate = run.schedule.one_rate(other.schedule)
         last = min(one_rate, agreement(ours, theirs), other.schedule.tokens)
         at = max((fork for fork in forks if other.start < fork <= last), default=0)

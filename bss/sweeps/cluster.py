@@ -97,7 +97,8 @@ class _RayWorker:
     """An actor that trains; see `SlotEngine`."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
-        self._ray, self._actor = ray, actor
+        self._ray = ray
+        self._actor = actor
 
     def train(self, job: Job) -> str:
         try:

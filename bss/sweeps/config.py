@@ -11,10 +11,10 @@ from typing import Any
 
 from bss.errors import InputError, check_least
 from bss.files import read_json
-from bss.sweeps.axes import parse_set, read_axes
+from bss.sweeps.axes import axis_name, parse_set, read_axes
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.grid import Axis
-from bss.sweeps.setup import EngineConfig, Setup
+from bss.sweeps.grid import Axis, expand
+from bss.sweeps.setup import EngineConfig, Setup, planned_run
 from bss.values import from_dict, to_dict
 
 
@@ -59,6 +59,27 @@ class SweepConfig:
         """Return the axes of `axes`, then those of `axis`."""
         return read_axes(self.axes, self.axis)
 
+    def extends(self, earlier: Mapping[str, Any]) -> bool:
+        """Return True if every run of an earlier config with this setup is a run of this one.
+
+        Axes that only grew give a sweep that goes on. An earlier `module:AXIS` is not imported: it
+        must be this config's.
+        """
+        written = earlier.get("axes")
+        more = earlier.get("axis") or []
+        if isinstance(written, str) and written != self.axes:
+            return False
+        if not isinstance(more, list) or not all(isinstance(text, str) for text in more):
+            return False
+        try:
+            before = read_axes(written, more)
+            base = planned_run(self.setup)
+            runs = {(run.id, run.schedule.tokens) for run in expand(base, *before)}
+        except InputError:  # a field of another version
+            return False
+        own = expand(base, *self.every_axis())
+        return runs <= {(run.id, run.schedule.tokens) for run in own}
+
 
 def sweep_config(
     text: str,
@@ -73,7 +94,8 @@ def sweep_config(
     Args:
         text: as `read_config` takes it.
         changes: of the setup, each as "optimizer.lr=2e-3".
-        axes: more axes, each as "schedule.batch=4,8".
+        axes: more axes, each as "schedule.batch=4,8". An axis replaces the config's axis of the
+            same field.
         results: directory of the tables and the report, in place of the config's.
         dry_run: print the cost and train nothing.
 
@@ -85,11 +107,13 @@ def sweep_config(
     for change in changes:
         _set(entry, change)
     config = from_dict(SweepConfig, entry)
-    setup, engine = config.setup, config.setup.engine
+    setup = config.setup
+    engine = setup.engine
     if engine.runs == EngineConfig.runs:  # the default
         engine = replace(engine, runs=str(Path(config.results) / "runs"))
-    setup, axis = replace(setup, engine=engine), (*config.axis, *axes)
-    config = replace(config, setup=setup, axis=axis)
+    replaced = {axis_name(text) for text in axes}
+    kept = [text for text in config.axis if axis_name(text) not in replaced]
+    config = replace(config, setup=replace(setup, engine=engine), axis=(*kept, *axes))
     known = [axis for axis in config.every_axis() if not callable(axis)]
     varied = {name for one in known for overlay in one for name in overlay}
     for change in changes:

@@ -58,7 +58,8 @@ def contender_table(
     """
     rows = []
     for contender in contenders:
-        run, status = contender.run, statuses[contender.run.id]
+        run = contender.run
+        status = statuses[run.id]
         half_lives = {contender.ending: ""}
         if contender.ending == "constant" and run.averages:
             half_lives["averaged"] = run.averages[0]

@@ -1,21 +1,18 @@
 """Engines, which train the runs of a sweep.
 
-A queue engine turns a queue of runs into jobs for workers. A forked run waits for its parent, and
-finished runs are not trained again. If a run diverges, this is recorded and the sweep continues.
-If a worker is lost, its run is tried again. An interrupt saves every run.
-
-The longest runs go first, measured by the FLOPs of a run and of the forked runs that wait for it.
-This avoids a long run at the end while other workers are idle.
+A queue engine turns a queue of runs into jobs for workers. If a run diverges or fails, this is
+recorded and the sweep continues. If a worker is lost, its run is tried again. An interrupt saves
+every run.
 
 The workers of a slot engine are in slots: the device groups of one or more machines.
 """
 
-import math
+import json
+import os
 import threading
-import warnings
+import time
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -23,138 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from bss.errors import InputError, check
-from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
+from bss.sweeps.queue import Queue, Statuses
 from bss.sweeps.setup import EngineConfig, runs_per_program
 from bss.training.execution import Execution
 from bss.training.hardware import Slot
-from bss.training.loop import is_done
 from bss.training.run_config import RunConfig
-from bss.training.run_directory import RunStatus, read_curve, read_status, run_path
-from bss.training.vmapped import vmap_key
+from bss.training.run_directory import CURVE, RunStatus, read_status, run_path
 from bss.training.worker import Job
 from bss.values import to_dict
-
-Statuses = dict[str, RunStatus]
-"""Statuses of runs, by id."""
-
-
-class Queue:
-    """The runs of a sweep that are not trained yet.
-
-    Attributes:
-        statuses: Statuses of the runs that have ended.
-        waiting: runs to be trained, the longest first; a parent before its branches.
-    """
-
-    def __init__(
-        self,
-        runs: Sequence[RunConfig],
-        execution: Execution,
-        progress: Progress,
-        runs_per_program: Callable[[RunConfig], int] = lambda run: 1,
-    ) -> None:
-        """Find the runs that have ended before.
-
-        Args:
-            runs: distinct runs.
-            execution: Devices, directory and kernels of the runs.
-            progress: shows every run.
-            runs_per_program: Number of runs like a given one that share a program.
-        """
-        self.statuses: Statuses = {}
-        self._progress, self._lost = progress, Counter[str]()
-        for run in runs:
-            plan = execution.plan(run)
-            progress.add(run.id, plan.tokens - run.start)
-            if is_done(run, execution):
-                self.finish(run, read_status(run_path(execution.runs, run)))
-        left = [run for run in runs if run.id not in self.statuses]
-        self._lengths = lengths(left)
-        self._pending = {run.id for run in left}
-        self.waiting = self._sorted(left)
-        self._most = {run.id: runs_per_program(run) for run in left}
-        several = [run for run in left if self._most[run.id] > 1]
-        self._keys = {run.id: vmap_key(run, execution) for run in several}
-
-    def finish(self, run: RunConfig, status: RunStatus) -> None:
-        """Record that a run has ended."""
-        self.statuses[run.id] = status
-        self._progress.finish(run.id, status.status)
-
-    def take(self, workers: int | None) -> list[list[RunConfig]]:
-        """Return the groups of runs that are trained now, at most one per worker.
-
-        Waiting runs whose parents did not finish are skipped.
-
-        Args:
-            workers: number of workers without work, among which runs are divided; None: no limit.
-        """
-        for run in tuple(self.waiting):  # a parent is before its branches
-            parent = run.parent.run if run.parent else None
-            if parent in self.statuses and not self.statuses[parent].finished:
-                self.waiting.remove(run)
-                self.finish(run, RunStatus("skipped", message=f"{parent} failed"))
-        pending = self._pending - self.statuses.keys()
-        ready = [run for run in self.waiting if not (run.parent and run.parent.run in pending)]
-        share = len(ready) if workers is None else math.ceil(len(ready) / (workers or 1))
-        most = {run.id: min(share, self._most[run.id]) for run in ready}
-        groups = _groups(ready, self._keys, most)[:workers]
-        for run in (run for group in groups for run in group):
-            self.waiting.remove(run)
-        return groups
-
-    def is_vmapped(self, group: Sequence[RunConfig]) -> bool:
-        """Return True if a group is trained in one program."""
-        return self._keys.get(group[0].id) is not None
-
-    def lose(self, group: Sequence[RunConfig], message: str, retries: int) -> None:
-        """Queue the runs of a lost worker again, except those that were lost `retries` times."""
-        for run in group:
-            self._lost[run.id] += 1
-            if self._lost[run.id] > retries:
-                self.finish(run, RunStatus("failed", message=message))
-                continue
-            self.waiting = self._sorted([*self.waiting, run])
-            again = f"trying again ({self._lost[run.id]} of {retries})"
-            warnings.warn(f"run {run.id}: {message}; {again}", RuntimeWarning, stacklevel=2)
-
-    def _sorted(self, runs: Sequence[RunConfig]) -> list[RunConfig]:
-        return sorted(runs, key=lambda run: -self._lengths[run.id])
-
-
-def lengths(runs: Sequence[RunConfig]) -> dict[str, float]:
-    """Return the FLOPs of each run plus its longest chain of branches, by id."""
-    branches: dict[str, list[RunConfig]] = {}
-    for run in runs:
-        if run.parent:
-            branches.setdefault(run.parent.run, []).append(run)
-    known: dict[str, float] = {}
-
-    def length(run: RunConfig) -> float:
-        if run.id not in known:
-            after = max(map(length, branches.get(run.id, ())), default=0.0)
-            known[run.id] = price([run]).flops + after
-        return known[run.id]
-
-    return {run.id: length(run) for run in runs}
-
-
-def _groups(
-    runs: Sequence[RunConfig], keys: Mapping[str, Hashable], most: Mapping[str, int]
-) -> list[list[RunConfig]]:
-    """Return the runs in groups that share a program, in the order of the first of each."""
-    groups: list[list[RunConfig]] = []
-    open_groups: dict[Hashable, list[RunConfig]] = {}
-    for run in runs:
-        key = keys.get(run.id)
-        group = open_groups.get(key, []) if key is not None else []
-        if not 0 < len(group) < most[run.id]:
-            groups.append(group := [])
-            open_groups[key] = group
-        group.append(run)
-    return groups
-
 
 _POLL_SECONDS = 2
 
@@ -222,21 +96,21 @@ class QueueEngine(Engine):
         progress = progress or Progress("runs", quiet=True)
         queue = Queue(runs, execution, progress, self._runs_per_program)
         training: dict[Future[str], list[RunConfig]] = {}
+        curves = CurveWatch(Path(execution.runs), progress)
         with progress:
             try:
                 while queue.waiting or training:
                     groups = queue.take(self.free())
                     jobs = [_job(group, execution, queue.is_vmapped(group)) for group in groups]
-                    training |= zip(self.submit(jobs) if jobs else [], groups, strict=True)
+                    if jobs:
+                        training |= zip(self.submit(jobs), groups, strict=True)
                     if queue.waiting and not training:
-                        left = f"{len(queue.waiting)} runs are left, the same command continues"
+                        left = f"{queue.waiting} runs are left, the same command continues"
                         raise InputError(f"no worker is left; {left}")
                     for future in wait(training, _POLL_SECONDS, FIRST_COMPLETED).done:
                         self._end(queue, training.pop(future), future, execution)
                     self.poll()
-                    for run in (run for group in training.values() for run in group):
-                        if curve := read_curve(run_path(execution.runs, run)):
-                            progress.update(run.id, curve[-1]["tokens"] - run.start)
+                    curves.look([run for group in training.values() for run in group])
             except BaseException:
                 self.stop()
                 raise
@@ -266,6 +140,50 @@ class QueueEngine(Engine):
             queue.finish(run, status)
 
 
+class CurveWatch:
+    """Shows how far the runs that are being trained have come, by their curves.
+
+    Only what was appended since the last look is read, and at most every two seconds: runs may be
+    a thousand, on a network file system.
+    """
+
+    def __init__(self, runs: Path, progress: Progress) -> None:
+        self._runs = runs
+        self._progress = progress
+        self._read_bytes: dict[str, int] = {}
+        self._next_look = 0.0
+
+    def look(self, training: Sequence[RunConfig]) -> None:
+        """Update the progress of the runs that are being trained."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _POLL_SECONDS
+        for run in training:
+            tokens = self._read_tokens(run)
+            if tokens is not None:
+                self._progress.update(run.id, tokens - run.start)
+
+    def _read_tokens(self, run: RunConfig) -> int | None:
+        """Return the tokens of the last whole line that was appended; None without a new one."""
+        try:
+            with open(run_path(self._runs, run) / CURVE, "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                start = self._read_bytes.get(run.id, 0)
+                if size < start:  # it was cut when the run was resumed
+                    start = 0
+                file.seek(start)
+                text = file.read(size - start)
+        except OSError:
+            return None
+        whole = text.rfind(b"\n") + 1
+        self._read_bytes[run.id] = start + whole
+        try:
+            return int(json.loads(text[:whole].splitlines()[-1])["tokens"])
+        except (IndexError, ValueError, KeyError, TypeError):  # nothing new, or no row of a curve
+            return None
+
+
 def _job(group: Sequence[RunConfig], execution: Execution, vmapped: bool) -> Job:
     runs = {run.id: to_dict(run) for run in group}
     return {"runs": runs, "execution": asdict(execution), "vmapped": vmapped}
@@ -286,8 +204,11 @@ class SlotEngine(QueueEngine):
         one = "1: only engine slurm trains a run in several processes"
         check(str(config.processes) == "1", "setup.engine.processes", config.processes, one)
         self.workers: dict[Slot, Any] = {}
-        self._busy, self._idle = set[Slot](), list[Slot]()
-        self._lock, self._stopping = threading.Lock(), False
+        self._busy = set[Slot]()
+        self._idle = list[Slot]()
+        self._lock = threading.Lock()
+        """Held to change or to go through `workers`: the threads of jobs add and remove them."""
+        self._stopping = False
         self._pool = ThreadPoolExecutor(1000)
 
     @abstractmethod
@@ -319,9 +240,11 @@ class SlotEngine(QueueEngine):
 
     def close(self) -> None:
         """End the workers."""
+        with self._lock:
+            workers = [*self.workers.values()]
+            self.workers.clear()
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda worker: worker.close(), self.workers.values()))
-        self.workers.clear()
+            list(pool.map(lambda worker: worker.close(), workers))
         self._pool.shutdown()
 
     def _train(self, slot: Slot, job: Job) -> str:
@@ -334,7 +257,8 @@ class SlotEngine(QueueEngine):
                     worker.stop()
             return worker.train(job)
         except WorkerLost as lost:
-            self.workers.pop(slot, None)
+            with self._lock:
+                self.workers.pop(slot, None)
             raise WorkerLost(f"worker {slot.name} {lost}; see {log}") from None
         finally:
             self._busy.discard(slot)

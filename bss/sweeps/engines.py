@@ -6,19 +6,23 @@ Several processes that are connected train the runs one after another, each run 
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
+from typing import Any
 
+from bss.errors import InputError
 from bss.registry import Registry
 from bss.sweeps.cluster import RayEngine
-from bss.sweeps.engine import Engine, Statuses
+from bss.sweeps.engine import Engine
 from bss.sweeps.local import LocalEngine
 from bss.sweeps.progress import Progress
+from bss.sweeps.queue import Statuses, skip
 from bss.sweeps.slurm import SlurmEngine
-from bss.training.distributed import is_multihost, log_primary
+from bss.training.distributed import error_line, gather_text, is_multihost, log_primary
 from bss.training.execution import Execution, use_compilation_cache
 from bss.training.loop import Interrupted, train
 from bss.training.run_config import RunConfig
+from bss.training.run_directory import RunStatus
 
 EXIT_TERMINATED = 143
 
@@ -30,25 +34,63 @@ class JointEngine(Engine):
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
     ) -> Statuses:
         """See `Engine.train`; SIGINT and SIGTERM save first."""
-        statuses, progress = Statuses(), progress or Progress("runs", quiet=True)
+        statuses = Statuses()
+        progress = progress or Progress("runs", quiet=True)
         use_compilation_cache(execution)
         for run in runs:
             progress.add(run.id, execution.plan(run).tokens - run.start)
         with _stopping() as stop, progress:
-            for run in runs:
-
-                def report(row: dict, run: RunConfig = run) -> None:
-                    progress.update(run.id, row["tokens"] - run.start)
-
-                statuses[run.id] = train(run, execution, report=report, stop=stop)
+            for run in _order_parents_first(runs):
+                if _lacks_parent(run, statuses):
+                    assert run.parent
+                    statuses[run.id] = skip(run.parent.run)
+                else:
+                    statuses[run.id] = _train_one(run, execution, progress, stop)
                 progress.finish(run.id, statuses[run.id].status)
         return statuses
+
+
+def _train_one(run: RunConfig, execution: Execution, progress: Progress, stop: Event) -> RunStatus:
+    """Train a run in all processes; an error of it ends no other run."""
+
+    def report(row: Mapping[str, Any]) -> None:
+        progress.update(run.id, row["tokens"] - run.start)
+
+    try:
+        return train(run, execution, report=report, stop=stop)
+    except (InputError, OSError) as error:
+        # All processes are here: an error in one is raised in all before any goes on.
+        told = gather_text(error_line(error))
+        return RunStatus("failed", message=next(filter(None, told), ""))
+
+
+def _order_parents_first(runs: Sequence[RunConfig]) -> list[RunConfig]:
+    """Return the runs in order, except that a parent comes before its branches."""
+    by_id = {run.id: run for run in runs}
+    ordered: dict[str, RunConfig] = {}
+    for run in runs:
+        line = [run]
+        while (parent := line[-1].parent) and parent.run in by_id and parent.run not in ordered:
+            line.append(by_id[parent.run])
+        ordered |= {one.id: one for one in reversed(line)}
+    return [*ordered.values()]
+
+
+def _lacks_parent(run: RunConfig, statuses: Statuses) -> bool:
+    """Return True if the parent of a run did not finish, as the first process sees it.
+
+    On a network file system the others may not see yet how a run has ended.
+    """
+    if not run.parent or run.parent.run not in statuses:
+        return False
+    return gather_text("" if statuses[run.parent.run].finished else "lacking")[0] != ""
 
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[Event]:
     """Give an event that SIGINT and SIGTERM set; they take effect once the runs are saved."""
-    stop, signals = Event(), list[int]()
+    stop = Event()
+    signals: list[int] = []
 
     def request_stop(number: int, _: object) -> None:
         signals.append(number)

@@ -106,7 +106,8 @@ def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
 
 def _hint(name: str, part: str, values: Mapping[str, Any]) -> str:
     """Return a hint with the similar field names."""
-    known, leaf = [known for known, _ in dotted(values)], name.rpartition(".")[2]
+    known = [known for known, _ in dotted(values)]
+    leaf = name.rpartition(".")[2]
     same = [one for one in known if one.rpartition(".")[2] == leaf]
     near = same or difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"{part!r} is not a group"

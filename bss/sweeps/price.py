@@ -34,10 +34,14 @@ class Price:
 def price(runs: Sequence[RunConfig]) -> Price:
     """Return the cost of a list of runs, without reading data."""
     runs = distinct(runs)
-    trained, evaluated, flops = 0, 0, 0.0
+    trained = 0
+    evaluated = 0
+    flops = 0.0
     for run in runs:
-        tokens, held_out = run.plan().tokens - run.start, _held_out(run)
-        trained, evaluated = trained + tokens, evaluated + held_out
+        tokens = run.plan().tokens - run.start
+        held_out = _held_out(run)
+        trained += tokens
+        evaluated += held_out
         flops += tokens * run.model.training_flops_per_token(run.data.seq_len)
         flops += held_out * run.model.forward_flops_per_token(run.data.seq_len)
     return Price(len(runs), trained, evaluated, flops)

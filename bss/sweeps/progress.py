@@ -49,7 +49,8 @@ class Progress:
 
     def add(self, run: str, tokens: int) -> None:
         """Add a run with its number of tokens."""
-        self._done[run], self._tokens[run] = 0, tokens
+        self._done[run] = 0
+        self._tokens[run] = tokens
 
     def update(self, run: str, tokens: int) -> None:
         """Set the number of tokens that a run has consumed."""
@@ -65,7 +66,8 @@ class Progress:
             self._show()
 
     def _show(self, *, last: bool = False) -> None:
-        total, done = sum(self._tokens.values()), sum(self._done.values())
+        total = sum(self._tokens.values())
+        done = sum(self._done.values())
         bad = sum(status != "finished" for status in self._ended.values())
         state = f"{len(self._ended)}/{len(self._tokens)} runs"
         state += f", {bad} not finished" if bad else ""

@@ -4,9 +4,10 @@ import datetime
 import json
 import sys
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -20,7 +21,19 @@ from bss.sweeps.trainer import Trainer
 from bss.tables import write_table
 from bss.training.distributed import log_primary
 from bss.training.hardware import cores
-from bss.values import to_dict
+from bss.values import dotted, to_dict
+
+RECORD = "experiment.json"
+"""The record of a results directory. It is written last: while it is there, so are its tables."""
+
+
+@runtime_checkable
+class Extendable(Protocol):
+    """A study that may go on in the directory of an earlier one, of which it has all runs."""
+
+    def extends(self, earlier: Mapping[str, Any]) -> bool:
+        """Return True if every run of an earlier config with this setup is a run of this study."""
+        ...
 
 
 class Results:
@@ -39,15 +52,17 @@ class Results:
             option: Option that sets the directory, for error messages.
 
         Raises:
-            InputError: If the directory has results of another study. Names a differing field.
+            InputError: If the directory has results of another study, whose field is named, or a
+                damaged record.
         """
         self.directory = Path(study.results)
-        self._study, self._title = study, title or study.title
+        self._study = study
+        self._title = title or study.title
         self._started = time.monotonic()
-        _check_same(self.directory, to_dict(study), option)
+        _check_same(self.directory, study, option)
 
     def write(self, files: dict[str, Any], trainer: Trainer | None = None, **facts: Any) -> None:
-        """Write the record and the files, in the format of their suffix.
+        """Write the files, in the format of their suffix, and then the record.
 
         Args:
             files: Values (JSON), data frames (CSV or Parquet) and figures (PNG) by file name.
@@ -56,7 +71,7 @@ class Results:
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         record: Any = {"title": self._title, **facts, **self._provenance(trainer)}
-        for name, value in {"experiment.json": record, **files}.items():
+        for name, value in {**files, RECORD: record}.items():
             path = self.directory / name
             columns = {*value} if trainer and isinstance(value, pd.DataFrame) else set()
             if trainer and {"run", "test_loss"} <= columns and "commit" not in columns:
@@ -104,19 +119,39 @@ def program() -> str:
     return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
 
 
-def _check_same(directory: Path, config: Any, option: str) -> None:
-    """Raise an InputError if the directory has the results of another study."""
-    try:
-        held = read_json(directory / "experiment.json", "name a results directory")["config"]
-    except (InputError, KeyError):
+def _check_same(directory: Path, study: Any, option: str) -> None:
+    """Raise an InputError if the directory has the results of another study, or a damaged record.
+
+    Without a record the directory has no results.
+    """
+    file = directory / RECORD
+    if not file.exists():
         return
-    ours = json.loads(json.dumps(config))
-    for name in (name for name in ours if name != "results"):
+    away = f"choose another {option}, or move {directory} away"
+    held = read_json(file, away, "results:").get("config")
+    if not isinstance(held, dict):
+        raise InputError(f"results: {file}: has no config of a study; {away}")
+    ours = json.loads(json.dumps(to_dict(study)))
+    compared = [name for name in ours if name != "results"]
+    if isinstance(study, Extendable):
+        compared = [name for name in compared if name not in AXES]
+    for name in compared:
         if _differ(held.get(name, ours[name]), ours[name], name):
             raise InputError(
                 f"results: {directory} holds another study ({name} differs); "
                 f"choose another {option}, or move that one away"
             )
+    if isinstance(study, Extendable) and not study.extends(held):
+        runs = dict(dotted(held)).get("setup.engine.runs", directory / "runs")
+        raise InputError(
+            f"results: {directory} holds another study (axes differ): give axes with all of its "
+            f"values to extend it, or choose another {option} with --set engine.runs={runs}, which "
+            "trains no run again"
+        )
+
+
+AXES = ("axes", "axis")
+"""Fields that `Extendable.extends` compares."""
 
 
 def _differ(held: Any, ours: Any, name: str) -> bool:

@@ -146,7 +146,8 @@ class TrainOnSlurm:
 
     def __call__(self, job: Job) -> str:
         """Return the result of a job; see `train_job`."""
-        self._stop, self._saved = Event(), _checkpoints(job)
+        self._stop = Event()
+        self._saved = _checkpoints(job)
         self._training = ThreadPoolExecutor(1).submit(_train, job, self._stop)
         return self._training.result()  # signals arrive in this thread
 
@@ -162,7 +163,8 @@ class TrainOnSlurm:
 
 def _train(job: Job, stop: Event) -> str:
     """Train a job in all processes of it."""
-    here, place = import_submitit().JobEnvironment(), DistributedConfig()
+    here = import_submitit().JobEnvironment()
+    place = DistributedConfig()
     if here.num_tasks > 1:
         first = f"{here.hostnames[0]}:{int(here.raw_job_id) % 20000 + 40000}"
         place = DistributedConfig(here.num_tasks, first, here.global_rank, _INIT_SECONDS)

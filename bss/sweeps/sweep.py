@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bss.data.prepare import prepare
+from bss.errors import InputError
 from bss.sweeps.axes import read_axes
 from bss.sweeps.engine import Engine
 from bss.sweeps.engines import ENGINES, JointEngine
@@ -66,9 +67,13 @@ def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.Data
         runs: Directory of run directories.
 
     Raises:
-        InputError: If the run is wrong, before it is trained; or if it diverged.
+        InputError: If the run is wrong, before it is trained; or if it failed or diverged.
     """
-    return tables(*trained(_setup(base, runs), [], JointEngine, "run")).runs
+    finished, trainer = trained(_setup(base, runs), [], JointEngine, "run")
+    for status in trainer.statuses.values():
+        if status.status == "failed":
+            raise InputError(status.message)
+    return tables(finished, trainer).runs
 
 
 def planned(setup: Setup, axes: Sequence[Axis] = ()) -> list[RunConfig]:

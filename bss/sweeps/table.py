@@ -35,12 +35,15 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     """
     if not runs.is_dir():
         raise InputError(f"runs directory {runs} does not exist; name the one a sweep wrote")
-    records, paths = [], sorted(p.parent for p in runs.glob("*/config.json"))
+    paths = sorted(p.parent for p in runs.glob("*/config.json"))
     if not paths:
         raise InputError(f"runs directory {runs}: holds no run; name the one a sweep wrote")
+    records: list[dict[str, Any]] = []
     for path in paths:
-        run, status = read_config(path), read_status(path)
-        last, s, state = [{}, *read_curve(path)][-1], run.schedule, status.status
+        run = read_config(path)
+        status = read_status(path)
+        last = [{}, *read_curve(path)][-1]
+        state: str = status.status
         if state == "running" and not is_being_written(path):
             state = "interrupted"
         records.append(
@@ -48,10 +51,10 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "run": run.id,
                 "status": state,
                 "tokens": status.tokens,
-                "stop": s.tokens,
-                "batch": str(s.batch),
+                "stop": run.schedule.tokens,
+                "batch": str(run.schedule.batch),
                 "peak_lr": run.optimizer.lr,
-                "rate": s.told_rate,
+                "rate": run.schedule.told_rate,
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,
@@ -83,9 +86,10 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     if not chosen:
         raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
     varied = differing(chosen)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for run in chosen:
-        known, own = _identity(run), varied[run.id]
+        known = _identity(run)
+        own = varied[run.id]
         rows += [known | row | own for row in lineage_curve(runs, run)]
     return pd.DataFrame(rows)
 
@@ -128,7 +132,8 @@ def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.D
         fields that differ. Then tokens, steps, eval_loss and test_loss with their weight averages,
         and seconds.
     """
-    varied, rows = differing(runs), []
+    varied = differing(runs)
+    rows: list[dict[str, Any]] = []
     for run in runs:
         status = statuses[run.id]
         losses = {name: loss for name, loss in status.losses.items() if name != "loss"}

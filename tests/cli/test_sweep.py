@@ -61,8 +61,9 @@ def test_a_sweep_writes_tables_a_fit_and_a_report_and_trains_no_run_twice(config
 
     curves = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/runs/*/curve.jsonl")}
     assert len(curves) == 3
-    held = refused(capsys, *asked, "--axis", "seed=0,1")
-    assert "out holds another study (axis differs); choose another --out" in held
+    held = refused(capsys, *asked, "--axis", "seed=1")
+    assert "out holds another study (axes differ): give axes with all of its values" in held
+    assert "another --out with --set engine.runs=out/runs" in held
     setup = SETUP | {"optimizer": {"lr": 2e-3}}
     again = bss.sweep(setup, CONFIG["axes"], tmp_path / "out/runs")
     pd.testing.assert_frame_equal(again.runs, runs)
@@ -70,6 +71,25 @@ def test_a_sweep_writes_tables_a_fit_and_a_report_and_trains_no_run_twice(config
     curve = bss.train(last, tmp_path / "out/runs")
     assert curve["eval_loss"].tolist() == runs.loc[runs["batch"] == 8, "eval_loss"].tolist()
     assert {path: path.stat().st_mtime_ns for path in curves} == curves
+
+
+def test_axes_that_grow_extend_a_sweep_and_train_only_what_is_new(config, tmp_path, capsys):
+    axes = {"schedule.batch": [2], "seed": [0]}
+    first = printed(capsys, "sweep", config(axes=axes), "--out", "out")
+    curves = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/runs/*/curve.jsonl")}
+    more = "sweep", "sweep.json", "--out", "out", "--axis", "seed=0,1"
+    second = printed(capsys, *more)
+    assert {*first["runs"]} < {*second["runs"]} and len(second["runs"]) == 2
+    assert printed(capsys, *more)["runs"] == second["runs"]
+    assert {path: path.stat().st_mtime_ns for path in curves} == curves
+    grown = config(axes={"seed": [1, 0], "schedule": {"batch": [2, 8]}})
+    assert len(printed(capsys, "sweep", grown, "--out", "out")["runs"]) == 4
+    line = refused(capsys, *more, "--axis", "schedule.batch=2")  # it lacks batch 8
+    assert "holds another study (axes differ)" in line
+    way = "--out", "new", "--set", "engine.runs=out/runs"
+    assert way[-1] in line
+    assert len(printed(capsys, "sweep", "sweep.json", "--axis", "seed=0,1", *way)["runs"]) == 4
+    assert len([*tmp_path.glob("out/runs/*/config.json")]) == 4
 
 
 def test_runs_that_are_too_few_for_points_are_written_all_the_same(config, tmp_path, capsys):
@@ -175,7 +195,8 @@ def test_a_config_in_python(tmp_path, monkeypatch, capsys):
         ({}, ["--set", "optimizer.lr=fast"], "setup.optimizer.lr is 'fast'; expected float"),
         ({}, ["--set", "optimizer.lr"], "write PATH=VALUE"),
         ({}, ["--set", "schedule.tokens.x=1"], "schedule.tokens.x=1: tokens is 4096"),
-        ({}, ["--axis", "schedule.batch=3"], "schedule.batch occurs twice"),
+        ({}, ["--axis", "schedule.batch=3"], "multiple of no bucket"),
+        ({}, ["--axis", "seed=0", "--axis", "seed=1"], "seed occurs twice"),
         ({"axes": {"schedule.batch": [3]}}, [], "multiple of no bucket"),
         ({"results": ""}, [], "--out is missing"),
     ],

@@ -54,7 +54,6 @@ def test_values_of_a_command_line():
         ({"schedule.batch": []}, [], "axis schedule.batch has no values"),
         ({"schedule.batch": 4}, [], r"expected a list of values, as \[4, 8\]"),
         ({"schedule.batch": "4,8"}, [], "expected a list of values"),
-        ({"seed": [0], "schedule": {"batch": [2]}}, ["schedule.batch=4"], "batch occurs twice"),
         ({"schedule.batch": [2], "schedule": {"batch": [4]}}, [], "batch occurs twice"),
         (BATCHES, ["schedule.batch=4"], "schedule.batch occurs twice"),
         ({}, ["seed=0", "seed=1"], "seed occurs twice"),

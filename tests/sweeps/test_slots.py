@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bss.sweeps import local
-from bss.sweeps.engine import lengths
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
+from bss.sweeps.queue import lengths
 from bss.sweeps.setup import EngineConfig
 from bss.training.run_config import Parent
 
