@@ -1,12 +1,16 @@
 """Read JSON with clear errors, and write files atomically."""
 
+import errno
 import fcntl
 import json
 import os
+import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
 
 from bss.errors import InputError
 
@@ -24,15 +28,72 @@ PACKED = {
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path next to `path` that replaces it if the block ends without an error."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """A temporary path whose file becomes that of `path` if the block ends without an error.
+
+    A link is followed: its target is replaced. A device or a pipe is never replaced; what
+    was written is copied to it.
+
+    Raises:
+        InputError: As `check_output`; or if no process reads the pipe.
+    """
+    check_output(path)
+    if _is_stream(path):
+        with _open_stream(path) as stream, TemporaryDirectory() as folder:
+            temporary = Path(folder, Path(path).name)
+            yield temporary
+            with open(temporary, "rb") as file:
+                shutil.copyfileobj(file, stream)
+        return
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         yield temporary
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_output(path: str | Path) -> None:
+    """Refuse a path that cannot be written as a file.
+
+    Raises:
+        InputError: If the path, or what its link leads to, is a socket or a disk.
+    """
+    mode = _read_mode(path)
+    for is_kind, kind in ((stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a disk")):
+        if is_kind(mode):
+            raise InputError(f"{path}: is {kind}, which is not written; name a file")
+
+
+def _read_mode(path: str | Path) -> int:
+    """Return the type of what a path leads to; 0 if there is nothing, or it cannot be seen."""
+    try:
+        return os.stat(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_stream(path: str | Path) -> bool:
+    """Return True for what is written in place: a device, a pipe, or an open file of a process.
+
+    /dev/stdout may be a regular file, which the shell goes on to write.
+    """
+    mode = _read_mode(path)
+    open_file = os.path.abspath(path).startswith(("/dev/std", "/dev/fd/", "/proc/"))
+    return open_file or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def _open_stream(path: str | Path) -> BinaryIO:
+    """Open a device or a pipe for writing, without waiting for a process that reads it."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise InputError(f"{path}: no process reads this pipe; start its reader first") from None
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "wb")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from cyclopts import Group, Parameter
 from bss.cells import Table
 from bss.cli.console import lines
 from bss.errors import InputError
+from bss.files import check_output, replacing
 
 PICTURES = (".png", ".svg", ".pdf")
 PIPED = 140  # columns where neither COLUMNS nor a terminal says how many
@@ -31,6 +32,7 @@ def _writable(*suffixes: str) -> Parameter:
             raise InputError(f"{path}: expected a file name in {', '.join(suffixes)}")
         if path.is_dir() or not path.parent.is_dir():
             raise InputError(f"{path}: expected the name of a file in a directory that exists")
+        check_output(path)
 
     return Parameter(validator=check)
 
@@ -109,7 +111,8 @@ def emit(output: Output, show: Show) -> None:
     if isinstance(show, ShowPlot) and show.plot:
         if output.figure is None:
             raise InputError(f"--plot {show.plot}: this command has no figure; leave it out")
-        output.figure().savefig(show.plot)
+        with replacing(show.plot) as temporary:
+            output.figure().savefig(temporary, format=show.plot.suffix.removeprefix("."))
 
 
 def figure(name: str, *values: Any, **options: Any) -> Callable[[], Any]:

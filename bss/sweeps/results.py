@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from bss.errors import InputError
-from bss.files import read_json, write_json
+from bss.files import read_json, replacing, write_json
 from bss.installation import version as own_version
 from bss.provenance import commit, machine
 from bss.sweeps.price import price
@@ -79,7 +79,8 @@ class Results:
             if path.suffix == ".json":
                 write_json(path, to_dict(value))
             elif path.suffix == ".png":
-                value.savefig(path, dpi=150)
+                with replacing(path) as temporary:
+                    value.savefig(temporary, dpi=150, format="png")
             else:
                 write_table(value, path)
         minutes = (time.monotonic() - self._started) / 60

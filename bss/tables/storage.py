@@ -58,7 +58,7 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     path = Path(path)
     check_name(path)
     schemas: list[pa.Schema] = []
-    with replacing(path) as temporary, TemporaryDirectory(dir=path.parent) as folder:
+    with replacing(path) as temporary, TemporaryDirectory(dir=temporary.parent) as folder:
 
         def append(frame: pd.DataFrame) -> None:
             table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
