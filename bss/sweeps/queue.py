@@ -61,8 +61,9 @@ class Queue:
         self._heap: _Heap = []
         self._heaps: dict[Hashable, _Heap] = {}
         for run in runs:
-            progress.add(run.id, execution.plan(run).tokens - run.start)
-            if is_done(run, execution):
+            plan = execution.plan(run)
+            progress.add(run.id, plan.tokens - run.start)
+            if is_done(run, plan, execution):
                 self._record(run, read_status(run_path(execution.runs, run)))
         left = {run.id: run for run in runs if run.id not in self.statuses}
         self._lengths = lengths([*left.values()])

@@ -53,7 +53,8 @@ class TextSource:
     def __init__(self, shards: Shards, data: DataConfig, mesh: Mesh | None) -> None:
         from bss.data.stream import Stream  # imports grain, which only text needs
 
-        self._shards, self._data = shards, data
+        self._shards = shards
+        self._data = data
         self._stream = Stream(shards.tokens("train"), data.seq_len, data.seed, data.repeat)
         self._mesh: Any = mesh
 
@@ -99,7 +100,8 @@ class SyntheticSource:
     """
 
     def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh | None) -> None:
-        self._language, self._offset = language, data.seed * _SEED_STRIDE
+        self._language = language
+        self._offset = data.seed * _SEED_STRIDE
         self._mesh: Any = mesh
         self._block = functools.lru_cache(maxsize=4)(self._generate)
 
@@ -122,9 +124,11 @@ class SyntheticSource:
 
     def batch(self, position: int, count: int, capacity: int, bucket: int) -> jax.Array:
         """See `TextSource`."""
-        columns, width = tuple(own_columns(self._mesh, bucket).tolist()), bucket
+        columns = tuple(own_columns(self._mesh, bucket).tolist())
+        width = bucket
         if len(columns) == bucket:  # all: the same blocks serve every micro-batch size
-            columns, width = (0,), 1
+            columns = (0,)
+            width = 1
         turns, first = divmod(position, width)
 
         def rows(numbers: np.ndarray) -> np.ndarray:
@@ -214,8 +218,13 @@ class StepBatch(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-def max_steps_per_dispatch(execution: Execution, mesh: Mesh) -> int:
-    """Return the maximum of steps per dispatch: as requested, else many on one CPU device."""
+def max_steps_per_dispatch(execution: Execution, mesh: Mesh, *, vmapped: bool = False) -> int:
+    """Return the maximum of steps per dispatch.
+
+    It is the requested one, else many on one CPU device or in a program of several runs.
+    """
+    if vmapped:
+        return min(execution.steps or MAX_STEPS, MAX_STEPS)
     if is_multihost() or mesh.size > 1 or not execution.checkpoint_seconds:
         return 1
     return execution.steps or (MAX_STEPS if mesh.devices.flat[0].platform == "cpu" else 1)
@@ -238,7 +247,8 @@ def step_chunks(
         flops_per_token: FLOPs of all runs together, which limit a range to DISPATCH_FLOPS; 0 sets
             no limit.
     """
-    step, flops = first, flops_per_token * plan.seq_len
+    step = first
+    flops = flops_per_token * plan.seq_len
     while step < plan.steps:
         allowed = int(DISPATCH_FLOPS / max(flops * plan.at(step).batch, 1.0))
         end = min(step + max(1, min(most, allowed)), plan.steps)
@@ -270,19 +280,21 @@ def step_batches(
     """
     microbatches = buckets.max_microbatches(plan)
     for steps in chunks:
-        start, batch = plan.tokens_at(steps[0]), plan.at(steps[0]).batch
-        bucket, position, count = buckets.bucket(batch), start // plan.seq_len, batch * len(steps)
+        batch = plan.at(steps[0]).batch
+        bucket = buckets.bucket(batch)
+        position = plan.tokens_at(steps[0]) // plan.seq_len
+        count = batch * len(steps)
         sequences = source.batch(position, count, most * microbatches[bucket], bucket)
         ends = tuple(plan.tokens_at(k + 1) for k in steps)
         each = [
             step_settings(plan.at(k), end, half_lives) for k, end in zip(steps, ends, strict=True)
         ]
-        settings = stacked(each, most) if most > 1 else (each[0],)
+        settings = stack_settings(each, most) if most > 1 else (each[0],)
         arguments = sequences, np.int32(batch // bucket), *settings
         yield StepBatch(ends, batch, batch // bucket, bucket, arguments)
 
 
-def stacked(each: list[Any], most: int) -> tuple[Any, np.int32]:
+def stack_settings(each: list[Any], most: int) -> tuple[Any, np.int32]:
     """Return the settings of steps, the last one repeated to [most, ...], and their number."""
     filled = each + [each[-1]] * (most - len(each))
     return jax.tree.map(lambda *x: np.stack(x), *filled), np.int32(len(each))
@@ -293,7 +305,8 @@ def prefetch(inputs: Iterator[T], busy: "Lock | None" = None) -> Generator[T, No
 
     While `busy` is locked nothing is made or transferred to the devices.
     """
-    lock, pool = busy or Lock(), ThreadPoolExecutor(1, "prefetch")
+    lock = busy or Lock()
+    pool = ThreadPoolExecutor(1, "prefetch")
 
     def make() -> T | None:
         with lock:

@@ -127,12 +127,17 @@ def _initialize(config: DistributedConfig) -> None:
     known = config.coordinator != "auto"
     if known and config.process:
         _await_coordinator(config)
+    named: dict[str, Any] = {}
+    if known:
+        named = {
+            "coordinator_address": config.coordinator,
+            "num_processes": config.processes,
+            "cluster_detection_method": "deactivate",
+        }
     try:
         jax.distributed.initialize(
-            config.coordinator if known else None,
-            config.processes if known else None,
-            config.process,
-            cluster_detection_method="deactivate" if known else None,
+            **named,
+            process_id=config.process,
             initialization_timeout=int(config.init_timeout),
             heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
         )
@@ -195,7 +200,8 @@ def on_all_hosts(function: Callable[[], T]) -> T:
     """
     if not is_multihost():
         return function()
-    result, problem = None, ""
+    result = None
+    problem = ""
     try:
         result = function()
     except (InputError, OSError) as error:
@@ -244,7 +250,8 @@ def _difference(facts: Mapping[str, Any]) -> str:
     for name in {name: 0 for own in everyones for name in own}:
         for process, own in enumerate(everyones):
             if own.get(name) != everyones[0].get(name):
-                here, there = (each.get(name, "missing") for each in (own, everyones[0]))
+                here = own.get(name, "missing")
+                there = everyones[0].get(name, "missing")
                 return f"{name} is {here} in process {process} and {there} in process 0"
     return ""
 
@@ -294,7 +301,8 @@ class HangGuard:
     """Ends the process, with its stacks, if nothing happens for a time: a device hangs."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds, self._armed_at = seconds, -math.inf
+        self._seconds = seconds
+        self._armed_at = -math.inf
 
     def watch(self) -> None:
         """Start the time again, at most once a second."""

@@ -28,7 +28,7 @@ from bss.registry import Registry
 from bss.training import sharding
 from bss.training.batches import SYNTHETIC, Source, open_source, other_shards
 from bss.training.optimizers import Optimizer
-from bss.training.program_cache import compiled, compiled_in
+from bss.training.program_cache import compile_cached, static_key
 from bss.training.run_config import HeldOutSet, RunConfig
 from bss.training.step import State, select_average, with_matmul_precision
 
@@ -172,7 +172,8 @@ class Evaluation:
             measure: what is summed.
             key: what it depends on, besides the model, the mesh and the kernel.
         """
-        mesh, shape = self.mesh, self.shape(n, width)
+        mesh = self.mesh
+        shape = self.shape(n, width)
         logits = math.prod(shape[1:]) // mesh.size * self.run.model.vocab_size
         add_up = partial(_add_up, measure, n, shape[1], at_once=logits <= LOGITS_AT_ONCE)
         split = (
@@ -189,15 +190,17 @@ class Evaluation:
         shardings = sharding.shardings_of(self.state.params), sharding.sequence_sharding(mesh)
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
         jitted = jax.jit(sums, in_shardings=shardings)
-        key = "sums", n, key, compiled_in(self.run.model), self.attention, self.vmapped
-        return compiled(key, jitted, self.state.params, sequences, options=self.options)
+        key = "sums", n, key, static_key(self.run.model), self.attention, self.vmapped
+        return compile_cached(key, jitted, self.state.params, sequences, options=self.options)
 
     @property
     def loss(self) -> Measure:
         """Summed loss and per-sequence losses, recomputed if the model returns only the sum."""
-        model, (gather, shard) = self.run.model, sharding.all_gather_fn(self.run.model, self.mesh)
+        model = self.run.model
+        gather, shard = sharding.all_gather_fn(model, self.mesh)
         compute = Compute(self.attention, gather)
-        loss, target_losses = model.loss_fn(compute), model.target_losses_fn(compute)
+        loss = model.loss_fn(compute)
+        target_losses = model.target_losses_fn(compute)
 
         def measure(params: Params, sequences_bxT1: jax.Array) -> tuple[jax.Array, jax.Array]:
             params = shard(params)
@@ -230,20 +233,22 @@ class Evaluation:
         # Parameters that are evaluated unchanged need no program and no copy.
         if type(self.run.optimizer).evaluation_params is Optimizer.evaluation_params:
             return choose
-        key = compiled_in(self.run.optimizer)
-        return self._compiled(key, choose, (0, 0), self.state.params, self.state.optimizer)
+        key = static_key(self.run.optimizer)
+        return self._compile_choice(key, choose, (0, 0), self.state.params, self.state.optimizer)
 
     def select_ema(self) -> Callable[..., Any]:
         """Return the function from all weight averages and an index to one of them."""
         whole = sharding.replicated(self.mesh)
         place = jax.ShapeDtypeStruct((), jnp.int32, sharding=whole)
-        return self._compiled(select_average, select_average, (0, None), self.state.averages, place)
+        return self._compile_choice(
+            select_average, select_average, (0, None), self.state.averages, place
+        )
 
-    def _compiled(self, key: Hashable, choose: Callable, axes: tuple, *shapes: Any) -> Any:
+    def _compile_choice(self, key: Hashable, choose: Callable, axes: tuple, *shapes: Any) -> Any:
         choose = jax.vmap(choose, axes) if self.vmapped else choose
         split = sharding.shardings_of(self.state.params)
         jitted = jax.jit(choose, in_shardings=sharding.shardings_of(shapes), out_shardings=split)
-        return compiled((key, self.vmapped), jitted, *shapes)
+        return compile_cached((key, self.vmapped), jitted, *shapes)
 
 
 def _add_up(
@@ -303,7 +308,8 @@ class HeldOut(NamedTuple):
         Raises:
             InputError: If there are too few sequences or no such shards, or a metric fails.
         """
-        own, opened = metrics_by_column(run.evaluation.metrics), open_sets(run, source, shards)
+        own = metrics_by_column(run.evaluation.metrics)
+        opened = open_sets(run, source, shards)
         for one in opened.values():
             model = EvalModel(run.model, bytes_per_token=one.bytes_per_token)
             for name, metric in own.items():
@@ -316,26 +322,28 @@ class Evaluator:
 
     def __init__(self, held_out: HeldOut, evaluation: Evaluation) -> None:
         """Compile the programs."""
-        self._held_out, self._averages = held_out, evaluation.run.averages
+        self._held_out = held_out
+        self._averages = evaluation.run.averages
         self._select = evaluation.select_eval_params()
         self._select_ema: Any = evaluation.select_ema() if self._averages else None
-        self._programs = {name: self._compiled(name, evaluation) for name in held_out.sets}
+        self._programs = {name: self._compile_set(name, evaluation) for name in held_out.sets}
 
-    def _compiled(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
+    def _compile_set(self, name: str, evaluation: Evaluation) -> tuple[jax.Array, dict[str, Any]]:
         """Return a set on the devices, int32 [N, b, T+1], and the program of each metric."""
         n, width, rows, bytes_per_token = self._held_out.sets[name]
         programs = {"loss": evaluation.sums_of(n, width, evaluation.loss, "loss")}
         for metric, function in self._held_out.metrics.items():
             own = function, bytes_per_token
             programs[metric] = evaluation.sums_of(n, width, evaluation.metric(*own), own)
-        mesh, shape = evaluation.mesh, evaluation.shape(n, width)
-        return sharding.by_position(rows, n, shape, mesh), programs
+        shape = evaluation.shape(n, width)
+        return sharding.by_position(rows, n, shape, evaluation.mesh), programs
 
     def evaluate(self, state: State) -> dict[str, Any]:
         """Return the held-out columns of a curve row; arrays over runs if they are vmapped."""
         columns: dict[str, Any] = {}
         for name in self._programs:
-            columns |= self._columns(name, state) if name != TEST else {}
+            if name != TEST:
+                columns |= self._columns(name, state)
         if (per_token := self._held_out.sets[EVAL].bytes_per_token) is not None:
             loss = HeldOutColumn()
             for name, column in (("bits_per_byte", str(loss)), ("bits_per_byte_se", loss.error)):
@@ -349,7 +357,8 @@ class Evaluator:
 
     def _columns(self, name: str, state: State) -> dict[str, Any]:
         """Return means and standard errors of a set, for the parameters and every average."""
-        (sequences, programs), columns = self._programs[name], {}
+        sequences, programs = self._programs[name]
+        columns: dict[str, Any] = {}
         n, width, *_ = self._held_out.sets[name]
         for half_life, params in self._weights(state):
             for metric, program in programs.items():
@@ -374,7 +383,8 @@ def loss_columns(run: RunConfig) -> frozenset[str]:
 
 def _numbers(column: HeldOutColumn, sums: MetricSums, n: int, targets: int) -> dict[str, Any]:
     """Return the mean over n sequences of so many targets, and its standard error."""
-    total, each = (np.asarray(x, float) for x in sums)
+    total = np.asarray(sums.total, float)
+    each = np.asarray(sums.each, float)
     per_sequence = each.reshape(*total.shape, -1)[..., :n] / targets
     with np.errstate(invalid="ignore"):  # not finite
         error = per_sequence.std(-1, ddof=1) / math.sqrt(n) if n > 1 else None

@@ -51,13 +51,15 @@ class Logger:
 class TensorBoard(Logger):
     """Event files in the run's directory, one scalar per column, by tokens."""
 
-    package, extra = "tensorboardX", "tensorboard"
+    package = "tensorboardX"
+    extra = "tensorboard"
 
     def begin(self, run: RunConfig, directory: Path, tokens: int) -> None:
         """Open an event file that replaces what was written after `tokens`."""
         from tensorboardX import SummaryWriter
 
-        folder, purged = directory / "tensorboard", tokens + 1 if tokens else None
+        folder = directory / "tensorboard"
+        purged = tokens + 1 if tokens else None
         # Without a suffix, two files of the same second have the same name.
         suffix = f".{len([*folder.glob('events*')]):04d}"
         self._writer = SummaryWriter(str(folder), purge_step=purged, filename_suffix=suffix)
@@ -84,7 +86,8 @@ class WeightsAndBiases(Logger):
     writes to the run's directory only.
     """
 
-    package, extra = "wandb", "wandb"
+    package = "wandb"
+    extra = "wandb"
 
     def begin(self, run: RunConfig, directory: Path, tokens: int) -> None:
         """Start or continue the run of W&B."""

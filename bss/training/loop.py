@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,21 +20,23 @@ from jax.sharding import Mesh
 
 from bss.errors import InputError, check
 from bss.provenance import commit
+from bss.schedules.plan import Plan
 from bss.training import distributed
 from bss.training.batches import Source, StepBatch, open_source, prefetch
 from bss.training.checkpoint import missing_forks, saved
 from bss.training.distributed import HostAction, Interrupted, on_all_hosts
+from bss.training.evaluation import Evaluator
 from bss.training.execution import Execution
 from bss.training.loggers import Loggers
-from bss.training.programs import compilation_counter, compile_group
+from bss.training.programs import CompiledGroup, Programs, compilation_counter, compile_group
 from bss.training.recorder import (
     NoActiveRuns,
     RunRecorder,
     ending_diverged,
     open_recorder,
     record_metrics,
-    resume,
 )
+from bss.training.resume import resume
 from bss.training.run_config import DataConfig, RunConfig, fork_points
 from bss.training.run_directory import RunStatus, read_status, run_path
 from bss.training.sharding import DATA, make_mesh
@@ -43,6 +45,13 @@ from bss.values import dotted, to_dict
 
 Report = Callable[[dict[str, Any]], None]
 REPORT_SECONDS = 0.5
+
+
+class PlannedRun(NamedTuple):
+    """A run with its plan, which is built once."""
+
+    run: RunConfig
+    plan: Plan
 
 
 def train(
@@ -73,10 +82,11 @@ def train(
         distributed.await_same(
             lambda: {"status": to_dict(read_status(path)), "checkpoints": saved(path)}
         )
-    execution.plan(run)
-    if not is_done(run, execution):
+    plan = execution.plan(run)
+    if not is_done(run, plan, execution):
         mesh = on_all_hosts(lambda: make_mesh(execution.devices, execution.fsdp))
-        _train([run], execution, mesh, report, stop or Event(), vmapped=False)
+        planned = [PlannedRun(run, plan)]
+        _train(planned, execution, mesh, report, stop or Event(), vmapped=False)
     return read_status(path)
 
 
@@ -97,14 +107,15 @@ def train_vmapped(
     check(execution.fsdp == 1, "execution.fsdp", execution.fsdp, "1: a fleet is trained with it")
     mesh = make_mesh(execution.devices)
     check(mesh.size == 1, "execution.devices", mesh.size, "1: a fleet is trained on it")
-    if left := [run for run in runs if not is_done(run, execution)]:
+    planned = [PlannedRun(run, execution.plan(run)) for run in runs]
+    if left := [one for one in planned if not is_done(*one, execution)]:
         _train(left, execution, mesh, report, stop or Event(), vmapped=True)
     return {run.id: read_status(run_path(execution.runs, run)) for run in runs}
 
 
-def is_done(run: RunConfig, execution: Execution) -> bool:
+def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
     """Return True if nothing of the plan is left to train, and every fork point exists."""
-    plan, path = execution.plan(run), run_path(execution.runs, run)
+    path = run_path(execution.runs, run)
     status = read_status(path)
     if status.status == "diverged":
         return status.tokens <= plan.tokens
@@ -122,7 +133,7 @@ def _facts(run: RunConfig, execution: Execution) -> dict[str, Any]:
 
 
 def _train(
-    runs: Sequence[RunConfig],
+    planned: Sequence[PlannedRun],
     execution: Execution,
     mesh: Mesh,
     report: Report,
@@ -131,15 +142,16 @@ def _train(
     vmapped: bool,
 ) -> None:
     """Open, resume and train runs; those at the same tokens together, group after group."""
-    sources = on_all_hosts(lambda: _open_sources(runs, execution, mesh))
-    loggers = [Loggers(execution.trackers if distributed.is_primary() else ()) for _ in runs]
+    sources = on_all_hosts(lambda: _open_sources(planned, execution, mesh))
+    trackers = execution.trackers if distributed.is_primary() else ()
+    loggers = [Loggers(trackers) for _ in planned]
     with contextlib.ExitStack() as opened:
         recorders = [
-            open_recorder(run, execution, own, opened)
-            for run, own in zip(runs, loggers, strict=True)
+            open_recorder(run, plan, execution, own, opened)
+            for (run, plan), own in zip(planned, loggers, strict=True)
         ]
         try:
-            shapes = state_shapes(runs[0], mesh)
+            shapes = state_shapes(planned[0].run, mesh)
             restored = resume(recorders, shapes)
             for _, group in groupby(restored, key=lambda one: one[0].position.tokens):
                 with contextlib.suppress(NoActiveRuns):
@@ -155,13 +167,15 @@ def _train(
 
 
 def _open_sources(
-    runs: Sequence[RunConfig], execution: Execution, mesh: Mesh
+    planned: Sequence[PlannedRun], execution: Execution, mesh: Mesh
 ) -> dict[DataConfig, Source]:
     """Open the data of runs that have the steps of one plan."""
-    plan, sources = execution.plan(runs[0]), dict[DataConfig, Source]()
-    for run in {run.data: run for run in runs}.values():
-        sources[run.data] = source = open_source(run, Path(execution.data), mesh)
-        source.check(plan.tokens // run.data.seq_len)
+    sources: dict[DataConfig, Source] = {}
+    for run, plan in planned:
+        if run.data not in sources:
+            source = open_source(run, Path(execution.data), mesh)
+            source.check(plan.tokens // run.data.seq_len)
+            sources[run.data] = source
     return sources
 
 
@@ -194,141 +208,254 @@ def train_and_evaluate(
         NoActiveRuns: If all have diverged.
         Interrupted: After saving.
     """
-    state, batches, programs, evaluator, select = compile_group(
-        group, sources, mesh, vmapped=vmapped
-    )
-    active = {m: recorder for m, (recorder, _) in enumerate(group)}
-    lead, runs = active[0], len(group)
-    plan, events, rows = lead.plan, lead.rows | lead.forks, lead.rows
-    gradients = mesh.shape[DATA]
-    # The first execution of a program with cuDNN's kernels captures, instead of executing,
-    # everything that is started on the devices: nothing else may be.
-    busy, executed = Lock(), set[int]()
+    compiled = compile_group(group, sources, mesh, vmapped=vmapped)
+    state = compiled.state
+    runs = RunGroup([recorder for recorder, _ in group], compiled, mesh, stop)
+    hosts = HostAgreement(mesh)
     pending: tuple[StepBatch, Metrics] | None = None
-    agreed, errors = HostAction.NONE, list[OSError]()
-    actions = {
-        a: distributed.host_action_arguments(a, mesh)
-        for a in HostAction
-        if distributed.is_multihost()
-    }
-    recompilations, reported_at = 0, time.monotonic()
-    guard = distributed.HangGuard(lead.execution.step_limit)
+    reported_at = time.monotonic()
     with (
         compilation_counter() as compilations,
-        contextlib.closing(guard),
-        contextlib.closing(prefetch(batches, busy)) as prefetched,
+        contextlib.closing(Devices(runs.lead.execution.step_limit, compilations)) as devices,
+        contextlib.closing(prefetch(compiled.batches, devices.busy)) as prefetched,
     ):
         clock = time.perf_counter()
         for batch in prefetched:
-            tokens, waited = batch.ends[-1], time.perf_counter()
-            if batch.program not in executed:
-                guard.pause()
-            program = programs[batch.program].result()
+            tokens = batch.ends[-1]
+            waited = time.perf_counter()
+            program = devices.await_program(compiled.programs, batch.program)
             clock += time.perf_counter() - waited
-            own = actions[requested_action(active, stop, errors, tokens)] if actions else ()
-            arguments, before = (state, *batch.arguments, *own), compilations()
-            guard.watch()
-            if batch.program in executed:
-                state, metrics = program(*arguments)
-            else:
-                with busy:
-                    state, metrics = jax.block_until_ready(program(*arguments))
-                executed.add(batch.program)
-            recompilations += compilations() - before
+            request = hosts.arguments_of(runs, tokens)
+            state, metrics = devices.step(batch, program, (state, *batch.arguments, *request))
+            # Metrics are read one dispatch late. Reading waits for the devices, which by now have
+            # the next dispatch to work on, so they never wait for the host.
             if pending:
-                _, agreed = record_metrics(*pending, active, runs, gradients)
+                _, hosts.agreed = record_metrics(*pending, runs.active, runs.size, runs.gradients)
             pending = batch, metrics
             if time.monotonic() - reported_at > REPORT_SECONDS:
                 reported_at = time.monotonic()
-                for recorder in active.values():
-                    report(recorder.progress((time.perf_counter() - clock) / runs))
-            action = agreed if actions else requested_action(active, stop, errors, tokens)
-            if tokens not in events and not action:
-                continue
-            # An event: read the metrics, evaluate, save, stop.
-            grad_norm_F, agreed = record_metrics(*pending, active, runs, gradients)
-            action, agreed, pending = max(action, agreed), HostAction.NONE, None
-            seconds = (time.perf_counter() - clock) / runs
-            if action == HostAction.FAIL:
-                on_all_hosts(lambda: _raise(errors))
-            for recorder in active.values():
-                recorder.position.seconds += seconds
-            if tokens in rows:
-                guard.watch()
-                noise, before = batch.buckets * gradients > 1, compilations()
-                with busy:
-                    losses = evaluator.evaluate(state)
-                recompilations += compilations() - before
-                for m, recorder in [*active.items()]:
-                    with ending_diverged(active, m), keeping(errors):
-                        grad_norm = float(grad_norm_F[m])
-                        recorder.add_row(_of_run(losses, m), grad_norm, noise=noise)
-            stops = action == HostAction.STOP and tokens < plan.tokens
-            if tokens in lead.forks or action:
-                guard.pause()
-                save(active, state, select, wait=stops)
-            if stops:
-                names = ", ".join(f"run {recorder.run.id}" for recorder in active.values())
-                raise Interrupted(f"{names} saved at {tokens} tokens")
-            clock = time.perf_counter()
-    save(active, state, select, wait=True)
-    tested = evaluator.evaluate_test(state)
-    for m, recorder in active.items():
-        numbers = _of_run(tested, m), mesh, len(programs), recompilations
-        with keeping(errors):
-            recorder.end(recorder.finished(*numbers))
-    on_all_hosts(lambda: _raise(errors))
+                runs.report_progress(report, time.perf_counter() - clock)
+            action = hosts.decide(runs, tokens)
+            if tokens in runs.events or action:
+                hosts.agreed = HostAction.NONE
+                at_event(runs, devices, state, pending, action, clock)
+                pending = None
+                clock = time.perf_counter()
+    runs.save(state, wait=True)
+    tested = compiled.evaluator.evaluate_test(state)
+    for m, recorder in runs.active.items():
+        losses = _select_run(tested, m)
+        with runs.keeping_errors():
+            recorder.end(
+                recorder.finished(losses, mesh, len(compiled.programs), devices.recompilations)
+            )
+    runs.raise_errors()
 
 
-def requested_action(
-    active: dict[int, RunRecorder], stop: Event, errors: list[OSError], tokens: int
-) -> HostAction:
-    """Return what this process requests after a step."""
-    lead = next(iter(active.values()))
-    if errors:
-        return HostAction.FAIL
-    step = lead.plan.step_at(tokens)
-    if stop.is_set() or (distributed.is_multihost() and lead.checkpoints.reached_preemption(step)):
-        return HostAction.STOP
-    return HostAction.SAVE if lead.save_is_due() else HostAction.NONE
-
-
-@contextlib.contextmanager
-def keeping(errors: list[OSError]) -> Iterator[None]:
-    """Keep an OSError, if there are other processes, until all know of it."""
-    try:
-        yield
-    except OSError as error:
-        if not distributed.is_multihost():
-            raise
-        errors.append(error)
-
-
-def _raise(errors: list[OSError]) -> None:
-    if errors:
-        raise errors[0]
-
-
-def save(
-    active: dict[int, RunRecorder],
+def at_event(
+    runs: "RunGroup",
+    devices: "Devices",
     state: State,
-    select: Callable[[State, int], State],
-    *,
-    wait: bool,
+    dispatch: tuple[StepBatch, Metrics],
+    action: HostAction,
+    clock: float,
 ) -> None:
-    """Start saving runs; several keep at least one checkpoint that all of them have."""
-    if len(active) > 1:
-        for recorder in active.values():
-            recorder.checkpoints.wait()
-    for m, recorder in active.items():
-        recorder.save(select(state, m))
-    spent = sum(recorder.save_seconds for recorder in active.values())
-    for recorder in active.values():
-        recorder.save_seconds = spent
-        if wait:
-            recorder.checkpoints.wait()
+    """Read the metrics of the last dispatch, then evaluate, save and stop, as is due.
+
+    Args:
+        runs: the runs.
+        devices: what executes their programs.
+        state: their state after the dispatch.
+        dispatch: the last dispatch and its metrics, which are not recorded yet.
+        action: what is requested; of several processes, after the dispatch before.
+        clock: `time.perf_counter` at the start of the training steps that are not counted yet.
+
+    Raises:
+        Interrupted: After saving, if a stop is requested before the end.
+        MultihostError: If a process failed to write.
+    """
+    batch, metrics = dispatch
+    tokens = batch.ends[-1]
+    grad_norm_F, agreed = record_metrics(batch, metrics, runs.active, runs.size, runs.gradients)
+    action = max(action, agreed)
+    seconds = (time.perf_counter() - clock) / runs.size
+    if action == HostAction.FAIL:
+        runs.raise_errors()
+    for recorder in runs.active.values():
+        recorder.position.seconds += seconds
+    if tokens in runs.lead.rows:
+        losses = devices.evaluate(runs.compiled.evaluator, state)
+        measures_noise = batch.buckets * runs.gradients > 1
+        for m, recorder in [*runs.active.items()]:
+            with ending_diverged(runs.active, m), runs.keeping_errors():
+                grad_norm = float(grad_norm_F[m])
+                recorder.add_row(_select_run(losses, m), grad_norm, noise=measures_noise)
+    stops = action == HostAction.STOP and tokens < runs.lead.plan.tokens
+    if tokens in runs.lead.forks or action:
+        devices.guard.pause()
+        runs.save(state, wait=stops)
+    if stops:
+        names = ", ".join(f"run {recorder.run.id}" for recorder in runs.active.values())
+        raise Interrupted(f"{names} saved at {tokens} tokens")
 
 
-def _of_run(losses: Mapping[str, Any], m: int) -> dict[str, Any]:
+class RunGroup:
+    """The runs that one program trains.
+
+    Attributes:
+        active: their recorders by index, without those that have diverged.
+        compiled: their programs.
+        lead: the first recorder, for what they have in common.
+        size: number of runs in the program, those that have diverged included.
+        gradients: number of gradients that the devices compute per micro-batch.
+        events: token counts at which steps are not only dispatched.
+    """
+
+    def __init__(
+        self, recorders: Sequence[RunRecorder], compiled: CompiledGroup, mesh: Mesh, stop: Event
+    ) -> None:
+        self.active = dict(enumerate(recorders))
+        self.compiled = compiled
+        self.lead = recorders[0]
+        self.size = len(recorders)
+        self.gradients = mesh.shape[DATA]
+        self.events = self.lead.rows | self.lead.forks
+        self._stop = stop
+        self._errors: list[OSError] = []
+
+    def request_action(self, tokens: int) -> HostAction:
+        """Return what this process requests after the step that ends at `tokens`."""
+        one = next(iter(self.active.values()))
+        if self._errors:
+            return HostAction.FAIL
+        step = one.plan.step_at(tokens)
+        preempted = distributed.is_multihost() and one.checkpoints.reached_preemption(step)
+        if self._stop.is_set() or preempted:
+            return HostAction.STOP
+        return HostAction.SAVE if one.save_is_due() else HostAction.NONE
+
+    def report_progress(self, report: Report, seconds: float) -> None:
+        """Report every run, `seconds` after the last event."""
+        for recorder in self.active.values():
+            report(recorder.progress(seconds / self.size))
+
+    def save(self, state: State, *, wait: bool) -> None:
+        """Start saving; several runs keep at least one checkpoint that all of them have."""
+        recorders = self.active.values()
+        if len(self.active) > 1:
+            for recorder in recorders:
+                recorder.checkpoints.wait()
+        for m, recorder in self.active.items():
+            recorder.save(self.compiled.select(state, m))
+        spent = sum(recorder.save_seconds for recorder in recorders)
+        for recorder in recorders:
+            recorder.save_seconds = spent
+            if wait:
+                recorder.checkpoints.wait()
+
+    @contextlib.contextmanager
+    def keeping_errors(self) -> Iterator[None]:
+        """Keep an OSError, if there are other processes, until all know of it."""
+        try:
+            yield
+        except OSError as error:
+            if not distributed.is_multihost():
+                raise
+            self._errors.append(error)
+
+    def raise_errors(self) -> None:
+        """Raise, in all processes, the first error that one of them keeps."""
+
+        def raise_own() -> None:
+            if self._errors:
+                raise self._errors[0]
+
+        on_all_hosts(raise_own)
+
+
+class HostAgreement:
+    """The action on which several processes agree; a single process decides alone.
+
+    Processes that compute together must save and stop after the same step, or one would wait for
+    another that has left. So each passes its request to the step as an argument, and the step
+    returns the maximum of all requests beside its metrics: no communication of its own is needed.
+
+    Attributes:
+        agreed: the maximum of the requests that was returned last, one dispatch late.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.agreed = HostAction.NONE
+        self._arguments: dict[HostAction, tuple[jax.Array, ...]] = {}
+        if distributed.is_multihost():
+            self._arguments = {a: distributed.host_action_arguments(a, mesh) for a in HostAction}
+
+    def arguments_of(self, runs: RunGroup, tokens: int) -> tuple[jax.Array, ...]:
+        """Return this process's request as arguments of a step; () for a single process."""
+        if not self._arguments:
+            return ()
+        return self._arguments[runs.request_action(tokens)]
+
+    def decide(self, runs: RunGroup, tokens: int) -> HostAction:
+        """Return what is done after the step that ends at `tokens`."""
+        return self.agreed if self._arguments else runs.request_action(tokens)
+
+
+class Devices:
+    """Executes programs on the devices.
+
+    Attributes:
+        busy: locked while nothing else may be started on the devices.
+        guard: ends the process if the devices hang. Without it a job would hold its machines for
+            nothing. It is paused for what has no limit of time: compilation and saves.
+        recompilations: compilations after the first use of a program.
+    """
+
+    def __init__(self, step_limit: float, compilations: Callable[[], int]) -> None:
+        self.busy = Lock()
+        self.guard = distributed.HangGuard(step_limit)
+        self.recompilations = 0
+        self._compilations = compilations
+        self._executed = set[int]()
+
+    def await_program(self, programs: Programs, key: int) -> Any:
+        """Return a program when it is compiled."""
+        if key not in self._executed:
+            self.guard.pause()
+        return programs[key].result()
+
+    def step(
+        self, batch: StepBatch, program: Any, arguments: tuple[Any, ...]
+    ) -> tuple[State, Metrics]:
+        """Dispatch a batch."""
+        before = self._compilations()
+        self.guard.watch()
+        if batch.program in self._executed:
+            state, metrics = program(*arguments)
+        else:
+            # The first execution of a program with cuDNN's kernels captures a CUDA graph: instead
+            # of executing, it records everything that is started on the devices meanwhile. So
+            # nothing else may be started, neither a transfer of the next batch nor an evaluation.
+            with self.busy:
+                state, metrics = jax.block_until_ready(program(*arguments))
+            self._executed.add(batch.program)
+        self.recompilations += self._compilations() - before
+        return state, metrics
+
+    def evaluate(self, evaluator: Evaluator, state: State) -> dict[str, Any]:
+        """Return the held-out columns of a curve row."""
+        self.guard.watch()
+        before = self._compilations()
+        with self.busy:
+            losses = evaluator.evaluate(state)
+        self.recompilations += self._compilations() - before
+        return losses
+
+    def close(self) -> None:
+        """Stop the guard."""
+        self.guard.close()
+
+
+def _select_run(losses: Mapping[str, Any], m: int) -> dict[str, Any]:
     """Return one run's losses, given numbers or arrays over runs."""
     return {name: None if x is None else float(np.ravel(x)[m]) for name, x in losses.items()}

@@ -29,11 +29,18 @@ def step_memory(
         bucket; state_bytes and peak_bytes of one device, the peak None if the compiler refuses the
         program; model_flops of all devices.
     """
-    mesh, seq_len = mesh_of(devices, execution.fsdp), run.data.seq_len
-    state, options = state_shapes(run, mesh), compiler_options(execution, mesh)
-    attention, layers = execution.attention_of(run, mesh), execution.layers_of(run, mesh)
-    microbatches, how = dict.fromkeys(buckets, 1), (attention, layers)
-    programs = step_programs(run, state, microbatches, mesh, options, 1, *how)
+    mesh = mesh_of(devices, execution.fsdp)
+    seq_len = run.data.seq_len
+    state = state_shapes(run, mesh)
+    programs = step_programs(
+        run,
+        state,
+        dict.fromkeys(buckets, 1),
+        mesh,
+        compiler_options(execution, mesh),
+        attention=execution.attention_of(run, mesh),
+        layers=execution.layers_of(run, mesh),
+    )
     arrays = jax.tree.leaves(state)
     held = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays)
     for bucket in buckets:
@@ -47,5 +54,9 @@ def step_memory(
                 raise
             peak = None  # a TPU's compiler refuses what does not fit
         flops = bucket * seq_len * run.model.training_flops_per_token(seq_len)
-        yield {"bucket": bucket, "state_bytes": held, "peak_bytes": peak,
-               "model_flops": flops}  # fmt: skip
+        yield {
+            "bucket": bucket,
+            "state_bytes": held,
+            "peak_bytes": peak,
+            "model_flops": flops,
+        }

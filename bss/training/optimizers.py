@@ -160,19 +160,23 @@ class MomentsState(NamedTuple):
     nu_weight: jax.Array
 
 
-def scale_by_moments(one_minus_beta1, one_minus_beta2, eps: float) -> optax.GradientTransformation:
+def scale_by_moments(
+    one_minus_beta1: Any, one_minus_beta2: Any, eps: float
+) -> optax.GradientTransformation:
     """Return Adam's direction, unbiased also if the betas change between steps.
 
     Equals `optax.scale_by_adam` for constant betas (derived here; tested).
     """
 
-    def init(params):
-        def zeros():
+    def init(params: optax.Params) -> MomentsState:
+        def zeros() -> optax.Updates:
             return jax.tree.map(jnp.zeros_like, params)
 
         return MomentsState(zeros(), zeros(), jnp.zeros(()), jnp.zeros(()))
 
-    def update(updates, state, params=None):
+    def update(
+        updates: optax.Updates, state: MomentsState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, MomentsState]:
         mu = jax.tree.map(lambda m, g: m + one_minus_beta1 * (g - m), state.mu, updates)
         nu = jax.tree.map(lambda v, g: v + one_minus_beta2 * (g * g - v), state.nu, updates)
         mu_weight = state.mu_weight + one_minus_beta1 * (1 - state.mu_weight)

@@ -21,7 +21,7 @@ PROGRAMS: dict[Hashable, Any] = {}
 _KEPT = 32
 
 
-def compiled_in(*values: Any) -> Hashable:
+def static_key(*values: Any) -> Hashable:
     """Return a key of dataclasses whose fields are compiled into a program."""
     return tuple((type(value), json.dumps(to_dict(value))) for value in values)
 
@@ -31,10 +31,10 @@ def step_key(run: RunConfig) -> Hashable:
     optimizer = run.optimizer
     if type(optimizer) in OPTIMIZERS.values():  # others might read a dynamic field from themselves
         optimizer = optimizer.without(optimizer.dynamic_fields)
-    return compiled_in(run.model, optimizer, run.noise_scale)
+    return static_key(run.model, optimizer, run.noise_scale)
 
 
-def compiled(
+def compile_cached(
     key: Hashable, jitted: Any, *shapes: Any, options: dict[str, Any] | None = None
 ) -> Any:
     """Compile a function for shapes, or return the program that was compiled for them before.

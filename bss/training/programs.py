@@ -21,7 +21,6 @@ from bss.errors import InputError
 from bss.models.base import DEFAULT_LAYERS, Layers
 from bss.training import sharding
 from bss.training.batches import (
-    MAX_STEPS,
     Source,
     StepBatch,
     max_steps_per_dispatch,
@@ -31,7 +30,7 @@ from bss.training.batches import (
 from bss.training.distributed import host_action_shapes, with_host_action
 from bss.training.evaluation import Evaluation, Evaluator, HeldOut
 from bss.training.execution import compiler_options, describe
-from bss.training.program_cache import compiled, step_key
+from bss.training.program_cache import compile_cached, step_key
 from bss.training.recorder import RunRecorder
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.step import Metrics, State, Step, make_step, many_steps, settings_shapes
@@ -46,7 +45,8 @@ Programs = dict[int, "Future[Any]"]
 @contextmanager
 def compilation_counter() -> Iterator[Callable[[], int]]:
     """Count the programs that this thread compiles in the block, loads from a cache included."""
-    thread, count = threading.get_ident(), 0
+    thread = threading.get_ident()
+    count = 0
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:
         nonlocal count
@@ -60,7 +60,7 @@ def compilation_counter() -> Iterator[Callable[[], int]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def compiling(compile_one: Callable[[int], Any], keys: Iterable[int]) -> Programs:
+def compile_in_thread(compile_one: Callable[[int], Any], keys: Iterable[int]) -> Programs:
     """Compile programs by key, in the order of their keys, in a thread."""
     pool = ThreadPoolExecutor(1, "compile")
     programs = {key: pool.submit(compile_one, key) for key in keys}
@@ -102,32 +102,39 @@ def step_programs(
                 f"bucket {bucket} cannot be split over {mesh.size} devices; "
                 f"use buckets that are multiples of {mesh.size}"
             )
-    whole, split = sharding.replicated(mesh), sharding.sequence_sharding(mesh)
+    whole = sharding.replicated(mesh)
+    split = sharding.sequence_sharding(mesh)
     actions = host_action_shapes(mesh)
     step = make_step(run, mesh, attention, layers=layers)
     step = with_host_action(step) if actions else step
     state = sharding.shardings_of(abstract_state)
     shardings = (state, split, whole, whole, *(x.sharding for x in actions))
-    if most > 1:
-        step, shardings = _repeated(step, most), (*shardings, whole)
-    jitted = jax.jit(step, in_shardings=shardings, out_shardings=(state, whole), donate_argnums=0)
     count = jax.ShapeDtypeStruct((), jnp.int32)
-    settings = settings_shapes(run, *[most][: most > 1])
+    settings = settings_shapes(run)
+    last = actions
+    if most > 1:
+        step = _repeat(step, most)
+        settings = settings_shapes(run, most)
+        shardings = (*shardings, whole)
+        last = (*actions, count)
+    jitted = jax.jit(step, in_shardings=shardings, out_shardings=(state, whole), donate_argnums=0)
     key = "step", step_key(run), attention, layers, most
 
     def compile_one(bucket: int) -> Any:
         shape = most * max_microbatches[bucket], bucket, run.data.seq_len + 1
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
-        arguments = abstract_state, sequences, count, settings, *actions, *[count][: most > 1]
-        return compiled(key, jitted, *arguments, options=options)
+        arguments = abstract_state, sequences, count, settings, *last
+        return compile_cached(key, jitted, *arguments, options=options)
 
-    return compiling(compile_one, max_microbatches)
+    return compile_in_thread(compile_one, max_microbatches)
 
 
-def _repeated(step: Step, most: int) -> Any:
+def _repeat(step: Step, most: int) -> Any:
     """Return a function (state, sequences, count, settings [K], steps) that takes several steps."""
 
-    def take(state: State, sequences_NxbxT1: Any, count: Any, settings_K: Any, steps: Any):
+    def take(
+        state: State, sequences_NxbxT1: Any, count: Any, settings_K: Any, steps: Any
+    ) -> tuple[State, Metrics]:
         microbatches = len(sequences_NxbxT1) // most
 
         def one(k: jax.Array, state: State) -> tuple[State, Metrics]:
@@ -139,8 +146,8 @@ def _repeated(step: Step, most: int) -> Any:
     return take
 
 
-class Compiled(NamedTuple):
-    """The compiled programs and settings of a group of runs.
+class CompiledGroup(NamedTuple):
+    """What a group of runs is trained with.
 
     Attributes:
         state: the state of one run, or of several with a leading axis.
@@ -163,38 +170,38 @@ def compile_group(
     mesh: Mesh,
     *,
     vmapped: bool,
-) -> Compiled:
+) -> CompiledGroup:
     """Check the evaluation and the attention kernel of runs, and compile their programs."""
     recorders = [recorder for recorder, _ in group]
+    states = [state for _, state in group]
     lead = recorders[0]
-    run, execution, plan, source = lead.run, lead.execution, lead.plan, sources[lead.run.data]
+    run = lead.run
+    execution = lead.execution
+    held_out = HeldOut.read(run, sources[run.data], Path(execution.data))
     options = compiler_options(execution, mesh)
-    held_out = HeldOut.read(run, source, Path(execution.data))
     attention = execution.attention_of(run, mesh)
     layers = DEFAULT_LAYERS if vmapped else execution.layers_of(run, mesh)
-    ids = " ".join(sorted(recorder.run.id for recorder in recorders))
-    together = hashlib.sha256(ids.encode()).hexdigest()[:16] if len(group) > 1 else ""
-    record = describe(mesh, execution, attention, len(group), layers) | {"mates": together}
+    record = describe(mesh, execution, attention, len(group), layers)
+    record["mates"] = _identify_mates(recorders)
     for recorder in recorders:
         recorder.add_execution(record)
-    most = min(execution.steps or MAX_STEPS, MAX_STEPS)
-    most = most if vmapped else max_steps_per_dispatch(execution, mesh)
-    flops = len(group) * run.model.training_flops_per_token(plan.seq_len)
-    events = frozenset(lead.rows | lead.forks | {plan.tokens})
-    chunks = step_chunks(plan, lead.first_step, events, most, 0.0 if execution.steps else flops)
+    most = max_steps_per_dispatch(execution, mesh, vmapped=vmapped)
+    chunks = _chunk_steps(lead, len(group), most)
     if vmapped:
-        state, shapes, select = stack([state for _, state in group], mesh)
-        inputs = VmappedBatches([one.run for one in recorders], execution, sources)
+        state, shapes, select = stack(states, mesh)
+        inputs = VmappedBatches(recorders, sources)
         batches = map(inputs.batch, chunks)
-        sizes = dict.fromkeys(segment.batch for segment in plan.segments)
-        programs = compiling(vmapped_step(inputs, shapes, mesh, options, attention), sizes)
+        sizes = dict.fromkeys(segment.batch for segment in lead.plan.segments)
+        compile_one = vmapped_step(inputs, shapes, mesh, options, attention)
+        programs = compile_in_thread(compile_one, sizes)
     else:
-        ((_, state),) = group
-        shapes, select = sharding.abstract(state), lambda state, _: state
+        (state,) = states
+        shapes = sharding.abstract(state)
+        select = _select_only
         buckets = execution.bucket_sizes(run)
-        batches = step_batches(plan, chunks, most, source, buckets, run.averages)
-        microbatches, how = buckets.max_microbatches(plan), (attention, layers)
-        programs = step_programs(run, shapes, microbatches, mesh, options, most, *how)
+        batches = step_batches(lead.plan, chunks, most, sources[run.data], buckets, run.averages)
+        microbatches = buckets.max_microbatches(lead.plan)
+        programs = step_programs(run, shapes, microbatches, mesh, options, most, attention, layers)
     bucket = execution.evaluation_bucket
     evaluation = Evaluation(run, mesh, shapes, bucket, options, attention, vmapped)
     evaluator = Evaluator(held_out, evaluation)
@@ -202,4 +209,27 @@ def compile_group(
         # XLA autotunes kernels on the device, which breaks cuDNN's graph capture.
         for program in programs.values():
             program.result()
-    return Compiled(state, batches, programs, evaluator, select)
+    return CompiledGroup(state, batches, programs, evaluator, select)
+
+
+def _identify_mates(recorders: Sequence[RunRecorder]) -> str:
+    """Return what identifies the runs of one program; "" for a run alone."""
+    if len(recorders) == 1:
+        return ""
+    ids = " ".join(sorted(recorder.run.id for recorder in recorders))
+    return hashlib.sha256(ids.encode()).hexdigest()[:16]
+
+
+def _chunk_steps(lead: RunRecorder, runs: int, most: int) -> Iterator[range]:
+    """Yield the steps of each dispatch of runs that are trained together."""
+    plan = lead.plan
+    events = frozenset(lead.rows | lead.forks | {plan.tokens})
+    flops = 0.0
+    if not lead.execution.steps:
+        flops = float(runs * lead.run.model.training_flops_per_token(plan.seq_len))
+    return step_chunks(plan, lead.first_step, events, most, flops)
+
+
+def _select_only(state: State, _: int) -> State:
+    """Return the state of the only run."""
+    return state

@@ -1,38 +1,29 @@
-"""RunRecorder: what one run has done and what is written about it; and how runs resume."""
+"""RunRecorder: the diary of one run: its position, its curve, its saves and its status."""
 
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bss.errors import InputError
 from bss.files import is_there
+from bss.schedules.plan import Plan
 from bss.training import distributed, run_directory
 from bss.training.batches import StepBatch
-from bss.training.checkpoint import Checkpoints, missing_forks, open_checkpoints, restore_fork
+from bss.training.checkpoint import Checkpoints, open_checkpoints
 from bss.training.evaluation import loss_columns
 from bss.training.execution import NOT_COMPUTED, Execution
 from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
-from bss.training.program_cache import compiled, step_key
 from bss.training.run_config import RunConfig, fork_points
 from bss.training.run_directory import Rows, RunDirectory, RunStatus
-from bss.training.sharding import shardings_of
-from bss.training.step import (
-    Metrics,
-    State,
-    init_state,
-    noise_estimates,
-    noise_rate,
-)
+from bss.training.step import Metrics, State, noise_estimates, noise_rate
 
 STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
 """The columns of a curve that are not held-out numbers."""
@@ -104,20 +95,28 @@ class RunRecorder:
     def __init__(
         self,
         run: RunConfig,
+        plan: Plan,
         execution: Execution,
         directory: RunDirectory,
         checkpoints: Checkpoints,
         loggers: Loggers,
     ) -> None:
-        self.run, self.execution, self.plan = run, execution, execution.plan(run)
-        self.directory, self.checkpoints, self._loggers = directory, checkpoints, loggers
-        self._loss_columns, self._missing = loss_columns(run), set[str]()
-        self.forks = fork_points(run, self.plan, execution.forks)
-        self.rows = {self.plan.next_boundary(t) for t in run.evaluation_tokens()}
-        self.rows |= {segment.end_tokens for segment in self.plan.segments}
-        self.position, self.curve = TrainPosition(0), Rows()
+        self.run = run
+        self.plan = plan
+        self.execution = execution
+        self.directory = directory
+        self.checkpoints = checkpoints
+        self._loggers = loggers
+        self._loss_columns = loss_columns(run)
+        self._missing = set[str]()
+        self.forks = fork_points(run, plan, execution.forks)
+        self.rows = {plan.next_boundary(t) for t in run.evaluation_tokens()}
+        self.rows |= {segment.end_tokens for segment in plan.segments}
+        self.position = TrainPosition(0)
+        self.curve = Rows()
         self.ended = False
-        self.saved_at, self.save_seconds = time.monotonic(), 0.0
+        self.saved_at = time.monotonic()
+        self.save_seconds = 0.0
 
     @property
     def first_step(self) -> int:
@@ -144,7 +143,8 @@ class RunRecorder:
 
     def resume(self, position: TrainPosition, curve: Rows) -> None:
         """Continue from a position, with the curve of its checkpoint; [] for a new run."""
-        self.position, self.curve = position, curve
+        self.position = position
+        self.curve = curve
         self.checkpoints.drop_newer(position.tokens)
         self.directory.truncate_curve(position.tokens, curve)
         self._loggers.begin(self.run, self.directory.path, position.tokens)
@@ -171,7 +171,8 @@ class RunRecorder:
             squares: sum of their squared norms.
             grad_norm: norm of their mean.
         """
-        position, half_life = self.position, self.run.noise_scale.half_life
+        position = self.position
+        half_life = self.run.noise_scale.half_life
         trace, square = noise_estimates(squares / count, grad_norm**2, batch // count, count)
         rate = noise_rate(batch * self.plan.seq_len, half_life)
         position.noise_trace += rate * (trace - position.noise_trace)
@@ -208,7 +209,8 @@ class RunRecorder:
         self.curve.append(row)
         self.directory.add_row(row)
         self._loggers.each(lambda logger: logger.row(dict(row)))
-        position.loss_sum, position.loss_steps = 0.0, 0
+        position.loss_sum = 0.0
+        position.loss_steps = 0
 
     def _finite(self, held_out: Mapping[str, float | None]) -> dict[str, float | None]:
         """Return held-out numbers, with None for values that are not finite."""
@@ -227,7 +229,8 @@ class RunRecorder:
 
     def save(self, state: State) -> None:
         """Start saving a checkpoint."""
-        tokens, start = self.position.tokens, time.monotonic()
+        tokens = self.position.tokens
+        start = time.monotonic()
         record = vars(self.position) | {"curve": [*self.curve]}
         self.checkpoints.save(tokens, state, record, fork=tokens in self.forks)
         self.saved_at = time.monotonic()
@@ -260,9 +263,12 @@ class RunRecorder:
         self, test_losses: Mapping[str, Any], mesh: Mesh, programs: int, recompilations: int
     ) -> RunStatus:
         """Return the status of a finished run, with its final numbers."""
-        position, run, rows = self.position, self.run, self.curve
+        position = self.position
+        run = self.run
+        rows = self.curve
         last = rows[-1] if rows else {}
-        flops, one = run.model.training_flops_per_token(run.data.seq_len), peak_flops()
+        flops = run.model.training_flops_per_token(run.data.seq_len)
+        one = peak_flops()
         peak = one * mesh.size / flops if flops and one else None
         held_out = {name: value for name, value in last.items() if name not in STEP_COLUMNS}
         return RunStatus(
@@ -333,7 +339,7 @@ def record_metrics(
 
 
 def open_recorder(
-    run: RunConfig, execution: Execution, loggers: Loggers, opened: ExitStack
+    run: RunConfig, plan: Plan, execution: Execution, loggers: Loggers, opened: ExitStack
 ) -> RunRecorder:
     """Open the directory and the checkpoints of a run, to be closed with `opened`.
 
@@ -345,63 +351,4 @@ def open_recorder(
     distributed.on_all_hosts(lambda: directory.check_config(run))
     distributed.await_same(lambda: {f"{path} exists": is_there(path / "config.json")})
     checkpoints = opened.enter_context(open_checkpoints(path))
-    return RunRecorder(run, execution, directory, checkpoints, loggers)
-
-
-def resume(recorders: Sequence[RunRecorder], shapes: State) -> list[tuple[RunRecorder, State]]:
-    """Return the states from which runs continue, in the order of their tokens.
-
-    A run continues from its newest intact checkpoint before a missing fork point; else from its
-    parent's fork point, or from fresh parameters. Runs that were trained in one program continue
-    from a checkpoint that all of them have, because their numbers depend on the program's size.
-
-    Raises:
-        InputError: If a parent has no such fork point, or its state has another shape.
-    """
-    groups: dict[str, list[RunRecorder]] = {}
-    for recorder in recorders:
-        records = run_directory.read_executions(recorder.directory.path)
-        vmapped_with = records[-1].get("mates") if records else None
-        groups.setdefault(vmapped_with or recorder.run.id, []).append(recorder)
-    restored = [one for group in groups.values() for one in _resume_group(group, shapes)]
-    return sorted(restored, key=lambda one: one[0].position.tokens)
-
-
-def _resume_group(group: Sequence[RunRecorder], shapes: State) -> list[tuple[RunRecorder, State]]:
-    while tokens := max(set.intersection(*map(_resumable, group)), default=None):
-        found = [one.checkpoints.restore(tokens, shapes) for one in group]
-        if intact := [one for one in found if one is not None] if all(found) else []:
-            names = [f.name for f in fields(TrainPosition)]
-            for recorder, (_, record) in zip(group, intact, strict=True):
-                position = TrainPosition(**{name: record[name] for name in names})
-                recorder.resume(position, record["curve"])
-            return [(one, state) for one, (state, _) in zip(group, intact, strict=True)]
-    return [(recorder, _start(recorder, shapes)) for recorder in group]
-
-
-def _resumable(recorder: RunRecorder) -> set[int]:
-    before = min(missing_forks(recorder.directory.path, recorder.forks), default=math.inf)
-    return {tokens for tokens in recorder.checkpoints.tokens() if tokens < before}
-
-
-def _start(recorder: RunRecorder, shapes: State) -> State:
-    """Return fresh parameters, or the state of the parent's fork point."""
-    run = recorder.run
-    if run.parent is None:
-        fresh = jax.jit(lambda: init_state(run), out_shardings=shardings_of(shapes))
-        key = "start", step_key(run), run.optimizer.beta1, run.seed, *jax.tree.leaves(shapes)
-        recorder.resume(TrainPosition(0), [])
-        return compiled(key, fresh)()
-    path = Path(recorder.execution.runs) / run.parent.run
-    if path.is_dir():
-        parent = run_directory.read_config(path)
-        for name in ("model", "averages"):
-            if getattr(run, name) != getattr(parent, name):
-                raise InputError(
-                    f"{name} differs from the parent run {parent.id}; "
-                    "a branch goes on with its parent's state, so give it the same"
-                )
-    state, record = restore_fork(path, run.parent.tokens, shapes)
-    noise = {name: record[name] for name in ("noise_trace", "noise_square")}
-    recorder.resume(TrainPosition(run.parent.tokens, record["step"], **noise), [])
-    return state
+    return RunRecorder(run, plan, execution, directory, checkpoints, loggers)

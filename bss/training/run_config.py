@@ -186,7 +186,8 @@ class RunConfig:
 
     def effective(self) -> "RunConfig":
         """Return the config with settings that have no effect reset to their defaults."""
-        o, schedule = self.optimizer, self.schedule.effective(self.optimizer.weight_decay)
+        o = self.optimizer
+        schedule = self.schedule.effective(o.weight_decay)
         if schedule.beta1_by:
             sizes = [batch * self.data.seq_len for batch in schedule.batch.batches]
             rule, tokens = schedule.beta1_by
@@ -223,7 +224,8 @@ class RunConfig:
         Raises:
             InputError: If the schedules have no plan.
         """
-        s, o = self.schedule, self.optimizer
+        s = self.schedule
+        o = self.optimizer
         return resolve(
             s.batch,
             s.tokens,
@@ -248,7 +250,8 @@ class RunConfig:
 
         They do not depend on the token budget, so that a continued run keeps them.
         """
-        e, stop = self.evaluation, self.schedule.tokens
+        e = self.evaluation
+        stop = self.schedule.tokens
         last = math.floor(math.log(max(stop / e.first, 1)) * e.per_efold)
         grid = [round(e.first * math.exp(k / e.per_efold)) for k in range(last + 1)]
         return [tokens for tokens in grid if self.start < tokens < stop]

@@ -104,12 +104,14 @@ def throughput(
         start: tokens consumed before the first row's steps.
     """
     spans: dict[int, list[float]] = {}
-    tokens, seconds = start, 0.0
+    tokens = start
+    seconds = 0.0
     for row in rows:
         span = spans.setdefault(row["batch"], [0, 0.0])
         span[0] += row["tokens"] - tokens
         span[1] += row["seconds"] - seconds
-        tokens, seconds = row["tokens"], row["seconds"]
+        tokens = row["tokens"]
+        seconds = row["seconds"]
     peak = peak_tokens_per_second
     speeds = [(b, int(spent), spent / took) for b, (spent, took) in spans.items() if took > 0]
     return tuple(Speed(*one, peak and one[-1] / peak) for one in speeds)
@@ -124,7 +126,8 @@ class RunDirectory:
     """
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
-        self.path, self.writable = path, writable
+        self.path = path
+        self.writable = writable
         self._curve_hash: Any = None  # once this process has written the curve
 
     def check_config(self, run: RunConfig) -> None:

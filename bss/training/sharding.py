@@ -25,7 +25,8 @@ from bss.models.base import AllGather, LossSums, ModelFamily, Params, identity
 
 F = TypeVar("F", bound=Callable)
 
-DATA, FSDP = "data", "fsdp"
+DATA = "data"
+FSDP = "fsdp"
 REPLICATED = PartitionSpec()
 
 
@@ -125,7 +126,7 @@ def by_position(
         shape_NxbxT1: shape of the global array.
         mesh: the devices, which share each micro-batch.
     """
-    sharding, (capacity, bucket, width) = sequence_sharding(mesh), shape_NxbxT1
+    capacity, bucket, width = shape_NxbxT1
     columns = own_columns(mesh, bucket)
     numbers_Nxc = bucket * np.arange(capacity)[:, None] + columns
     own_NxcxT1 = np.zeros((*numbers_Nxc.shape, width), np.int32)
@@ -136,7 +137,7 @@ def by_position(
         start, stop, _ = index[1].indices(bucket)
         return own_NxcxT1[:, slice(*np.searchsorted(columns, (start, stop)))]
 
-    return jax.make_array_from_callback(shape_NxbxT1, sharding, of_device)
+    return jax.make_array_from_callback(shape_NxbxT1, sequence_sharding(mesh), of_device)
 
 
 def own_columns(mesh: Mesh, bucket: int) -> np.ndarray:

@@ -225,7 +225,9 @@ def make_step(
         specs = sharding.REPLICATED, mesh and sharding.sequence_split(mesh), sharding.REPLICATED
         sum_all = sharding.sum_over_devices(own, mesh, *specs)
 
-    def step(state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings):
+    def step(
+        state: State, sequences_NxbxT1: jax.Array, count: jax.Array, settings: StepSettings
+    ) -> tuple[State, Metrics]:
         optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
         sums = sum_all(state.params, sequences_NxbxT1, count)
         return apply(optimizer, state, sums, settings.ema_rates)

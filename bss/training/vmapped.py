@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from bss.training.batches import MAX_STEPS, Source, StepBatch, stacked
+from bss.training.batches import MAX_STEPS, Source, StepBatch, stack_settings
 from bss.training.execution import Execution
 from bss.training.optimizers import StepSettings
-from bss.training.program_cache import compiled, step_key
+from bss.training.program_cache import compile_cached, step_key
+from bss.training.recorder import RunRecorder
 from bss.training.run_config import DataConfig, RunConfig
 from bss.training.sharding import abstract, replicated
 from bss.training.step import (
@@ -61,13 +62,15 @@ class VmappedBatches:
     """
 
     def __init__(
-        self, runs: Sequence[RunConfig], execution: Execution, sources: Mapping[DataConfig, Source]
+        self, recorders: Sequence[RunRecorder], sources: Mapping[DataConfig, Source]
     ) -> None:
-        self.run, self.plan = runs[0], execution.plan(runs[0])
-        self._buckets = execution.bucket_sizes(runs[0])
-        data = [run.data for run in runs]
-        rules = [(run.optimizer, run.schedule) for run in runs]
-        plans = {rule: execution.plan(run) for rule, run in zip(rules, runs, strict=True)}
+        lead = recorders[0]
+        self.run = lead.run
+        self.plan = lead.plan
+        self._buckets = lead.execution.bucket_sizes(lead.run)
+        data = [one.run.data for one in recorders]
+        rules = [(one.run.optimizer, one.run.schedule) for one in recorders]
+        plans = {rule: one.plan for rule, one in zip(rules, recorders, strict=True)}
         self._sources = [sources[one] for one in dict.fromkeys(data)]
         self._plans = [*plans.values()]
         self.data_F = np.array([[*dict.fromkeys(data)].index(one) for one in data])
@@ -82,14 +85,17 @@ class VmappedBatches:
 
     def batch(self, steps: range) -> StepBatch:
         """Return the input of a dispatch that takes these steps."""
-        plan, first, batch = self.plan, steps[0], self.plan.at(steps[0]).batch
-        start, ends = plan.tokens_at(first), [plan.tokens_at(k + 1) for k in steps]
+        plan = self.plan
+        batch = plan.at(steps[0]).batch
+        start = plan.tokens_at(steps[0])
+        ends = [plan.tokens_at(k + 1) for k in steps]
         shape = self.shapes(batch)[0].shape
-        position, count = start // plan.seq_len, (ends[-1] - start) // plan.seq_len
+        position = start // plan.seq_len
+        count = (ends[-1] - start) // plan.seq_len
         read = [s.batch(position, count, MAX_STEPS * shape[2], shape[3]) for s in self._sources]
         sequences = jnp.stack(read).reshape(shape)
         each = [self._settings(k, end) for k, end in zip(steps, ends, strict=True)]
-        arguments = sequences, *stacked(each, MAX_STEPS)
+        arguments = sequences, *stack_settings(each, MAX_STEPS)
         return StepBatch(tuple(ends), batch, shape[2], batch, arguments)
 
     def _settings(self, step: int, end: int) -> StepSettings:
@@ -113,9 +119,12 @@ def vmapped_step(
         attention: name of the attention kernel.
     """
     step = make_step(batches.run, mesh, attention)
-    data_F, settings_F = batches.data_F, batches.settings_F
+    data_F = batches.data_F
+    settings_F = batches.settings_F
 
-    def take(states: State, sequences_UxKxNxbxT1: Any, settings_KxV: StepSettings, steps: Any):
+    def take(
+        states: State, sequences_UxKxNxbxT1: Any, settings_KxV: StepSettings, steps: Any
+    ) -> tuple[State, Metrics]:
         buckets = sequences_UxKxNxbxT1.shape[2]
 
         def one(k: jax.Array, states: State) -> tuple[State, Metrics]:
@@ -125,10 +134,11 @@ def vmapped_step(
 
         return many_steps(one, MAX_STEPS, states, steps)
 
-    whole, count = replicated(mesh), jax.ShapeDtypeStruct((), jnp.int32)
+    whole = replicated(mesh)
+    count = jax.ShapeDtypeStruct((), jnp.int32)
     jitted = jax.jit(take, in_shardings=whole, out_shardings=whole, donate_argnums=0)
     key = "steps", step_key(batches.run), attention, data_F.tobytes(), settings_F.tobytes()
-    return lambda b: compiled(key, jitted, states, *batches.shapes(b), count, options=options)
+    return lambda b: compile_cached(key, jitted, states, *batches.shapes(b), count, options=options)
 
 
 def stack(

@@ -87,7 +87,8 @@ class ActorWorker:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         warnings.simplefilter("always", RuntimeWarning)
-        self._core, self._stop = core, threading.Event()
+        self._core = core
+        self._stop = threading.Event()
 
     def train(self, job: Job) -> str | None:
         """Return the result of a job; None if it was interrupted."""
@@ -113,7 +114,8 @@ def main() -> int:
     os.dup2(2, 1)  # what libraries print goes to the log
     warnings.simplefilter("always", RuntimeWarning)
 
-    stop, jobs = threading.Event(), queue.SimpleQueue[str | None]()
+    stop = threading.Event()
+    jobs = queue.SimpleQueue[str | None]()
 
     def end(*_: Any) -> None:
         stop.set()

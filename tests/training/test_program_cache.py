@@ -85,10 +85,10 @@ def test_an_optimizer_of_ones_own_shares_no_program_between_rates(tiny_run):
 def test_the_programs_that_were_used_last_are_kept(compiled, monkeypatch):
     monkeypatch.setattr(program_cache, "_KEPT", 2)
     jitted = SimpleNamespace(lower=lambda: SimpleNamespace(compile=lambda options: object()))
-    first = program_cache.compiled("a", jitted)
-    program_cache.compiled("b", jitted)
-    assert program_cache.compiled("a", jitted) is first
-    program_cache.compiled("c", jitted)
+    first = program_cache.compile_cached("a", jitted)
+    program_cache.compile_cached("b", jitted)
+    assert program_cache.compile_cached("a", jitted) is first
+    program_cache.compile_cached("c", jitted)
     assert [key[0] for key in compiled] == ["a", "c"]
 
 

@@ -34,7 +34,8 @@ def opened(tiny_run, tmp_path):
     def make(run=tiny_run, **execution):
         books = Books(tmp_path)
         execution = Execution(**execution)
-        return RunRecorder(run, execution, books, books, Loggers(())), books  # type: ignore
+        plan = execution.plan(run)
+        return RunRecorder(run, plan, execution, books, books, Loggers(())), books  # type: ignore
 
     return make
 
