@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from bss.cells import printable
 from bss.errors import InputError
 from bss.installation import install
 
@@ -51,7 +52,7 @@ def ended(name: str, run: Callable[[], int]) -> int:
             raise
         if not isinstance(error, InputError | ModuleNotFoundError):
             _drop_output()
-        print(f"{name}: {line}", file=sys.stderr)
+        print(f"{name}: {printable(line)}", file=sys.stderr)
         return 2
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from bss.cells import Table
+from bss.cells import Table, printable
 from bss.cli.console import lines
 from bss.errors import InputError
 from bss.files import check_output, replacing
@@ -101,12 +101,12 @@ def emit(output: Output, show: Show) -> None:
         print(output.text)
     else:
         if output.answer:
-            print(output.answer, end="\n\n" if output.tables else "\n")
+            print(printable(output.answer, keep="\n"), end="\n\n" if output.tables else "\n")
         width = shutil.get_terminal_size((PIPED, 24)).columns
         for table in output.tables:
             print(*lines(table, width), sep="\n")
         for line in (*output.notes, *(f"warning: {one}" for one in output.warnings)):
-            print(line)
+            print(printable(line, keep="\n"))
     sys.stdout.flush()
     if isinstance(show, ShowPlot) and show.plot:
         if output.figure is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.cells import printable
 from bss.errors import InputError
 from bss.importers.attempts import Attempts, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
@@ -105,7 +106,7 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
     if not logs:
         raise InputError("no run is logged in these files; event files may hold no scalars")
     refused: list[Exception] = []
-    runs = _assembled(logs, options, refused)
+    runs = _assembled([_printable(log) for log in logs], options, refused)
     if not refused:
         options.batches.refuse_idle([run.name for run in runs])
     known: dict[int, str] = {}
@@ -125,6 +126,15 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
             yield table, report
     if refused:
         raise at_once(refused)
+
+
+def _printable(log: Log) -> Log:
+    """Return a log whose names are one line of text, as a CSV file has them."""
+    labels = {
+        name: printable(value) if isinstance(value, str) else value
+        for name, value in (log.labels or {}).items()
+    }
+    return replace(log, run=printable(log.run), labels=labels)
 
 
 def scaling_with_batch(first: pd.DataFrame) -> str:

@@ -48,7 +48,7 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    ax.set_yticks(range(len(rows)), [row.name for row in rows])
+    ax.set_yticks(range(len(rows)), [style.named(row.name) for row in rows])
     ax.set_ylim(most - 0.5, -0.5)
     losses = np.array([row.loss for row in rows])
     # Far-off constants would squeeze those that are compared into a few pixels.

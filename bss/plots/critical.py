@@ -76,7 +76,7 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
         ax.axvspan(*ends, color=PUBLISHED, alpha=0.15, lw=0, label=label)
     _log_axes(ax, batch, (fitted.S_min.value / 2, float(curve.steps.max()) * 1.5))
     ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
-    style.panel_title(ax, f"{model}: what is critical")
+    style.panel_title(ax, f"{style.named(model)}: what is critical")
     return style.side_legend(figure, ax.get_legend_handles_labels()[0])
 
 
@@ -207,7 +207,7 @@ def curve_handles(fit: CriticalFit) -> list[Line2D]:
     """Handles and labels for a legend of `draw_steps`."""
     models = zip(fit.fits, _looks(fit), strict=True)
     return [
-        *(style.handle(at.curve.model, lw=1.2, ms=4.5, **look) for at, look in models),
+        *(style.handle(style.named(at.curve.model), lw=1.2, ms=4.5, **look) for at, look in models),
         style.handle("critical batch", ls="none", marker="D", mfc="none", mec=style.INK),
         style.handle("linear scaling", color=style.FAINT, ls="--"),
     ]

@@ -181,6 +181,6 @@ def _names(runs: pd.DataFrame) -> dict[str, str]:
         text = "→".join(str(b) for b in short)
         known = several and np.isfinite(peaks[str(run)])
         name = f"{text} ({peaks[str(run)]:.3g})" if known else text
-        name = f"{rows['model'].iloc[0]}: {name}" if models else name
+        name = f"{style.named(str(rows['model'].iloc[0]))}: {name}" if models else name
         entries.append((len(batches), batches, peaks.get(str(run), 0.0), str(run), name))
     return {run: name for *_, run, name in sorted(entries)}

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from bss.cells import printable
 from bss.laws.es import LAWS
 from bss.units import format_tokens
 
@@ -122,6 +123,17 @@ def law_styles(names: Collection[str]) -> dict[str, dict[str, Any]]:
 def columns(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
     """Columns as floats."""
     return [table[name].to_numpy(float) for name in names]
+
+
+def named(name: str) -> str:
+    r"""Return a name from a file as a text of a figure, which is no formula and has one line.
+
+    Examples:
+        >>> named("lr_$x"), named("_hidden")
+        ('lr_\\$x', ' _hidden')
+    """
+    text = printable(name).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def handle(label: str, **look: Any) -> Line2D:

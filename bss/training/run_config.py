@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +131,12 @@ class Parent:
 
     run: str
     tokens: int
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]+", str(self.run)):
+            raise InputError(
+                f"parent.run: {self.run!r} is no run's id; give its hexadecimal digits"
+            )
 
 
 @dataclass(frozen=True)
