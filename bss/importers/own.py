@@ -51,7 +51,7 @@ class RunTables(Importer):
         need(frame, origin, "run", "batch", ("step", "tokens"), LOSSES)
         for i in np.flatnonzero(frame["run"].isna())[:1]:
             origin.refuse(i, "run is missing; name the run of every row")
-        for column in [name for name in COLUMNS if name in frame]:
+        for column in [name for name in (*COLUMNS, "seq_len") if name in frame]:
             frame[column] = numbers(frame, column, origin, missing_ok=True).astype(float)
         for run, part in frame.groupby("run", sort=False):
             yield _log(file, str(run), part.drop(columns="run"), origin)
@@ -74,7 +74,7 @@ def _log(file: Path, run: str, part: pd.DataFrame, origin: Origin) -> Log:
     labels = {name: _constant(part[name]) for name in others}
     labels = {name: value for name, value in labels.items() if value is not None}
     length = labels.pop("seq_len", None)
-    if length is None and "seq_len" in part:
+    if "seq_len" in part and (length is None or length % 1):
         several = " and ".join(f"{value:g}" for value in np.unique(part["seq_len"]))
         raise InputError(f"{file}: seq_len of run {run} is {several}; expected one count")
     return Log(
@@ -85,6 +85,7 @@ def _log(file: Path, run: str, part: pd.DataFrame, origin: Origin) -> Log:
         seq_len=None if length is None else int(length),
         notes=notes,
         labels=labels,
+        labelled=True,
     )
 
 

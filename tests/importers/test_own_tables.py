@@ -100,3 +100,15 @@ def test_a_table_with_semicolons_keeps_what_is_constant(tmp_path):
     found, _ = the_run([tmp_path / "a.csv"], LogOptions(), "auto")
     names = ["model", "params", "seed", "peak_lr", "loss"]
     same(found, whole[names])
+
+
+def test_equal_names_of_runs_in_two_tables_get_paths(capsys, tmp_path):
+    for name, shift in (("one", 0.0), ("two", 0.5)):
+        whole = table("b8", 8)
+        whole["loss"] += shift
+        (tmp_path / "t" / name).mkdir(parents=True)
+        whole.to_parquet(tmp_path / "t" / name / "runs.parquet")
+    found, told = imported(capsys, tmp_path, tmp_path / "t")
+    assert [run["run"] for run in told["runs"]] == list(dict.fromkeys(found["run"]))
+    first, second = dict.fromkeys(found["run"])
+    assert "one" in first and "two" in second and first.endswith("b8")
