@@ -36,7 +36,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.attempts import Setting, beginnings, parts_of, settings_of_attempts
-from bss.importers.lines import Cells, Lines, columns_of, number, words_of
+from bss.importers.lines import CUT_OFF, Cells, Lines, columns_of, number, words_of
 from bss.importers.log import COLUMNS, COUNTS, AnyOf, Correction, Importer, Log, some
 from bss.importers.names import (
     CORRECTIONS,
@@ -196,6 +196,7 @@ class LineFormat(Importer):
         rows = self.finish(pd.DataFrame({**estimated, **cells.numbers}))
         unread = named.unread(self.known)
         log = log_of(file, rows, {}, lines.alike.notes, lines.cut, unread=unread)
+        log = replace(log, left_out=lines.left_out)
         given = settings_of_attempts(settings, beginnings(log.rows), _one)
         for part, values in zip(parts_of(log), given, strict=True):
             yield with_settings(part, values)
@@ -230,7 +231,9 @@ class LineFormat(Importer):
             if not row.keys() & set(COUNTS):
                 row["step"] = step
             step = row.get("step", step)
-            if row != last:
+            if row == last:
+                lines.again += 1
+            else:
                 count += 1
                 yield line, row
             last = row
@@ -305,7 +308,8 @@ class Blocks(Importer):
         if (rows.iloc[-1].isna() & rows[:-1].notna().all()).any():
             rows = rows[:-1]
             cut = cut or "is cut off in its last block; the blocks before it are read"
-        yield replace(log, rows=rows, cut=cut, notes=notes)
+        left_out = {**lines.left_out, **({CUT_OFF: 1} if cut else {})}
+        yield replace(log, rows=rows, cut=cut, notes=notes, left_out=left_out)
 
     def _blocks(self, lines: Lines) -> Iterator[tuple[int, dict[str, str]]]:
         begins, metric = re.compile(self.begins), re.compile(self.metric)
@@ -358,6 +362,7 @@ class JsonEvents(Importer):
         table = JsonLines(file, self.marker, self.values)
         cells = table.cells
         log = named_log(file, cells, (self.names,), columns, notes=table.notes, cut=table.cut)
+        log = replace(log, left_out=table.left_out)
         settings = list(self._settings(cells))
         given = settings_of_attempts(settings, beginnings(log.rows), lambda values: values[-1])
         stops = np.flatnonzero(np.isfinite(cells.numbers.get(ENDED, np.zeros(0))))

@@ -95,7 +95,8 @@ class PrintedDicts(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file."""
-        lines, printed = Lines(file), _Printed()
+        lines = Lines(file, ("}",))
+        printed = _Printed()
         for line, text in lines:
             printed.draw(text)
             if _NEW_RUN.search(text):
@@ -112,7 +113,8 @@ class PrintedDicts(Importer):
         if not any(step in row for _, row in rows):
             raise InputError(f"{file}: {STEPLESS}")
         cells = _unfiltered(columns_of(rows))
-        yield named_log(file, cells, (STATE,), columns, lines.alike.notes, lines.cut)
+        log = named_log(file, cells, (STATE,), columns, lines.alike.notes, lines.cut)
+        yield replace(log, left_out=lines.left_out)
 
 
 @dataclass

@@ -4,6 +4,7 @@ import math
 import re
 import sys
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os.path import commonprefix
@@ -20,9 +21,17 @@ from bss.tables.likeness import unit_of
 BEFORE = "the rows before it are read"
 NOTHING = ("", "-", "none", "null", "na", "n/a", "no log")
 """Texts that stand for a value that was not logged."""
-SHARE, KEPT = 0.7, 50
-"""Share of words by which a line resembles a row, and number of rows that are compared."""
+CUT_OFF = "cut off"
+ALIKE = "resemble rows"
+AGAIN = "printed again by another rank"
+"""Why lines are not read as rows."""
+SHARE = 0.7
+"""Share of words by which a line resembles a row."""
+KEPT = 50
+"""Number of rows that are compared."""
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
+_LAST_DECIMALS = re.compile(r"\.\d+(?:e[+-]?\d+)?$", re.IGNORECASE)
+_LAST_LETTER = re.compile(r"[^\W\d_]$|[)\]}|%\"']$")
 _WORD = re.compile(r"[^\W\d]{2,}")
 
 
@@ -35,22 +44,28 @@ class Lines:
         file: Path of the file.
         closed: Ends of a last line that is whole although it has no line end.
         alike: Lines that are not rows but resemble one.
+        again: Number of rows that several ranks printed one after another.
     """
 
     def __init__(self, file: Path, closed: tuple[str, ...] = ()) -> None:
-        self.file, self.closed, self._end = file, closed, ""
-        self._torn: tuple[int, str] | None = None
+        self.file = file
+        self.closed = closed
         self.alike = Alike()
+        self.again = 0
+        self._end = ""
+        self._torn: tuple[int, str] | None = None
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         with self.file.open("rb") as opened:
             head = opened.read(HEAD)
         end = "\r" if b"\r" in head and b"\n" not in head else "\n"
         encoding = encoding_of(head)
+        earlier: deque[str] = deque(maxlen=KEPT)
         with self.file.open(encoding=encoding, errors="replace", newline=end) as opened:
             for number, line in enumerate(opened, 1):
-                whole = line.endswith(self.closed) and line.count('"') % 2 == 0
-                if not line.endswith(end) and not whole:
+                if line.endswith(end):
+                    earlier.append(line)
+                elif not self._closed(line) and not _complete(line, earlier):
                     self._end = f"is cut off: line {number} has no line end; {BEFORE}"
                     break
                 for part in plain(line.rstrip("\r\n")).split("\r"):
@@ -60,9 +75,19 @@ class Lines:
     def cut(self) -> str:
         """Why the end of the file is missing, once all lines are read.
 
-        A last line without a line end is left out, because its last digits may be missing.
+        A last line without a line end is left out if its last digits may be missing.
         """
         return f"is cut off in line {self._torn[0]}; {BEFORE}" if self._torn else self._end
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of lines that are not read as rows, by reason, once all lines are read."""
+        counts = {CUT_OFF: int(bool(self.cut)), ALIKE: len(self.alike.lines), AGAIN: self.again}
+        return {reason: count for reason, count in counts.items() if count}
+
+    def _closed(self, line: str) -> bool:
+        """Return whether a line has one of the ends of a whole line, outside of quotes."""
+        return line.endswith(self.closed) and line.count('"') % 2 == 0
 
     def torn(self, line: int, reason: str) -> None:
         """Note a line that is part of a row: the end of the file if no row follows.
@@ -146,6 +171,26 @@ class Alike:
         """A note if there are such lines."""
         alike = f"{len(self.lines)} lines resemble rows and are not read, first line"
         return tuple(f"{alike} {line}" for line in self.lines[:1])
+
+
+def _complete(line: str, earlier: Iterable[str]) -> bool:
+    """Return whether a last line without a line end is whole, by a line before it.
+
+    That line has the same words in the same places. At its end are a word or bracket, or as many
+    decimals.
+    """
+    text = plain(line).rstrip()
+    for other in map(str.rstrip, map(plain, earlier)):
+        if _shape(text) == _shape(other) and _decimals(text) == _decimals(other) is not None:
+            return True
+    return False
+
+
+def _decimals(text: str) -> str | None:
+    """Return the decimals with which a line ends, each as 0, or its last letter; None if neither."""
+    if found := _LAST_DECIMALS.search(text):
+        return re.sub(r"\d", "0", found[0])
+    return text[-1] if _LAST_LETTER.search(text) else None
 
 
 def words_of(text: str) -> frozenset[str]:

@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.importers.attempts import parts_of
 from bss.importers.lines import columns_of, misspelt, number
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import (
@@ -86,13 +87,17 @@ class PlainTable(Importer):
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
         rows = _held_out(_logged(cells.rows(chosen, file)), cells.labels(split or ""))
+        left_out = table.left_out
         for run, part in rows.groupby(cells.labels(by or ""), sort=False):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
-            labels = _labels({name: cells.labels(name)[part.index] for name in told})
             log = log_of(file, part, settings, notes, table.cut, str(run), unread)
-            yield replace(log, labels=labels)
+            for attempt in parts_of(replace(log, left_out=left_out)):
+                at = attempt.rows.index
+                labels = _labels({name: cells.labels(name)[at] for name in told})
+                yield replace(attempt, labels=labels)
+            left_out = {}  # of the file, so told once
 
 
 def _labels(columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -186,8 +191,11 @@ class LongTable(Importer):
         values = numbers.assign(run=cells.labels(by), name=cells.labels(metric))
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
         told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
+        left_out = table.left_out
         for run, part in values.groupby("run", sort=False):
-            yield long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
+            log = long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
+            yield replace(log, left_out=left_out)
+            left_out = {}
 
 
 def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:

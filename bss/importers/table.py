@@ -56,12 +56,14 @@ class Table:
         names: Names of its columns.
         notes: Remarks for the report, once it is read.
         cut: Why its end is missing, once it is read.
+        left_out: Number of its lines that are no rows, by reason, once it is read.
     """
 
     names: list[str] = field(init=False)
     file: Path
     notes: tuple[str, ...] = field(default=(), init=False)
     cut: str = field(default="", init=False)
+    left_out: Mapping[str, int] = field(default_factory=dict, init=False)
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return the columns of some names, and those of `labels` as texts.
@@ -90,6 +92,7 @@ class Delimited(Table):
         places = {name: self.names.index(name) for name in wanted}
         cells = columns_of(self._rows(lines, places), labels)
         self.cut = lines.cut
+        self.left_out = lines.left_out
         return cells
 
     def _rows(self, lines: Lines, places: Mapping[str, int]) -> Iterator[tuple[int, dict]]:
@@ -139,7 +142,9 @@ class JsonLines(Table):
         """The values of all lines."""
         lines = Lines(self.file, ("}", "]"))
         cells = columns_of(self._rows(lines))
-        self.notes, self.cut = lines.alike.notes + misspelt(cells.sizes), lines.cut
+        self.notes = lines.alike.notes + misspelt(cells.sizes)
+        self.cut = lines.cut
+        self.left_out = lines.left_out
         return cells
 
     @cached_property

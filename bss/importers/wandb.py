@@ -70,9 +70,12 @@ def _histories(
     runs = cells.labels(by or "")
     if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")
+    left_out = table.left_out
     for run, part in rows.groupby(runs, sort=False):
         part = chosen.trainer.corrected(part)
         log = log_of(file, part, settings, notes, table.cut, str(run), chosen.unread)
+        log = replace(log, left_out=left_out)
+        left_out = {}  # of the file, so told once
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
         yield log if by else replace(log, place=str(parts.resolve()))
 
