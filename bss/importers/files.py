@@ -1,8 +1,8 @@
 """Decide which files are logs: each file is read, skipped with a reason, or refused.
 
 A file that the user names is read or refused. In a directory that the user names, logs are read or
-refused. Empty or packed files and files of an unknown format are skipped. A pipe or a socket is
-never opened.
+refused. Empty or packed files and files of an unknown format are skipped; those that look like the
+log of a run are marked (`unread.py`). A pipe or a socket is never opened.
 """
 
 import os
@@ -14,8 +14,9 @@ from pathlib import Path
 
 from bss.errors import InputError
 from bss.importers.batches import LogOptions
-from bss.importers.log import Importer, Log, Unreadable, head_of
+from bss.importers.log import Empty, Importer, Log, Unreadable, head_of
 from bss.importers.own import RunTables
+from bss.importers.unread import is_named_as_log, refuse_unnamed, resembles_log
 
 OURS = {"run", "seq_len"}
 SHOWN = 8
@@ -36,19 +37,23 @@ class SkippedFile:
         file: Path of the file.
         reason: Why it was not read.
         unrecognized: Whether it is of no known format.
+        log: Whether it looks like the log of a run.
     """
 
     file: str
     reason: str
     unrecognized: bool = False
+    log: bool = False
 
 
 class _Skipped(InputError):
     """A file that is skipped below a directory, and refused if it is named."""
 
-    def __init__(self, file: Path, reason: str, *, unrecognized: bool = False) -> None:
+    def __init__(
+        self, file: Path, reason: str, *, unrecognized: bool = False, log: bool = False
+    ) -> None:
         super().__init__(f"{file}: {reason}")
-        self.skipped = SkippedFile(str(file), reason, unrecognized)
+        self.skipped = SkippedFile(str(file), reason, unrecognized, log)
 
 
 def read_logs(
@@ -106,7 +111,8 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
     """Return the logs of a file."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise _Skipped(file, "is a pipe, a socket or a device; save it to a file")
+            why = "is a pipe, a socket or a device; save it to a file"
+            raise _Skipped(file, why, log=is_named_as_log(file))
         if below and file.resolve() == options.out:
             raise _Skipped(file, "is the table that this import writes")
         head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
@@ -116,14 +122,17 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
         if ours and not isinstance(reader, RunTables):
             reader = None
     except Unreadable as error:
-        raise _Skipped(file, str(error)) from None
+        hidden = is_named_as_log(file) and not isinstance(error, Empty)
+        raise _Skipped(file, str(error), log=hidden) from None
     except FileNotFoundError:
         why = "is a link to nothing; correct it" if file.is_symlink() else "no such file"
-        raise _Skipped(file, why) from None
+        raise _Skipped(file, why, log=is_named_as_log(file)) from None
     except OSError as error:
-        raise _Skipped(file, f"cannot be read: {error.strerror}; allow it") from None
+        raise _Skipped(file, f"cannot be read: {error.strerror}; allow it", log=True) from None
     if reader is None:
-        raise _unrecognized(file, importer)
+        unread = bool(head) and not ours
+        unread = unread and (refuse_unnamed(file, head) or resembles_log(file, head))
+        raise _unrecognized(file, importer, log=unread)
     logs = list(reader.read(file, options.columns))
     if not logs:
         raise _Skipped(file, "no run is logged in it, as writers open event files and leave them")
@@ -148,7 +157,7 @@ def _below(folder: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
     for error in errors:
         reason = f"cannot be looked into: {error.strerror}; allow it"
-        skipped.append(SkippedFile(str(error.filename), reason))
+        skipped.append(SkippedFile(str(error.filename), reason, log=True))
     yield from sorted(files, key=lambda f: (f.is_symlink(), [_natural(part) for part in f.parts]))
 
 
@@ -156,9 +165,9 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def _unrecognized(path: Path, importer: Importer) -> _Skipped:
+def _unrecognized(path: Path, importer: Importer, *, log: bool = False) -> _Skipped:
     reason = (
         f"is not recognised ({importer.about}); name its format, describe its lines with "
         "`bss import lines`, or make a table of run, batch, seq_len, step and loss"
     )
-    return _Skipped(path, reason, unrecognized=True)
+    return _Skipped(path, reason, unrecognized=True, log=log)

@@ -187,7 +187,7 @@ def _complete(line: str, earlier: Iterable[str]) -> bool:
 
 
 def _decimals(text: str) -> str | None:
-    """Return the decimals with which a line ends, each as 0, or its last letter; None if neither."""
+    """Return the decimals at the end of a line, each as 0, or its last letter, or None."""
     if found := _LAST_DECIMALS.search(text):
         return re.sub(r"\d", "0", found[0])
     return text[-1] if _LAST_LETTER.search(text) else None

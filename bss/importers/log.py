@@ -88,6 +88,10 @@ class Unreadable(InputError):
     """A file that cannot hold a log: empty, packed, a pointer, or code when it is read."""
 
 
+class Empty(Unreadable):
+    """A file without text."""
+
+
 class Importer:
     """The way files of one format are recognised and read.
 
@@ -158,7 +162,7 @@ def head_of(file: Path) -> str:
             "is a pickle, and reading one runs its code; export the log as CSV or JSON"
         )
     if not head.strip():
-        raise Unreadable("is empty; copy it again, or leave it out")
+        raise Empty("is empty; copy it again, or leave it out")
     if head.startswith(LFS):
         raise Unreadable("is a pointer of git LFS; fetch the file with git lfs pull")
     if head[257:262] == b"ustar":

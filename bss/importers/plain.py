@@ -40,6 +40,7 @@ from bss.importers.names import (
 )
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
+from bss.importers.unread import rises
 from bss.tables.likeness import unit_of
 
 METRICS = NAMES["plain"]
@@ -66,10 +67,8 @@ class PlainTable(Importer):
         cells = columns_of(enumerate(first_rows(head)))
         values = cells.numbers.get(names[counts[0]], np.zeros(0))
         values = values[np.isfinite(values) & (values >= 0)]
-        more = np.diff(values)
-        rises = 2 * (more >= 0).sum() >= max(len(more), 1) and (more < 0).sum() < 3
         several = len(values) > 1 or (len(values) and file.suffix in (".jsonl", ".ndjson"))
-        return self if several and ("run" in there or (rises and np.ptp(values) > 0)) else None
+        return self if several and ("run" in there or rises(values)) else None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
