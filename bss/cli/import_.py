@@ -1,7 +1,7 @@
 """bss import: other trainers' logs into a run table."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_r
 from bss.importers.batches import Batches
 from bss.importers.files import SkippedFile, read_logs
 from bss.importers.formats import own_lines
-from bss.importers.runs import scaling_with_batch
+from bss.importers.runs import rows_of_files, scaling_with_batch, total_rows
 from bss.tables import Reading
 from bss.tables.storage import appending
 
@@ -38,6 +38,7 @@ def import_(
     columns: str | None = None,
     train_line: str | None = None,
     eval_line: str | None = None,
+    skip_unread: bool = False,
     show: Show = Show(),
 ) -> Output:
     r"""Import the runs of logs.
@@ -53,6 +54,8 @@ def import_(
         columns: metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce
         train_line: format lines: a line of training, `step (?P<step>\d+) loss (?P<loss>\S+)`
         eval_line: format lines: a line of validation, `step (?P<step>\d+) val (?P<eval_loss>\S+)`
+        skip_unread: accept files that look like logs of runs and are not read; the exit status is 1
+            without it
 
     Examples:
         bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256
@@ -70,7 +73,8 @@ def import_(
             append(frame)
             reports.append(read)
             first.append(_first_loss(frame))
-    return _output(reports, skipped, out, scaling_with_batch(pd.concat(first)))
+    output = _output(reports, skipped, out, scaling_with_batch(pd.concat(first)))
+    return replace(output, status=0) if skip_unread else output
 
 
 def _first_loss(run: pd.DataFrame) -> pd.DataFrame:
@@ -98,23 +102,37 @@ def _output(
     runs = "1 run" if len(reports) == 1 else f"{len(reports)} runs"
     total = f"{runs}, {sum(imported.rows for imported in reports)} rows in {out}"
     read = {source for imported in reports for source in imported.sources}
+    files = rows_of_files(reports)
+    total_read = total_rows(files)
+    unread = [one.file for one in skipped if one.log]
+    if unread:
+        names = ", ".join(Path(name).name for name in unread[:SHOWN])
+        count = "1 file looks like the log of a run and is"
+        if len(unread) > 1:
+            count = f"{len(unread)} files look like logs of runs and are"
+        warnings.append(f"{count} not read: {names}; --skip-unread accepts that")
     json = {
         "out": str(out),
         "runs": [asdict(imported) for imported in reports],
         "warnings": warnings,
         "files": len(read | {one.file for one in skipped}),
         "skipped": [asdict(one) for one in skipped],
+        "unread": unread,
+        "rows": {name: n for name, n in asdict(total_read).items() if name != "file"},
+        "rows_by_file": [asdict(one) for one in files],
     }
     rows = map(asdict, reports[:SHOWN])
     tables = [Table.of_records("imported", rows, SHOWN_COLUMNS, headers=HEADERS)]
-    if damaged := [one for one in skipped if not one.unrecognized]:
+    if damaged := [one for one in skipped if one.log or not one.unrecognized]:
         rows = map(asdict, damaged[:SHOWN])
         tables.append(Table.of_records("skipped", rows, ("file", "reason")))
     shown = [*warnings, *_by_text({report.run: report.warnings for report in reports})]
     notes = _by_text({report.run: report.notes for report in reports})
     if others := len(skipped) - len(damaged):
         notes.append(f"{others} of {json['files']} files are of no known format; --json names them")
-    return Output(json, total, tables, shown, notes)
+    if total_read.left_out:
+        notes.append(f"rows: {total_read.line}")
+    return Output(json, total, tables, shown, notes, status=1 if unread else 0)
 
 
 def _by_text(texts: dict[str, tuple[str, ...]]) -> list[str]:

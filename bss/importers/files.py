@@ -170,4 +170,9 @@ def _unrecognized(path: Path, importer: Importer, *, log: bool = False) -> _Skip
         f"is not recognised ({importer.about}); name its format, describe its lines with "
         "`bss import lines`, or make a table of run, batch, seq_len, step and loss"
     )
+    if log:
+        reason = (
+            "is not recognised and looks like the log of a run; describe its lines with "
+            "`bss import lines`, or leave it out"
+        )
     return _Skipped(path, reason, unrecognized=True, log=log)

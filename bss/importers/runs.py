@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,6 +49,12 @@ class FileRows:
     read: int
     kept: int
     left_out: Mapping[str, int]
+
+    @property
+    def line(self) -> str:
+        """The numbers as one line."""
+        parts = [f"{self.kept} kept", *(f"{n} {reason}" for reason, n in self.left_out.items())]
+        return f"{self.read} read = {' + '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,24 @@ def _printable(log: Log) -> Log:
         for name, value in (log.labels or {}).items()
     }
     return replace(log, run=printable(log.run), labels=labels)
+
+
+def rows_of_files(reports: Iterable[Report]) -> list[FileRows]:
+    """Return what became of the rows of each file, of all its runs."""
+    by_file: dict[str, list[FileRows]] = {}
+    for report in reports:
+        for rows in report.files:
+            by_file.setdefault(rows.file, []).append(rows)
+    return [total_rows(parts, file) for file, parts in by_file.items()]
+
+
+def total_rows(parts: Sequence[FileRows], file: str = "") -> FileRows:
+    """Return the sum of the rows of files, or of runs of one file."""
+    left_out: Counter[str] = Counter()
+    for part in parts:
+        left_out.update(part.left_out)
+    read = sum(part.read for part in parts)
+    return FileRows(file, read, sum(part.kept for part in parts), dict(left_out))
 
 
 def scaling_with_batch(first: pd.DataFrame) -> str:

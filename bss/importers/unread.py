@@ -25,7 +25,8 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _LOSS = re.compile(
-    r"(?:loss(?![ _]?scal)|\bce\b|nll|xent|cross[ _-]?entropy|perplexity|ppl)[^\d\n]{1,12}?(\d+\.\d+)",
+    r"(?:loss(?![ _]?scal)|\bce\b|nll|xent|cross[ _-]?entropy|perplexity|ppl)"
+    r"[^\d\n]{1,12}?(\d+\.\d+)",
     re.IGNORECASE,
 )
 _WHOLE = re.compile(r"(?<![\d.:\-])\d{1,15}(?![\d.:\-])")

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from bss.cli import main
 from bss.laws.final_loss.table import final_losses, loss_points
 from bss.tables import read_runs
 from tests.cli.called import printed, refused
@@ -19,7 +20,8 @@ MAIN = "".join(f"s:{i} trl:{9 - i / 10} lr:1e-3 norm:1\n" for i in range(20))
 
 
 def import_of(folder, *more: str) -> list[str]:
-    return ["import", "auto", str(folder), "-o", str(folder.parent / "runs.csv"), *EIGHT, *more]
+    out = str(folder.parent / "runs.csv")
+    return ["import", "auto", str(folder), "-o", out, "--skip-unread", *EIGHT, *more]
 
 
 @pytest.fixture
@@ -206,3 +208,141 @@ def test_a_batch_that_contradicts_the_settings_beside_a_history_is_refused(tmp_p
     assert (run["batch"], run["batch_from"]) == ("64", "logged")
     said = refused(capsys, "import", "auto", str(tmp_path / "a.jsonl"), *given, "--batch", "128")
     assert "logs a batch of 64 at step 1, but --batch gives 128" in said
+
+
+CURVE = [4.0, 3.5, 3.25, 3.125]
+UNKNOWN = {
+    "bracketed.log": "[{i}0] learning_rate=0.001, train_loss={loss}, train_perplexity=54.6\n",
+    "finished.log": "I1127 10:22 train.py:5] Finished training step {i}. Loss: {loss}, LR: 0.1\n",
+    "fields.out": "tflops=189.0 step={i} loss={loss} tgs=148.3 lr=4e-07\n",
+    "block.txt": "Update {i}\n  cross entropy: {loss}\n",
+}
+"""Lines of consoles that no format has."""
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_file_that_looks_like_a_log_is_not_left_out_in_silence(tmp_path, capsys, name):
+    place = tmp_path / "logs"
+    place.mkdir()
+    (place / "good.log").write_text(MAIN)
+    lines = [UNKNOWN[name].format(i=i, loss=loss) for i, loss in enumerate(CURVE)]
+    (place / name).write_text("".join(lines))
+    command = ["import", "auto", str(place), "-o", str(tmp_path / "runs.csv"), *EIGHT]
+    assert main(command) == 1
+    shown = capsys.readouterr().out
+    assert f"not read: {name}; --skip-unread accepts that" in shown and "1 run, 20 rows" in shown
+    read = printed(capsys, *command, "--skip-unread")
+    assert [os.path.basename(file) for file in read["unread"]] == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("old.log.gz", gzip.compress(MAIN.encode())),
+        ("fetched.csv", LFS.encode()),
+        ("history.jsonl.zst", b"\x28\xb5\x2f\xfd" + b"0" * 20),
+    ],
+)
+def test_a_packed_log_is_not_left_out_in_silence(tmp_path, capsys, name, content):
+    place = tmp_path / "logs"
+    place.mkdir()
+    (place / "good.log").write_text(MAIN)
+    (place / name).write_bytes(content)
+    assert main(["import", "auto", str(place), "-o", str(tmp_path / "runs.csv"), *EIGHT]) == 1
+    assert name in capsys.readouterr().out
+
+
+NO_LOGS = {
+    "notes.txt": "the loss was 3.5 at step 10\nand 3.4 at step 20\n",
+    "losses.csv": "batch,lr,final_loss\n8,0.1,3.5\n16,0.1,3.4\n32,0.1,3.6\n64,0.1,3.5\n",
+    "sweep.csv": "batch,step,loss\n8,4000,3.5\n16,2000,3.4\n32,1000,3.6\n64,500,3.5\n",
+    "config.json": '{"loss_scale": 1.0, "step": 10, "steps": 20}\n',
+    "empty.log": "",
+    "warnings.log": "UserWarning: step 10 is deprecated\n" * 20,
+    "README.md": "".join(f"step {i} loss {9 - i / 10}\n" for i in range(20)),
+}
+
+
+def test_other_files_are_no_logs(tmp_path, capsys):
+    place = tmp_path / "logs"
+    place.mkdir()
+    (place / "good.log").write_text(MAIN)
+    for name, text in NO_LOGS.items():
+        (place / name).write_text(text)
+    read = printed(capsys, "import", "auto", str(place), "-o", str(tmp_path / "r.csv"), *EIGHT)
+    assert read["unread"] == [] and reasons_of(read).keys() == NO_LOGS.keys()
+    assert read["files"] == len(NO_LOGS) + 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (("iteration", "xent/heldout", "opt/lr"), "no loss is known by its name; name a training"),
+        (("engine/iter", "train_loss", "lr"), "no step is known by its name; name it with"),
+    ],
+)
+def test_a_curve_under_other_names_refuses_the_directory(tmp_path, capsys, suffix, names, says):
+    place = tmp_path / "logs"
+    place.mkdir()
+    (place / "good.log").write_text(MAIN)
+    rows = [dict(zip(names, (10 * i, 4 - i / 10, 0.1), strict=True)) for i in range(6)]
+    lines = [json.dumps(row) for row in rows]
+    if suffix == "csv":
+        lines = [",".join(names), *(",".join(map(str, row.values())) for row in rows)]
+    (place / f"other.{suffix}").write_text("\n".join(lines) + "\n")
+    said = refused(capsys, *import_of(place))
+    assert f"other.{suffix}: {says}" in said
+
+
+def test_rows_read_are_rows_kept_and_left_out(folder, capsys):
+    """Of every file, by reason; equal numbers in Python and in the JSON."""
+    resumed = MAIN + "".join(f"s:{i} trl:{8 - i / 10} lr:1e-3 norm:1\n" for i in range(15, 30))
+    (folder / "resumed.log").write_text(resumed)
+    read = printed(capsys, *import_of(folder))
+    by_file = {os.path.basename(one["file"]): one for one in read["rows_by_file"]}
+    assert by_file.keys() == {"cut.log", "good.log", "worse.log", "resumed.log"}
+    for one in [read["rows"], *by_file.values()]:
+        assert one["read"] == one["kept"] + sum(one["left_out"].values())
+    assert by_file["good.log"]["left_out"] == {}
+    assert by_file["cut.log"]["left_out"] == {"cut off": 1}
+    assert by_file["worse.log"]["left_out"] == {"after the loss diverged": 5}
+    assert by_file["resumed.log"]["left_out"] == {"logged again by a later attempt": 5}
+    assert {name: one["read"] for name, one in by_file.items()} == {
+        "cut.log": 20,
+        "good.log": 20,
+        "worse.log": 25,
+        "resumed.log": 35,
+    }
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "rows"),
+    [
+        ("step:400/400 val_loss:3.45535 train_time:40.000s step_avg:100.00ms", "finished", 5),
+        ("step:400/400 val_loss:3.45535 train_time:40.000s step_avg:100.00m", "cut", 4),
+        ("step:400/400 val_loss:3.45535 train_time:40.000s step_avg:100", "cut", 4),
+        ("step:400/400 val_loss:3.4553", "cut", 4),
+    ],
+)
+def test_a_last_line_without_a_line_end_is_read_if_it_is_whole(
+    tmp_path, capsys, last, status, rows
+):
+    lines = [
+        f"step:{i}/400 val_loss:{5 - i / 400:.5f} train_time:{i / 10:.3f}s step_avg:100.00ms\n"
+        for i in (1, 100, 200, 300)
+    ]
+    (tmp_path / "a.txt").write_text("".join([*lines, last]))
+    log, out = str(tmp_path / "a.txt"), str(tmp_path / "o.csv")
+    [run] = printed(capsys, "import", "auto", log, "-o", out, *EIGHT)["runs"]
+    assert (run["status"], run["rows"]) == (status, rows)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("400,3.50", "finished"), ("400,3.5", "cut"), ("400,", "cut")]
+)
+def test_the_decimals_of_a_last_cell_show_that_it_is_whole(tmp_path, capsys, end, status):
+    (tmp_path / "a.csv").write_text(f"step,loss\n100,4.25\n200,4.00\n300,3.75\n{end}")
+    log, out = str(tmp_path / "a.csv"), str(tmp_path / "o.csv")
+    [run] = printed(capsys, "import", "auto", log, "-o", out, *EIGHT)["runs"]
+    assert run["status"] == status
