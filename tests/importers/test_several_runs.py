@@ -19,7 +19,10 @@ def finals(paths, batch="", **given):
     """Name and last loss of every run."""
     options = LogOptions(Batches.parse([batch] if batch else []), given.pop("seq_len", 64), **given)
     logs, _ = read_logs([*paths], ANY, options)
-    return {report.run: table["loss"].iloc[-1] for table, report in import_runs(logs, options)}
+    return {
+        report.run: table.filter(["loss", "eval_loss"]).iloc[-1, 0]
+        for table, report in import_runs(logs, options)
+    }
 
 
 def loss_at(step, offset=0.0):
