@@ -13,7 +13,8 @@ from bss.laws.base import DRAWS, Options
 from bss.report.measured import fit_conditions
 from bss.report.page import write_report
 from bss.sweeps.config import SweepConfig
-from bss.sweeps.engines import ENGINES
+from bss.sweeps.engine import Engine
+from bss.sweeps.engines import engine_of
 from bss.sweeps.grid import Axis
 from bss.sweeps.results import Results
 from bss.sweeps.sweep import planned, tables, trained
@@ -36,14 +37,17 @@ def run_sweep(config: SweepConfig) -> Output | None:
     """
     axes = config.every_axis()
     results = on_all_hosts(lambda: Results(config, option="--out"))
-    planned(config.setup, axes)  # before the directory is made
+    kind = engine_of(config.engine)
+    planned(config.setup, axes, kind)  # before the directory is made
     with locked(results.directory / ".lock") if is_primary() else nullcontext():
-        return _answers(config, results, axes)
+        return _answers(config, results, axes, kind)
 
 
-def _answers(config: SweepConfig, results: Results, axes: list[Axis]) -> Output | None:
+def _answers(
+    config: SweepConfig, results: Results, axes: list[Axis], kind: type[Engine]
+) -> Output | None:
     """Train what is left, measure and write it."""
-    runs, trainer = trained(config.setup, axes, ENGINES.load(config.engine), config.title)
+    runs, trainer = trained(config.setup, axes, kind, config.title)
     if not is_primary():
         return None
     swept = tables(runs, trainer)

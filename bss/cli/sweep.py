@@ -58,11 +58,12 @@ def sweep(
 
 def _priced(config: "SweepConfig") -> Output:
     """The cost of the sweep, and its runs."""
+    from bss.sweeps.engines import engine_of
     from bss.sweeps.price import price
     from bss.sweeps.sweep import planned
     from bss.sweeps.table import differing
 
-    runs = planned(config.setup, config.every_axis())
+    runs = planned(config.setup, config.every_axis(), engine_of(config.engine))
     cost, varied = price(runs), differing(runs)
     shown = [{"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id]} for run in runs]
     title = f"{len(shown[:SHOWN])} of {len(runs)} runs"

@@ -43,6 +43,12 @@ class Corpus:
         """Return this corpus with the settings of a config; by default there are none."""
         return self
 
+    def check(self) -> None:
+        """Raise InputError if the documents are not there, without reading them.
+
+        By default nothing is checked.
+        """
+
     def slug(self, name: str) -> str:
         """Return the name of the corpus as part of a file name: "c4/en" becomes "c4-en"."""
         return slugged(name)

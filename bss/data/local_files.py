@@ -97,6 +97,10 @@ class PackageFiles(Corpus):
             return self
         return PackageFiles(Path(request.rest), self.sites, self.library)
 
+    def check(self) -> None:
+        """Raise InputError if the list is invalid."""
+        self._list()
+
     def source(self) -> dict[str, Any]:
         """See `Corpus`; only contents are hashed, so the folder of a package has no effect.
 
@@ -197,6 +201,10 @@ class TextFiles(Corpus):
     def given(self, request: CorpusRequest) -> Corpus:
         """Return the files that match the pattern in the name."""
         return TextFiles(request.rest, request.text_feature) if request.rest else self
+
+    def check(self) -> None:
+        """Raise InputError if no file matches."""
+        self._names()
 
     def slug(self, name: str) -> str:
         """Return the name with a hash of the pattern, because two patterns can share a name."""

@@ -63,6 +63,29 @@ def corpus_of(request: CorpusRequest) -> Corpus:
     return CORPORA.load(name).given(replace(request, rest=rest))
 
 
+def check_corpus(
+    corpus: str, tokenizer: str, root: Path = Path("data"), *, text_feature: str = "text"
+) -> None:
+    """Check what `prepare` would refuse, as far as it is known without reading a document.
+
+    Args:
+        corpus: see `prepare`.
+        tokenizer: see `prepare`.
+        root: see `prepare`.
+        text_feature: see `prepare`.
+
+    Raises:
+        InputError: If the corpus or tokenizer is unknown or not there, or `root` is a file.
+    """
+    if corpus.startswith(PREPARED):
+        open_shards(Path(corpus.removeprefix(PREPARED)))
+        return
+    corpus_of(CorpusRequest(corpus, text_feature=text_feature)).check()
+    tokenizers.check(tokenizer)
+    if Path(root).exists() and not Path(root).is_dir():
+        raise InputError(f"root: {root} is a file; name a folder of prepared corpora")
+
+
 def prepare(
     corpus: str | Corpus = "stdlib",
     tokenizer: str = "bytes",

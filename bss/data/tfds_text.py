@@ -40,6 +40,10 @@ class TfdsText(Corpus):
         """Return the data set that a config names."""
         return TfdsText(request.rest, request.text_feature) if request.rest else self
 
+    def check(self) -> None:
+        """Raise InputError as `source`."""
+        _prepared(self)
+
     def slug(self, name: str) -> str:
         """Return the name, followed by the feature if it is not "text"."""
         return slugged(name if self.text_feature == "text" else f"{name}-{self.text_feature}")

@@ -131,6 +131,12 @@ def name_of(spec: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9._]+', '-', label)}-{digest[:8]}"
 
 
+def check(spec: str) -> None:
+    """Raise InputError if a string selects no tokenizer that can be made."""
+    if name_of(spec) != spec:  # a file, which is read whole
+        make(spec, ())
+
+
 def make(spec: str, texts: Iterable[str]) -> Tokenizer:
     """Make the tokenizer that a string selects.
 

@@ -19,6 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from jax.sharding import Mesh
+
 from bss.errors import InputError, check
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Queue, Statuses
@@ -39,6 +41,17 @@ class Engine(AbstractContextManager):
     def __init__(self, config: EngineConfig) -> None:
         """Prepare the engine; raise InputError if it cannot be used."""
         self.config = config
+
+    @classmethod
+    def find_devices(cls, config: EngineConfig) -> Mesh | None:
+        """Return the devices of one run; None if this process does not know them.
+
+        Nothing is started. By default nothing is known.
+
+        Raises:
+            InputError: If there are too few devices, or `fsdp` does not divide them.
+        """
+        return None
 
     @abstractmethod
     def train(

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from typing import Any
 
+from jax.sharding import Mesh
+
 from bss.errors import InputError
 from bss.registry import Registry
 from bss.sweeps.cluster import RayEngine
@@ -17,18 +19,25 @@ from bss.sweeps.engine import Engine
 from bss.sweeps.local import LocalEngine
 from bss.sweeps.progress import Progress
 from bss.sweeps.queue import Statuses, skip
+from bss.sweeps.setup import EngineConfig
 from bss.sweeps.slurm import SlurmEngine
 from bss.training.distributed import error_line, gather_text, is_multihost, log_primary
 from bss.training.execution import Execution, use_compilation_cache
 from bss.training.loop import Interrupted, train
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
+from bss.training.sharding import make_mesh
 
 EXIT_TERMINATED = 143
 
 
 class JointEngine(Engine):
     """Trains runs in this process, and in those that are connected to it."""
+
+    @classmethod
+    def find_devices(cls, config: EngineConfig) -> Mesh:
+        """Return the devices of this process and those connected to it."""
+        return make_mesh(config.devices, config.fsdp)
 
     def train(
         self, runs: Sequence[RunConfig], execution: Execution, progress: Progress | None = None
@@ -114,3 +123,15 @@ def _stopping() -> Iterator[Event]:
 ENGINES: Registry[type[Engine]] = Registry(
     "engine", {"local": LocalEngine, "ray": RayEngine, "slurm": SlurmEngine}, type[Engine]
 )
+
+
+def engine_of(name: str) -> type[Engine]:
+    """Return the engine of a name.
+
+    Several processes that are connected train every run together, whatever the name.
+
+    Raises:
+        InputError: If the name is unknown.
+    """
+    engine = ENGINES.load(name)
+    return JointEngine if is_multihost() else engine

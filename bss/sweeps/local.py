@@ -12,9 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jax.sharding import Mesh
+
+from bss.errors import InputError
 from bss.sweeps.engine import SlotEngine, WorkerLost
 from bss.sweeps.setup import EngineConfig
 from bss.training.hardware import Slot, has_accelerators, local_slots
+from bss.training.sharding import make_mesh
 from bss.training.worker import Job
 
 COMMAND = (sys.executable, "-m", "bss.training.worker")
@@ -30,6 +34,18 @@ class LocalEngine(SlotEngine):
         super().__init__(config)
         self.accelerators = has_accelerators()
         self._slots = local_slots(config.workers, config.devices, pin=config.pin, least=config.fsdp)
+
+    @classmethod
+    def find_devices(cls, config: EngineConfig) -> Mesh | None:
+        """See `Engine`; the accelerators, which belong to the workers, are only counted."""
+        if not has_accelerators():
+            return make_mesh(config.devices, config.fsdp)
+        local_slots(config.workers, config.devices, least=config.fsdp)
+        if config.devices % config.fsdp:
+            raise InputError(
+                f"setup.engine.fsdp is {config.fsdp}; it must divide devices, {config.devices}"
+            )
+        return None
 
     def slots(self) -> Sequence[Slot]:
         """Return the slots of this machine."""

@@ -10,15 +10,15 @@ import pandas as pd
 from bss.data.prepare import prepare
 from bss.errors import InputError
 from bss.sweeps.axes import read_axes
+from bss.sweeps.checks import check_sweep, check_text
 from bss.sweeps.engine import Engine
-from bss.sweeps.engines import ENGINES, JointEngine
+from bss.sweeps.engines import JointEngine, engine_of
 from bss.sweeps.grid import Axis, expand
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import finals, origins, run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.batches import SYNTHETIC, check_vocabulary
-from bss.training.distributed import is_multihost, process_0_first
-from bss.training.evaluation import check_runs
+from bss.training.distributed import process_0_first
 from bss.training.execution import Execution
 from bss.training.run_config import RunConfig
 from bss.values import from_dict
@@ -56,7 +56,7 @@ def sweep(
         InputError: If the sweep is wrong, before anything is trained; or if no run finished.
     """
     setup = _setup(base, runs)
-    return tables(*trained(setup, read_axes(axes), ENGINES.load(engine), title))
+    return tables(*trained(setup, read_axes(axes), engine_of(engine), title))
 
 
 def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.DataFrame:
@@ -76,17 +76,22 @@ def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.Data
     return tables(finished, trainer).runs
 
 
-def planned(setup: Setup, axes: Sequence[Axis] = ()) -> list[RunConfig]:
-    """Return the runs of a sweep without their data, enough to price them.
+def planned(
+    setup: Setup, axes: Sequence[Axis] = (), kind: type[Engine] = Engine
+) -> list[RunConfig]:
+    """Return the runs of a sweep without their data, checked; enough to price them.
+
+    Args:
+        setup: the run that axes overlay.
+        axes: the axes.
+        kind: engine that trains them; by default what it refuses is not known.
 
     Raises:
-        InputError: If one cannot be trained, or an axis names no field.
+        InputError: If the corpus is not there, a run cannot be trained, or an axis names no field.
     """
+    check_text(setup.text)
     runs = expand(planned_run(setup), *axes)
-    execution = setup.engine.execution()
-    for run in runs:
-        execution.plan(run)
-    check_runs(runs)
+    check_sweep(runs, setup.engine, kind)
     return runs
 
 
@@ -108,12 +113,9 @@ def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
 def trained(
     setup: Setup, axes: Sequence[Axis], kind: type[Engine], title: str
 ) -> tuple[list[RunConfig], Trainer]:
-    """Return the runs that finished, and what trained them; its engine is closed.
-
-    Several processes that are connected train every run together, whatever the engine.
-    """
-    planned(setup, axes)  # before a corpus is prepared
-    with (JointEngine if is_multihost() else kind)(setup.engine) as engine:
+    """Return the runs that finished, and what trained them; its engine is closed."""
+    planned(setup, axes, kind)  # before a corpus is prepared
+    with kind(setup.engine) as engine:
         base, execution = prepared_run(setup)
         runs = expand(base, *axes)
         trainer = Trainer(engine, execution)

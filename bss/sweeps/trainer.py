@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bss.schedules.second_moment import short_second_moments
+from bss.sweeps.checks import check_sweep
 from bss.sweeps.contenders import Contender
 from bss.sweeps.engine import Engine
 from bss.sweeps.grid import distinct
@@ -62,6 +63,7 @@ class Trainer(AbstractContextManager):
         wanted = distinct(runs)
         new = [run for run in wanted if self.finished.get(run.id) != run]
         if new:
+            check_sweep(new, self.engine.config, type(self.engine))
             check_runs(new, self.execution.data)
             log_primary(f"{title}: {price(new)}")
             self._warn(new)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 from bss.models.sizes import name_of
 from bss.plots.curves import varied_curves
-from bss.sweeps.engines import ENGINES
+from bss.sweeps.engines import engine_of
 from bss.sweeps.results import Results
 from bss.sweeps.setup import EngineConfig, RunSetup, Setup
 from bss.sweeps.sweep import tables, trained
@@ -57,7 +57,7 @@ def experiment(study: Study) -> None:
     )
     setup = Setup(**{f.name: getattr(study, f.name) for f in fields(RunSetup)}, engine=engine)
     seed = [{"seed": study.seed, "data.seed": study.seed}]
-    runs, trainer = trained(setup, [seed], ENGINES.load(study.engine), title)
+    runs, trainer = trained(setup, [seed], engine_of(study.engine), title)
     if not is_primary():
         return
     curve = tables(runs, trainer).runs

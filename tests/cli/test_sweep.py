@@ -162,6 +162,54 @@ def test_a_dry_run_prices_and_trains_nothing(config, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.json"]
 
 
+def no_logits(model, params, sequences):
+    """A metric that the family has no function for."""
+    return model.logits(params, sequences)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["text.corpus=files:/nodir/*.txt"], "matches no file"),
+        (["text.corpus=shards:nodir"], "nodir"),
+        (["text.corpus=stdlib", "text.tokenizer=nodir/tokenizer.json"], "'nodir/tokenizer.json'"),
+        (["text.corpus=stdlib", "text.tokenizer=bad.json"], "bad.json"),
+        (["text.corpus=stdlib", "text.root=bad.json"], "root: bad.json is a file"),
+        (["text.corpus=nowhere/en"], "no data set 'nowhere/en' is prepared"),
+        (["engine.devices=9"], "execution.devices is 9; this machine has"),
+        (["engine.fsdp=9"], "execution.fsdp is 9"),
+        (['engine.trackers=["mlflow"]'], "'mlflow' is unknown"),
+        (["engine.attention=fast"], "no fast; ask for auto"),
+        (['evaluation.metrics=["perplexed"]'], "'perplexed' is unknown"),
+        (
+            ['evaluation.metrics=["tests.cli.test_sweep:no_logits"]'],
+            "no_logits cannot be measured: the model has no logits_fn",
+        ),
+    ],
+)
+def test_what_every_run_would_refuse_is_one_line_before_anything_starts(
+    config, tmp_path, capsys, changes, told
+):
+    (tmp_path / "bad.json").write_text("{}")
+    options = [part for change in changes for part in ("--set", change)]
+    for ending in (["--dry-run"], ["--out", "out"]):
+        assert told in refused(capsys, "sweep", config(), *options, *ending)
+    assert {path.name for path in tmp_path.iterdir()} == {"sweep.json", "bad.json"}
+
+
+@pytest.mark.parametrize("seed", ["1" + 22 * "0", "-1" + 22 * "0"])
+def test_a_seed_that_no_table_can_hold_is_refused(config, capsys, seed):
+    line = refused(capsys, "sweep", config(), "--axis", f"seed={seed}", "--dry-run")
+    assert f"seed is {seed}; write an integer of 64 bits" in line
+
+
+def test_workers_are_not_started_for_what_they_would_refuse(config, tmp_path, capsys):
+    line = refused(
+        capsys, "sweep", config(engine="local"), "--set", "engine.fsdp=9", "--out", "out"
+    )
+    assert "fsdp is 9" in line and not (tmp_path / "out").exists()
+
+
 PYTHON = """
 import bss
 CONFIG = {"setup": bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=4096))}
