@@ -4,6 +4,7 @@ The standard library and installed packages are real text on every machine, with
 custom text, each file, or each line of JSON lines, is a document.
 """
 
+import csv
 import glob
 import hashlib
 import itertools
@@ -15,7 +16,7 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, distributions
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bss.data.corpus import Corpus, CorpusRequest, encoded, slugged
@@ -146,15 +147,10 @@ class PackageFiles(Corpus):
             yield from self._sources(package)
 
     def _sources(self, package: Distribution) -> Iterator[bytes]:
-        if package.files is None:
-            raise InputError(
-                f"corpus: package {package.name!r} has no list of its files; install it anew by "
-                "pip, not editable, or take it from the list"
-            )
-        files = (file for file in package.files if file.suffix == ".py")
+        files = [file for file in self._record(package) if file.suffix == ".py"]
         for file in sorted(file for file in files if ".." not in file.parts):
             try:
-                content = Path(str(file.locate())).read_bytes()
+                content = Path(str(package.locate_file(file))).read_bytes()
                 content.decode()
             except UnicodeDecodeError:
                 continue
@@ -164,6 +160,20 @@ class PackageFiles(Corpus):
                     f"({error.strerror}); install the package anew"
                 ) from None
             yield content
+
+    def _record(self, package: Distribution) -> list[PurePosixPath]:
+        """Return the files that were installed, those that are gone among them.
+
+        From Python 3.12 on `Distribution.files` leaves out files that are gone.
+        """
+        if record := package.read_text("RECORD"):
+            return [PurePosixPath(row[0]) for row in csv.reader(record.splitlines()) if row]
+        if package.files is None:
+            raise InputError(
+                f"corpus: package {package.name!r} has no list of its files; install it anew by "
+                "pip, not editable, or take it from the list"
+            )
+        return [*package.files]
 
     def _installed(self, name: str) -> Distribution | None:
         """Return a package; of two with one name the first on the path, as Python does."""
