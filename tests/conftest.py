@@ -17,12 +17,12 @@ import shutil
 import sys
 import tempfile
 
-os.environ["XLA_FLAGS"] = " ".join(
-    [
-        "--xla_backend_optimization_level=1",
-        "--xla_cpu_use_fusion_emitters=false",
-        "--xla_cpu_parallel_codegen_split_count=1",
-    ]
+from tests.xla_flags import flags_of_session
+
+os.environ["XLA_FLAGS"] = flags_of_session(
+    "--xla_backend_optimization_level=1",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
