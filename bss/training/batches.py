@@ -3,8 +3,8 @@
 Sources address sequences by position alone, so that batch size, micro-batches and restarts never
 change the order of the data. A dispatch takes all steps up to the next event (evaluation, fork
 point, batch change). Fewer dispatches are faster: a program allocates its memory again at each
-call, which costs 10 to 20% of a small step on CPUs. Several steps in one dispatch give the same
-bits as single steps (tests/training/test_step.py).
+call, which costs 10 to 20% of a small step on CPUs. One program takes any number of steps
+(`step_capacity`), so their number does not change the bits.
 """
 
 import functools
@@ -227,7 +227,24 @@ def max_steps_per_dispatch(execution: Execution, mesh: Mesh, *, vmapped: bool = 
         return min(execution.steps or MAX_STEPS, MAX_STEPS)
     if is_multihost() or mesh.size > 1 or not execution.checkpoint_seconds:
         return 1
-    return execution.steps or (MAX_STEPS if mesh.devices.flat[0].platform == "cpu" else 1)
+    by_default = MAX_STEPS if mesh.devices.flat[0].platform == "cpu" else 1
+    return min(execution.steps or by_default, MAX_STEPS)
+
+
+def step_capacity(execution: Execution, mesh: Mesh, *, vmapped: bool = False) -> int:
+    """Return the number of steps for which a program is compiled; a dispatch may take fewer.
+
+    The compiler fuses a loop over steps differently from a single step. Then one program rounds a
+    product before it is added, and the other does not. So all requests on one CPU device use one
+    program, and a run keeps its bits when `execution.steps` or `execution.checkpoint_seconds`
+    changes. Several devices always take one step.
+    """
+    if vmapped:
+        return MAX_STEPS
+    on_cpu = mesh.devices.flat[0].platform == "cpu"
+    if on_cpu and mesh.size == 1 and not is_multihost():
+        return MAX_STEPS
+    return max_steps_per_dispatch(execution, mesh)
 
 
 def step_chunks(
@@ -273,7 +290,7 @@ def step_batches(
     Args:
         plan: the plan of the run.
         chunks: the steps of each batch, from `step_chunks`.
-        most: maximum of steps in one of them.
+        most: the capacity of a program in steps.
         source: the sequences.
         buckets: the micro-batch sizes.
         half_lives: Half-lives of the weight averages.

@@ -40,8 +40,9 @@ class SharedExecution:
             than 5% of it. 0 saves after every step.
         step_limit: maximum of seconds that a step or an evaluation takes; then the process exits,
             because a device hangs. 0: no limit.
-        steps: maximum of steps per dispatch; 0: several on a CPU, about as many as take 4 s, and
-            one elsewhere. With several devices it is always one.
+        steps: maximum of steps per dispatch, at most 64; 0: several on a CPU, about as many as take
+            4 s, and one elsewhere. With several devices it is always one. It does not change a
+            run's bits on CPUs; elsewhere it is part of the record in execution.json.
         evaluation_bucket: sequences per device that are evaluated at once.
         repeatable: on GPUs use only deterministic operations, of which some are slower.
         attention: name of the attention kernel: "cudnn", "splash", "reference" or

@@ -25,6 +25,7 @@ from bss.training.batches import (
     StepBatch,
     max_steps_per_dispatch,
     step_batches,
+    step_capacity,
     step_chunks,
 )
 from bss.training.distributed import host_action_shapes, with_host_action
@@ -88,8 +89,9 @@ def step_programs(
         max_microbatches: by micro-batch size the most of them that one step accumulates.
         mesh: the devices.
         options: compiler options.
-        most: maximum of steps per dispatch. If it is above 1, the sequences are those of all steps,
-            the settings have a leading axis, and the number of steps is the last argument.
+        most: the capacity in steps, see `step_capacity`. If it is above 1, the sequences are those
+            of all steps, the settings have a leading axis, and the last argument is the number of
+            steps.
         attention: name of the attention kernel.
         layers: see `Execution`.
 
@@ -182,6 +184,8 @@ def compile_group(
     attention = execution.attention_of(run, mesh)
     layers = DEFAULT_LAYERS if vmapped else execution.layers_of(run, mesh)
     record = describe(mesh, execution, attention, len(group), layers)
+    capacity = step_capacity(execution, mesh, vmapped=vmapped)
+    record["steps"] = capacity
     record["mates"] = _identify_mates(recorders)
     for recorder in recorders:
         recorder.add_execution(record)
@@ -199,9 +203,13 @@ def compile_group(
         shapes = sharding.abstract(state)
         select = _select_only
         buckets = execution.bucket_sizes(run)
-        batches = step_batches(lead.plan, chunks, most, sources[run.data], buckets, run.averages)
+        batches = step_batches(
+            lead.plan, chunks, capacity, sources[run.data], buckets, run.averages
+        )
         microbatches = buckets.max_microbatches(lead.plan)
-        programs = step_programs(run, shapes, microbatches, mesh, options, most, attention, layers)
+        programs = step_programs(
+            run, shapes, microbatches, mesh, options, capacity, attention, layers
+        )
     bucket = execution.evaluation_bucket
     evaluation = Evaluation(run, mesh, shapes, bucket, options, attention, vmapped)
     evaluator = Evaluator(held_out, evaluation)

@@ -6,7 +6,13 @@ import pytest
 
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
-from bss.training.batches import DISPATCH_FLOPS, MAX_STEPS, max_steps_per_dispatch, step_chunks
+from bss.training.batches import (
+    DISPATCH_FLOPS,
+    MAX_STEPS,
+    max_steps_per_dispatch,
+    step_capacity,
+    step_chunks,
+)
 from bss.training.execution import Execution
 from bss.training.sharding import make_mesh
 
@@ -52,5 +58,18 @@ def test_one_cpu_takes_many_by_itself_and_others_one():
         == 1
     )
     assert max_steps_per_dispatch(Execution(checkpoint_seconds=0), one) == 1
+    assert max_steps_per_dispatch(Execution(steps=1000), one) == MAX_STEPS
     gpu = SimpleNamespace(size=1, devices=SimpleNamespace(flat=[SimpleNamespace(platform="gpu")]))
     assert max_steps_per_dispatch(Execution(), gpu) == 1
+
+
+def test_one_cpu_has_one_program_for_every_number_of_steps():
+    one = make_mesh(1)
+    executions = [Execution(steps=steps) for steps in (0, 1, 2, 5, MAX_STEPS, 1000)]
+    executions.append(Execution(checkpoint_seconds=0))
+    assert {step_capacity(execution, one) for execution in executions} == {MAX_STEPS}
+    two = make_mesh(2)
+    assert {step_capacity(execution, two) for execution in executions} == {1}
+    gpu = SimpleNamespace(size=1, devices=SimpleNamespace(flat=[SimpleNamespace(platform="gpu")]))
+    assert step_capacity(Execution(), gpu) == 1
+    assert step_capacity(Execution(steps=5), gpu) == 5

@@ -73,24 +73,51 @@ def test_a_finished_run_is_a_no_op(tiny_run, whole, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("steps", "stops"), [(1, [1, 31, 50]), pytest.param(3, [2, 9, 14], marks=pytest.mark.slow)]
+    ("steps", "stops"),
+    [(1, [1, 31, 50]), (3, [2, 9, 14]), pytest.param(0, [2, 1, 3], marks=pytest.mark.slow)],
 )
 def test_interrupted_anywhere_and_resumed_is_bit_identical(
     tiny_run, tiny_execution, whole, stop_after, assert_same_outcome, steps, stops
 ):
     execution = dataclasses.replace(tiny_execution, forks=whole[0].forks, steps=steps)
-    interruptions = 0  # within a batch, and about the changes
-    for asked in stops:
-        try:
-            train(tiny_run, execution, stop=stop_after(asked))
-        except Interrupted:
-            interruptions += 1
-            assert read_status(directory_of(tiny_run, execution)).status == "interrupted"
-    assert interruptions == len(stops)
+    _interrupt(tiny_run, execution, [stop_after(asked) for asked in stops])
     assert train(tiny_run, execution).status == "finished"
     assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
     with open_checkpoints(directory_of(tiny_run, execution)) as checkpoints:
         assert sorted(checkpoints._forks.all_steps()) == [2048, 4224]
+
+
+def _interrupt(run, execution, stops):
+    """Start a run so many times: it stops within a batch, and about the changes."""
+    for stop in stops:
+        with pytest.raises(Interrupted):
+            train(run, execution, stop=stop)
+        assert read_status(directory_of(run, execution)).status == "interrupted"
+
+
+def test_another_number_of_steps_per_dispatch_after_each_stop_changes_no_bit(
+    tiny_run, tiny_execution, whole, stop_after, assert_same_outcome, recwarn
+):
+    execution = dataclasses.replace(tiny_execution, forks=whole[0].forks)
+    for steps, asked in ((7, 3), (1, 40), (64, 2)):
+        execution = dataclasses.replace(execution, steps=steps)
+        _interrupt(tiny_run, execution, [stop_after(asked)])
+    train(tiny_run, dataclasses.replace(execution, steps=2))
+    assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
+    assert not [one for one in recwarn if "another execution" in str(one.message)]
+
+
+@pytest.mark.slow
+def test_two_devices_interrupted_anywhere_and_resumed_are_bit_identical(
+    tiny_run, tiny_execution, stop_after, assert_same_outcome
+):
+    short = overlay(tiny_run, {"schedule.tokens": 2048, "schedule.batch": "0:2 512:4 1024:8"})
+    execution = dataclasses.replace(tiny_execution, devices=2, steps=0)
+    straight = elsewhere(execution, "straight")
+    train(short, straight)
+    _interrupt(short, execution, [stop_after(5), stop_after(12), stop_after(9)])
+    train(short, execution)
+    assert_same_outcome(short, execution, short, straight)
 
 
 def test_a_fork_asked_for_behind_the_last_step_is_kept_at_its_end(tiny_run):
