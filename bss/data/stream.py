@@ -30,7 +30,7 @@ class Stream:
     Attributes:
         tokens: the tokens of the split.
         seq_len: T, tokens predicted per sequence, 1 or more.
-        seed: the data seed, an integer ≥ 0; compared runs share it.
+        seed: the data seed, any integer; compared runs share it.
         repeat: continue after one pass, each pass in another order; if False, the end of the pass
             is an error.
 
@@ -45,7 +45,6 @@ class Stream:
 
     def __post_init__(self) -> None:
         check(self.seq_len >= 1, "seq_len", self.seq_len, "a length of 1 or more tokens")
-        check(self.seed >= 0, "data_seed", self.seed, "an integer from 0")
         if self.num_sequences < MIN_SEQUENCES:
             raise InputError(
                 f"corpus: {len(self.tokens)} tokens are fewer than {MIN_SEQUENCES} sequences of "
@@ -97,7 +96,11 @@ class Stream:
 
 @functools.lru_cache(maxsize=64)
 def _epoch_seed(seed: int, epoch: int) -> int:
-    return int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0])
+    if seed < 0:  # NumPy's entropy has no sign
+        sequence = np.random.SeedSequence((-seed, epoch), spawn_key=(1,))
+    else:
+        sequence = np.random.SeedSequence((seed, epoch))
+    return int(sequence.generate_state(1)[0])
 
 
 def held_out(

@@ -66,6 +66,8 @@ class SyntheticLanguage:
         zipf: exponent of the tokens' frequencies, 0 to 3.
         mode_decay: exponent of the modes' standard deviations, 0 to 3.
         range_decay: exponent of the ranges' shares of the variance, 0 to 3.
+        sequence_seed: any integer: other sequences of the same language, independent of those of
+            None.
 
     Raises:
         InputError: If a value is out of range.
@@ -80,6 +82,7 @@ class SyntheticLanguage:
     zipf: float = 1.0
     mode_decay: float = 0.5
     range_decay: float = 1.0
+    sequence_seed: int | None = None
 
     def __post_init__(self) -> None:
         check_integer("vocab_size", self.vocab_size, 2, 1 << 14)
@@ -141,7 +144,7 @@ def tables(language: SyntheticLanguage) -> Tables:
     read_DxV = np.rint(draw.standard_normal((language.rank, V)) * 2**W_BITS)
     heaviest = 2 ** min(19, 31 - math.ceil(math.log2(V)))
     weights = heaviest * np.exp(-np.arange(_LEVELS) / 2**_LEVEL_BITS)
-    key = np.random.SeedSequence((language.seed, 1)).generate_state(2)
+    key = _seed_sequences(language).generate_state(2)
     with jax.ensure_compile_time_eval():
         return Tables(
             jax.random.wrap_key_data(jnp.asarray(key), impl="threefry2x32"),
@@ -151,6 +154,14 @@ def tables(language: SyntheticLanguage) -> Tables:
             jnp.asarray(language.memories, jnp.int32),
             jnp.asarray(np.maximum(np.rint(weights), 1), jnp.uint32),
         )
+
+
+def _seed_sequences(language: SyntheticLanguage) -> np.random.SeedSequence:
+    """Return the seed of a language's sequences."""
+    if language.sequence_seed is None:
+        return np.random.SeedSequence((language.seed, 1))
+    sign = int(language.sequence_seed < 0)
+    return np.random.SeedSequence((language.seed, 1), spawn_key=(sign, abs(language.sequence_seed)))
 
 
 def _standard(steer_RxVxD: np.ndarray, prior_V: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ class DataConfig:
         tokenizer: name of the tokenizer, for display.
         content: content hash of the token shards; shards with another hash are refused.
         seq_len: targets per sequence, in tokens.
-        seed: seed of the data order; compared runs share it.
+        seed: seed of the data order, any integer; compared runs share it.
         repeat: allow more tokens than the corpus has.
     """
 
@@ -46,6 +46,14 @@ class DataConfig:
     seq_len: int = 128
     seed: int = 0
     repeat: bool = False
+
+    def __post_init__(self) -> None:
+        _check_seed("data.seed", self.seed)
+
+
+def _check_seed(field: str, seed: object) -> None:
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise InputError(f"{field} is {seed!r}; expected an integer, e.g. 0 or 20261128")
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ class RunConfig:
         schedule: batch size and learning rate by tokens.
         evaluation: the held-out tokens.
         averages: half-lives of weight averages, "50K" tokens or "4%" of the tokens consumed.
-        seed: seed of the initialisation.
+        seed: seed of the initialisation, any integer.
         parent: the fork point that a forked run starts from.
         noise_scale: measurement of the gradient noise scale, off by default.
     """
@@ -166,6 +174,7 @@ class RunConfig:
     noise_scale: NoiseScaleConfig = field(default_factory=NoiseScaleConfig)
 
     def __post_init__(self) -> None:
+        _check_seed("seed", self.seed)
         for text in self.averages:
             half_life(text, self.schedule.tokens)
         if self.model.own_rates and not self.optimizer.own_rates:

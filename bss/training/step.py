@@ -258,10 +258,17 @@ def many_steps(
 
 def init_state(run: RunConfig) -> State:
     """Return a fresh state from the run's seed. It is traceable, to compile as one program."""
-    params = run.model.init(run.seed)
+    params = run.model.init(_fold_seed(run.seed))
     optimizer = run.optimizer.init(params, _masks(run.model, params))
     averages = empty_averages(params, len(run.averages)) if run.averages else None
     return State(params, optimizer, averages)
+
+
+def _fold_seed(seed: int) -> int:
+    """Return the seed as 32 bits, all that JAX's keys take; it would drop the others or fail."""
+    if 0 <= seed < 2**32:
+        return seed
+    return int(np.random.SeedSequence(abs(seed), spawn_key=(int(seed < 0),)).generate_state(1)[0])
 
 
 def state_shapes(run: RunConfig, mesh: Mesh) -> State:

@@ -1,7 +1,12 @@
 """The synthetic source: positions decide the sequences, and runs train on it."""
 
+import dataclasses
+
+import jax
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from bss.data import synthetic
 from bss.data.synthetic import SyntheticLanguage
@@ -11,6 +16,7 @@ from bss.training.batches import SYNTHETIC, SyntheticSource
 from bss.training.loop import train
 from bss.training.run_config import DataConfig
 from bss.training.sharding import make_mesh
+from bss.training.step import init_state
 
 LANGUAGE = SyntheticLanguage(vocab_size=16, seq_len=8)
 
@@ -74,6 +80,61 @@ def test_seeds_of_data_are_two_to_the_48_positions_apart():
     second.check(2**48)
     with pytest.raises(InputError, match=f"at most {2**48}"):
         second.check(2**48 + 1)
+
+
+SEEDS = (20261128, 32767, 32768, 49152, 65536, -1, -49152, 2**63, 10**22)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers() | st.integers(-(2**17), 2**17))
+@example(32767)
+@example(32768)
+@example(49152)
+@example(65536)
+@example(-1)
+def test_no_position_of_any_seed_is_held_out(seed):
+    source = SyntheticSource(LANGUAGE, DataConfig(seq_len=8, seed=seed), None)
+    key, held_out_key = (
+        jax.random.key_data(synthetic.tables(language).key).tolist()
+        for language in (source._trained, LANGUAGE)
+    )
+    last = source._offset + 2**48 - 1  # `check` allows no more
+    assert key != held_out_key or 0 <= source._offset <= last < min(synthetic.HELD_OUT.values())
+    if 0 <= seed < 2**15:
+        assert (key, source._offset) == (held_out_key, seed * 2**48)
+    assert dataclasses.replace(source._trained, sequence_seed=None) == LANGUAGE
+
+
+def test_every_seed_trains_on_sequences_of_its_own():
+    language = SyntheticLanguage(vocab_size=16, seq_len=32)
+    mesh = make_mesh(1)
+    sources = [SyntheticSource(language, DataConfig(seq_len=32, seed=s), mesh) for s in SEEDS]
+    trained = np.concatenate([np.asarray(source.batch(0, 8, 1, 8))[0] for source in sources])
+    for source in sources:  # the same for all
+        held_out = [source.held_out(split, 8 * 32, 32) for split in ("validation", "test")]
+        assert len(np.unique(np.concatenate([trained, *held_out]), axis=0)) == len(trained) + 16
+
+
+@pytest.mark.parametrize("seed", [1.0, "7", None, True])
+def test_a_seed_that_is_no_integer_is_refused_in_one_line(tiny_run, seed):
+    for make, field in (
+        (lambda: DataConfig(seed=seed), "data.seed"),
+        (lambda: dataclasses.replace(tiny_run, seed=seed), "seed"),
+    ):
+        with pytest.raises(InputError, match=f"^{field} is {seed!r}; expected an integer") as error:
+            make()
+        assert "\n" not in str(error.value)
+
+
+def test_every_seed_initialises_parameters_of_its_own(tiny_run):
+    seeds = (*SEEDS, 5, 2**32 + 5, -5)
+    weights = [
+        jax.tree.leaves(init_state(dataclasses.replace(tiny_run, seed=seed)).params)[0]
+        for seed in seeds
+    ]
+    assert len(np.unique(np.stack([np.ravel(w) for w in weights]), axis=0)) == len(seeds)
+    expected = jax.tree.leaves(tiny_run.model.init(5))[0]
+    np.testing.assert_array_equal(weights[seeds.index(5)], expected)
 
 
 def test_a_model_of_another_vocabulary_than_the_shards_is_refused(tiny_run, tiny_execution):
