@@ -27,6 +27,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bss.errors import InputError, check_least
+from bss.training import rendezvous
 from bss.training.optimizers import StepSettings
 from bss.training.step import Metrics, State, Step
 
@@ -125,8 +126,8 @@ def initialized(config: DistributedConfig) -> Iterator[None]:
 
 def _initialize(config: DistributedConfig) -> None:
     known = config.coordinator != "auto"
-    if known and config.process:
-        _await_coordinator(config)
+    if known:
+        _meet(config)
     named: dict[str, Any] = {}
     if known:
         named = {
@@ -147,21 +148,25 @@ def _initialize(config: DistributedConfig) -> None:
         raise InputError(f"coordinator {config.coordinator}: {why}") from None
 
 
-def _await_coordinator(config: DistributedConfig) -> None:
-    """Wait until the coordinator accepts connections; JAX would abort the process instead."""
+def _meet(config: DistributedConfig) -> None:
+    """Wait until all processes of a known coordinator are there."""
     host, _, port = config.coordinator.rpartition(":")
+    host = host.strip("[]")
     deadline = time.monotonic() + config.init_timeout
+    if not config.process:
+        rendezvous.await_processes(int(port), config.processes, config.init_timeout)
+        return
+    rendezvous.join(host, int(port), config.process, config.init_timeout)
+    # Process 0 has freed the port, and starts JAX's own service there.
     while True:
         try:
-            address = host.strip("[]"), int(port)
-            socket.create_connection(address, timeout=config.init_timeout).close()
+            socket.create_connection((host, int(port)), timeout=config.init_timeout).close()
             return
         except OSError as error:
             if time.monotonic() > deadline:
                 raise InputError(
-                    f"coordinator {config.coordinator} cannot be reached within "
-                    f"{config.init_timeout:g} seconds ({error}); start process 0 there, or raise "
-                    "--init-timeout"
+                    f"coordinator {config.coordinator} left before its service started ({error}); "
+                    "start all processes again, or raise --init-timeout"
                 ) from None
         time.sleep(0.2)
 
