@@ -3,8 +3,10 @@
 A custom logger is a class that inherits from `Logger`, named `package.module:ATTRIBUTE`.
 """
 
+import contextlib
 import json
 import os
+import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bss.errors import InputError
+from bss.files import write_json
 from bss.registry import Registry
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
@@ -80,10 +83,11 @@ class TensorBoard(Logger):
 
 
 class WeightsAndBiases(Logger):
-    """A run of Weights & Biases of the same id.
+    """A page of Weights & Biases, which the run continues when it is resumed.
 
-    Its environment variables set project, mode and everything else: with WANDB_MODE=offline it
-    writes to the run's directory only.
+    The page's id is random and is kept in the run's directory: a colleague's run with the same
+    config has a page of its own. Environment variables set project, mode and everything else: with
+    WANDB_MODE=offline it writes to the run's directory only.
     """
 
     package = "wandb"
@@ -95,7 +99,7 @@ class WeightsAndBiases(Logger):
 
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "bss"),
-            id=run.id,
+            id=_read_page(directory),
             name=run.id,
             dir=str(directory),
             config=to_dict(run),
@@ -113,6 +117,16 @@ class WeightsAndBiases(Logger):
         """End W&B's run, as failed if this one did not finish."""
         self._run.summary.update(to_dict(status))
         self._run.finish(exit_code=0 if status.finished else 1)
+
+
+def _read_page(directory: Path) -> str:
+    """Return the id of a run's page of W&B; the first time it is made and written."""
+    file = directory / "wandb.json"
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # none; damaged
+        return str(json.loads(file.read_text())["id"])
+    page = secrets.token_hex(8)
+    write_json(file, {"id": page})
+    return page
 
 
 LOGGERS: Registry[type[Logger]] = Registry(

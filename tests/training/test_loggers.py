@@ -127,7 +127,7 @@ def test_wandb_offline_keeps_the_curve(tiny_run, tiny_execution, monkeypatch):
     for run in (short, other):
         path = run_path(execution.runs, run)
         (file,) = path.glob("wandb/offline-run-*/*.wandb")
-        assert run.id in file.name
+        assert json.loads((path / "wandb.json").read_text())["id"] in file.name
         losses = [row["eval_loss"] for row in read_curve(path)]
         for _ in range(300):  # W&B's own process may write after the run has finished
             if len(wandb_rows(file)) >= len(losses):
@@ -151,6 +151,25 @@ def test_wandb_is_told_how_it_ended(tiny_run, tmp_path, monkeypatch, outcome, co
     logger.end(RunStatus(outcome, tokens=7))
     assert codes == [code]
     assert wandb_run.summary["status"] == outcome
+
+
+def test_a_page_of_wandb_is_of_one_directory_and_is_continued(tiny_run, tmp_path, monkeypatch):
+    opened = []
+
+    def init(**given):
+        opened.append(given)
+        return SimpleNamespace(define_metric=lambda *_, **__: None)
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, Settings=dict))
+    for folder in ("mine", "mine", "a-colleagues"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        WeightsAndBiases().begin(tiny_run, tmp_path / folder, 0)
+    (tmp_path / "mine" / "wandb.json").write_text("damaged")
+    WeightsAndBiases().begin(tiny_run, tmp_path / "mine", 0)
+    first, resumed, other, renewed = (given["id"] for given in opened)
+    assert first == resumed
+    assert len({first, other, renewed, tiny_run.id}) == 4
+    assert {given["name"] for given in opened} == {tiny_run.id}
 
 
 def wandb_rows(file):
