@@ -231,11 +231,10 @@ def max_steps_per_dispatch(execution: Execution, mesh: Mesh, *, vmapped: bool = 
 
     It is the requested one, else many on one CPU device or in a program of several runs.
     """
-    if vmapped:
-        return min(execution.steps or MAX_STEPS, MAX_STEPS)
     if is_multihost() or mesh.size > 1 or not execution.checkpoint_seconds:
         return 1
-    by_default = MAX_STEPS if mesh.devices.flat[0].platform == "cpu" else 1
+    many = vmapped or mesh.devices.flat[0].platform == "cpu"
+    by_default = MAX_STEPS if many else 1
     return min(execution.steps or by_default, MAX_STEPS)
 
 

@@ -147,3 +147,17 @@ def test_who_can_be_in_a_fleet(tiny_run, tiny_execution):
 def test_a_fleet_has_one_device(tiny_run, tiny_execution):
     with pytest.raises(InputError, match=r"execution\.devices: 2 given; write 1: a fleet"):
         train_vmapped([tiny_run], dataclasses.replace(tiny_execution, devices=2))
+
+
+def test_several_runs_are_saved_after_every_step_if_that_is_asked(
+    tiny_run, execution_in, tmp_path, monkeypatch
+):
+    saved = {}
+    monkeypatch.setattr(
+        "bss.training.recorder.RunRecorder.save",
+        lambda one, _: saved.setdefault(one.run.id, []).append(one.position.tokens),
+    )
+    runs = members(tiny_run, **{"schedule.tokens": 512, "schedule.batch": "4", "averages": ()})[:2]
+    train_vmapped(runs, dataclasses.replace(execution_in(tmp_path), checkpoint_seconds=0))
+    every_step = [*range(64, 513, 64)]
+    assert [sorted(set(saved[run.id])) for run in runs] == [every_step] * 2
