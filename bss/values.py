@@ -22,13 +22,24 @@ from bss.units import parse_tokens
 T = TypeVar("T")
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types of most values, which are as they are in JSON."""
+
+
+@functools.cache
+def _keys(kind: type) -> tuple[tuple[str, str], ...]:
+    """Return the key and the name of each field of a dataclass."""
+    return tuple((_key(field), field.name) for field in dataclasses.fields(kind))
+
+
 def to_dict(value: Any) -> Any:
     """Return a value as nested dicts, tuples, lists, numbers and text for JSON; NaN is None."""
+    if type(value) in _PLAIN:
+        return value
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        plain = {_key(f): to_dict(getattr(value, f.name)) for f in fields}
+        plain = {key: to_dict(getattr(value, name)) for key, name in _keys(type(value))}
         return value.encoded(plain) if hasattr(value, "encoded") else plain  # type: ignore[attr-defined]
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return to_dict(value._asdict())  # type: ignore[attr-defined]
@@ -83,6 +94,17 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     except TypeError as error:
         missing = str(error).rsplit(": ", 1)[-1]
         raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
+
+
+def replace_fields(value: T, entry: Mapping[str, Any]) -> T:
+    """Return a dataclass with some of its fields built from plain values, as by `from_dict`.
+
+    Raises:
+        InputError: As `from_dict`; the keys must be fields.
+    """
+    names, hints = _fields(type(value))
+    given = {names[key]: _value(hints[key], plain, key, True) for key, plain in entry.items()}
+    return dataclasses.replace(typing.cast(Any, value), **given)
 
 
 @functools.cache

@@ -65,6 +65,8 @@ def _priced(config: "SweepConfig") -> Output:
 
     runs = planned(config.setup, config.every_axis(), engine_of(config.engine))
     cost, varied = price(runs), differing(runs)
-    shown = [{"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id]} for run in runs]
-    title = f"{len(shown[:SHOWN])} of {len(runs)} runs"
-    return Output(asdict(cost), str(cost), [Table.of_records(title, shown[:SHOWN])])
+    shown = [
+        {"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id]} for run in runs[:SHOWN]
+    ]
+    title = f"{len(shown)} of {len(runs)} runs"
+    return Output(asdict(cost), str(cost), [Table.of_records(title, shown)])

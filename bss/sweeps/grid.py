@@ -7,15 +7,17 @@ returns the runs which replace a run. `expand` combines several axes.
 import difflib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from bss.errors import InputError
 from bss.models.sizes import group_of
 from bss.training.run_config import RunConfig
-from bss.values import dotted, from_dict, to_dict
+from bss.values import dotted, from_dict, replace_fields, to_dict
 
 Overlay = Mapping[str, Any]
 Axis = Sequence[Overlay] | Callable[[RunConfig], Iterable[RunConfig]]
+_FIELDS = {field.name for field in fields(RunConfig)}
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
@@ -55,18 +57,37 @@ def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
         >>> overlay(RunConfig(named("nano", 256)), {"optimizer.lr": 1e-3}).optimizer.lr
         0.001
     """
-    values = to_dict(run)
+    return _overlay_plain(_normalize(run), changes)
+
+
+def _normalize(run: RunConfig) -> RunConfig:
+    """Return the run as it is read from a file: each field has its annotated type."""
+    return from_dict(RunConfig, to_dict(run))
+
+
+def _overlay_plain(run: RunConfig, changes: Overlay) -> RunConfig:
+    """Return a normalized run with some fields replaced; only their groups are built anew.
+
+    All runs of an axis then share the groups that it does not change.
+    """
+    entry: dict[str, Any] = {}
     for name, value in changes.items():
-        *groups, leaf = name.split(".")
-        target: Any = values
-        for group in groups:
-            if not isinstance(target, dict) or not isinstance(target.get(group), dict):
-                raise InputError(f"{name} is not a field of a run; {_hint(name, group, values)}")
-            target = target[group]
-        if not groups and leaf not in values:
-            raise InputError(f"{name} is not a field of a run; {_hint(name, leaf, values)}")
-        target[leaf] = group_of(value, run.model.vocab_size) if name == "model" else value
-    return from_dict(RunConfig, values)
+        field, *path = name.split(".")
+        if field not in _FIELDS:
+            raise InputError(f"{name} is not a field of a run; {_hint(name, field, to_dict(run))}")
+        if not path:
+            entry[field] = group_of(value, run.model.vocab_size) if name == "model" else value
+            continue
+        if field not in entry:
+            entry[field] = to_dict(getattr(run, field))
+        target: Any = entry
+        for group in (field, *path[:-1]):
+            target = target.get(group)
+            if not isinstance(target, dict):
+                hint = _hint(name, group, to_dict(run))
+                raise InputError(f"{name} is not a field of a run; {hint}")
+        target[path[-1]] = value
+    return replace_fields(run, entry)
 
 
 def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
@@ -96,7 +117,8 @@ def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:
 
 def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:
     if not callable(axis):
-        return [overlay(run, changes) for changes in axis]
+        plain = _normalize(run)
+        return [_overlay_plain(plain, changes) for changes in axis]
     given: Any = axis(run)
     runs = [*given] if isinstance(given, Iterable) else []
     if not runs or not all(isinstance(one, RunConfig) for one in runs):

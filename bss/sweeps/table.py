@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,9 @@ def differing(runs: Iterable[RunConfig]) -> dict[str, dict[str, Any]]:
     Fields that are columns of every run table are left out. Lists are converted to text. A field
     that a run does not have is None.
     """
-    flat = {run.id: _leaves(run) for run in runs}
+    runs = list(runs)
+    changing = [field for field in fields(RunConfig) if _differs(runs, field.name)]
+    flat = {run.id: _leaves(run, [field.name for field in changing]) for run in runs}
     names = dict.fromkeys(name for fields in flat.values() for name in fields)
     varied = [
         name
@@ -178,11 +181,21 @@ def _identity(run: RunConfig) -> dict[str, Any]:
     }
 
 
-def _leaves(run: RunConfig) -> dict[str, Any]:
-    """Return the fields of a run by dotted name, with lists as text."""
-    fields = {n: x for n, x in dotted(to_dict(run)) if not (x is None or isinstance(x, Mapping))}
-    lists = {n: " ".join(map(str, x)) for n, x in fields.items() if isinstance(x, list | tuple)}
-    return fields | lists
+def _differs(runs: Sequence[RunConfig], field: str) -> bool:
+    """Return False if all runs share the value of a field, as those of an axis of another one."""
+    return len({id(getattr(run, field)) for run in runs}) > 1
+
+
+def _leaves(run: RunConfig, fields: Iterable[str]) -> dict[str, Any]:
+    """Return what is in some fields of a run by dotted name, with lists as text."""
+    plain = {field: to_dict(getattr(run, field)) for field in fields}
+    leaves: dict[str, Any] = {}
+    for name, value in dotted(plain):
+        if isinstance(value, list | tuple):
+            leaves[name] = " ".join(map(str, value))
+        elif value is not None and not isinstance(value, Mapping):
+            leaves[name] = value
+    return leaves
 
 
 def origins(runs: Path, ids: Sequence[str]) -> pd.DataFrame:

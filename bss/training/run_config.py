@@ -5,10 +5,12 @@ The execution of a run (devices, micro-batches, directories) is configured by
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,7 +191,7 @@ class RunConfig:
                 "beta1 throughout, so leave it out"
             )
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """Twelve hexadecimal digits that identify the trajectory.
 
@@ -268,9 +270,15 @@ class RunConfig:
         """
         e = self.evaluation
         stop = self.schedule.tokens
-        last = math.floor(math.log(max(stop / e.first, 1)) * e.per_efold)
-        grid = [round(e.first * math.exp(k / e.per_efold)) for k in range(last + 1)]
-        return [tokens for tokens in grid if self.start < tokens < stop]
+        grid = _evaluation_grid(e.first, e.per_efold, stop)
+        return [*grid[bisect_right(grid, self.start) : bisect_left(grid, stop)]]
+
+
+@functools.lru_cache(maxsize=256)
+def _evaluation_grid(first: int, per_efold: int, stop: int) -> tuple[int, ...]:
+    """Return token counts to `stop`, evenly spaced in log tokens."""
+    last = math.floor(math.log(max(stop / first, 1)) * per_efold)
+    return tuple(round(first * math.exp(k / per_efold)) for k in range(last + 1))
 
 
 def half_life(text: str, tokens: int) -> float:
@@ -306,6 +314,10 @@ def fork_points(run: RunConfig, plan: Plan, wanted: tuple[int, ...]) -> set[int]
     return {plan.next_boundary(t) for t in wanted if run.start < t <= plan.budget}
 
 
+_fields = functools.cache(dataclasses.fields)
+_PLAIN = frozenset({int, float, str, bool, tuple, type(None)})
+
+
 def _non_default(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults, nested.
 
@@ -313,9 +325,9 @@ def _non_default(value: Any) -> dict[str, Any]:
     however it was written: 1 and 1.0 are the same run.
     """
     differing: dict[str, Any] = {}
-    for f in dataclasses.fields(value):
+    for f in _fields(type(value)):
         v = getattr(value, f.name)
-        if dataclasses.is_dataclass(v) and not hasattr(v, "parse"):
+        if type(v) not in _PLAIN and dataclasses.is_dataclass(v) and not hasattr(v, "parse"):
             if nested := _non_default(v):
                 differing[f.name] = nested
         elif v != f.default:

@@ -1,9 +1,15 @@
 """Overlays: combinations, unknown fields, equal runs."""
 
+import dataclasses
+
 import pytest
 
 from bss.errors import InputError
 from bss.sweeps.grid import expand, overlay, product, seeded, zipped
+from bss.sweeps.price import price
+from bss.sweeps.table import differing
+from bss.training.run_config import RunConfig
+from bss.values import from_dict, to_dict
 
 
 def test_combinations():
@@ -38,3 +44,31 @@ def test_unknown_fields_are_refused(tiny_run, name):
         overlay(tiny_run, {name: 1})
     assert name.split(".")[0] in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_overlays_build_only_what_they_change_and_give_the_same_runs(tiny_run):
+    changes = [
+        {"optimizer.lr": 1, "seed": 3},
+        {"schedule": {"tokens": "4K", "batch": "0:2 50%:4"}, "data.seq_len": "32"},
+        {"schedule.tokens": "2K", "schedule.warmup": "10%", "schedule.batch": 4},
+        {"model": to_dict(tiny_run.model) | {"vocab_size": 300}},
+        {"averages": ["4%"], "evaluation.metrics": ["accuracy"]},
+    ]
+    whole = [from_dict(RunConfig, to_dict(overlay(tiny_run, one))) for one in changes]
+    runs = expand(tiny_run, changes)
+    assert runs == whole
+    assert [run.id for run in runs] == [run.id for run in whole]
+    many = expand(tiny_run, [{"seed": seed} for seed in range(50)])
+    for group in ("model", "data", "optimizer", "schedule", "evaluation"):
+        assert len({id(getattr(run, group)) for run in many}) == 1
+
+
+def test_the_id_of_a_run_is_computed_once(tiny_run, monkeypatch):
+    hashed = []
+    own = RunConfig._hash
+    monkeypatch.setattr(RunConfig, "_hash", lambda run: hashed.append(1) or own(run))
+    runs = expand(tiny_run, [{"seed": seed} for seed in range(20)])
+    differing(runs)
+    price(runs)
+    assert len(hashed) == len(runs)
+    assert runs[0] == dataclasses.replace(runs[0])  # which has no id yet
