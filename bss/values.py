@@ -2,7 +2,8 @@
 
 A class may change its form. `parse` and `str` convert a value from and to text, and metadata `key`
 names a field. `encoded` and `decoded` change the dict of fields, and `variant` chooses the class of
-an entry.
+an entry. `Annotated` with a `Range` bounds a number. A class with `may_lack` is a stored result:
+its JSON has every other key, and its `check` refuses fields that contradict each other.
 """
 
 import dataclasses
@@ -12,7 +13,8 @@ import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -20,6 +22,56 @@ from bss.errors import InputError
 from bss.units import parse_tokens
 
 T = TypeVar("T")
+SLACK = 1e-6  # relative: numbers of a stored result are rounded to seven digits
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a field may have: finite ones from `low` to `high`, or every element.
+
+    Attributes:
+        low, high: the ends.
+        inside: exclude the ends.
+        nan: admit NaN, for a number that is not known.
+
+    Examples:
+        >>> Range(0, inside=True).check(-5, "B_opt")
+        Traceback (most recent call last):
+        bss.errors.InputError: B_opt is -5; expected a number above 0
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    inside: bool = False
+    nan: bool = False
+
+    def check(self, value: Any, where: str) -> None:
+        """Raise InputError unless a number, or every number of an array, is in the range."""
+        numbers = np.asarray(value, float)
+        holds = np.isfinite(numbers) & (numbers >= self.low) & (numbers <= self.high)
+        if self.inside:
+            holds &= (numbers != self.low) & (numbers != self.high)
+        if self.nan:
+            holds |= np.isnan(numbers)
+        if not holds.all():
+            wrong = numbers[~holds].ravel()[0]
+            raise InputError(f"{where} is {wrong:g}; expected a {self}")
+
+    def __str__(self) -> str:
+        """Return the range in words."""
+        if self.low == -math.inf:
+            return "finite number"
+        if self.high < math.inf:
+            return f"number from {self.low:g} to {self.high:g}"
+        return f"number above {self.low:g}" if self.inside else f"number of {self.low:g} or more"
+
+
+Finite = Annotated[float, Range()]
+Positive = Annotated[float, Range(0, inside=True)]
+Nonnegative = Annotated[float, Range(0)]
+Count = Annotated[int, Range(0)]
+PositiveCount = Annotated[int, Range(1)]
+Share = Annotated[float, Range(0, 1, inside=True)]
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
@@ -77,7 +129,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
         raise InputError(f"{where.rstrip('.')} is {entry!r}; expected a group of fields")
     kind: Any = cls.variant(entry) if hasattr(cls, "variant") else cls  # type: ignore[attr-defined]
     if hasattr(kind, "decoded"):
-        entry = kind.decoded(dict(entry))
+        entry = _decoded(kind, entry, where, strict)
     names, hints = _fields(kind)
     for key in entry if strict else ():
         if key not in hints:
@@ -89,11 +141,28 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
         for key, value in entry.items()
         if key in hints
     }
+    if not strict and hasattr(kind, "may_lack"):
+        for key in hints.keys() - entry.keys() - {*kind.may_lack}:
+            raise InputError(f"{where.rstrip('.')} lacks {key}")
     try:
-        return kind(**given)
+        value = kind(**given)
     except TypeError as error:
         missing = str(error).rsplit(": ", 1)[-1]
         raise InputError(f"{where.rstrip('.') or 'config'} lacks {missing}; add it") from None
+    if not strict and hasattr(kind, "may_lack"):
+        value.check(where)
+    return value
+
+
+def _decoded(kind: Any, entry: Mapping[str, Any], where: str, strict: bool) -> dict[str, Any]:
+    """Return the fields of a JSON form; of a stored result whatever fails is bad input."""
+    try:
+        return kind.decoded(dict(entry))
+    except (LookupError, TypeError, AttributeError) as error:
+        if strict:
+            raise
+        problem = f"{type(error).__name__}: {error}"
+        raise InputError(f"{where.rstrip('.')} cannot be read ({problem})") from None
 
 
 def replace_fields(value: T, entry: Mapping[str, Any]) -> T:
@@ -110,7 +179,7 @@ def replace_fields(value: T, entry: Mapping[str, Any]) -> T:
 @functools.cache
 def _fields(kind: type) -> tuple[dict[str, str], dict[str, Any]]:
     """By the key of each field, its name and its type."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     names = {name: name for name in hints}
     if dataclasses.is_dataclass(kind):  # whose class variables are no fields
         names = {_key(f): f.name for f in dataclasses.fields(kind)}
@@ -127,6 +196,11 @@ def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
     members = typing.get_args(kind)
     if kind is Any:
         return value
+    if origin is Annotated:
+        value = _value(members[0], value, where, strict)
+        for one in members[1:]:
+            one.check(value, where)
+        return value
     if origin is Literal:
         if value not in members:
             known = ", ".join(map(str, members))
@@ -141,7 +215,7 @@ def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
             raise InputError(f"{where} is {value!r}; expected a group of fields")
         return {key: _value(members[1], v, f"{where}.{key}", strict) for key, v in value.items()}
     if kind is np.ndarray:
-        return np.array([math.nan if v is None else v for v in value])
+        return _array(value, where)
     if hasattr(kind, "parse"):
         if isinstance(value, kind):
             return value
@@ -151,6 +225,16 @@ def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
         return from_dict(typing.cast(type, kind), value, f"{where}.", strict=strict)
     return _scalar(kind, value, where, strict)
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    """Return an array of numbers; null is NaN."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise InputError(f"{where} is {value!r}; expected a list of numbers")
+    array = np.array([math.nan if v is None else v for v in value])
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"{where} is {str(value)[:40]}; expected a list of numbers")
+    return array
 
 
 def _union(members: tuple[Any, ...], value: Any, where: str, strict: bool) -> Any:

@@ -161,6 +161,7 @@ def planted_curves():
     import pandas as pd
 
     from bss.laws import CurveFit
+    from bss.laws.base import Estimate
     from bss.laws.functional.curves import plan_path, stack
     from bss.laws.functional.law import CurveLaw, law_losses
     from bss.schedules.batch import BatchSchedule
@@ -189,9 +190,10 @@ def planted_curves():
             frames.append(frame.assign(lr=rate(at) if callable(rate) else rate, loss=loss))
         return pd.concat(frames, ignore_index=True)
 
+    parameters = {name: Estimate(value) for name, value in law._asdict().items()}
     fit = CurveFit(
-        "sgd", law, {}, "converged", True, 0.0, {}, seq_len, (1.0, 16.0), (4e-3, 4e-3), tokens,
-        0, 0,
+        "sgd", law, parameters, "converged", True, 0.0, {}, seq_len, (1.0, 16.0), (4e-3, 4e-3),
+        tokens, 0, 0,
     )  # fmt: skip
     return SimpleNamespace(
         law=law,

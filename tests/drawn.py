@@ -1,5 +1,6 @@
 """What a figure shows: the artists that an empty one lacks."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ def saved():
     def keep(figure, file, *arguments, **options):
         if not isinstance(file, str | Path):
             return save(figure, file, *arguments, **options)
-        figures[Path(file).name] = figure
+        name = re.sub(r"^\.(.+)\.\d+$", r"\1", Path(file).name)  # the one that is replaced
+        figures[name] = figure
         return Path(file).touch()
 
     with pytest.MonkeyPatch.context() as patch:

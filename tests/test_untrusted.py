@@ -79,9 +79,10 @@ def test_a_fit_names_no_code_in_any_field(kind):
             whole = changed(whole, place, NAMES[1])
     Path("fit.json").write_text(json.dumps(whole))
     main(["predict", "--from", "fit.json", "--extrapolate", *QUESTIONS[kind].split()])
-    main(["schedule", "--from", "fit.json", "--tokens", "10M"])
-    main(["advise", "--from", "fit.json", *SETTING])
-    if kind != "critical":
+    if kind == "es":
+        main(["schedule", "--from", "fit.json", "--tokens", "10M"])
+        main(["advise", "--from", "fit.json", *SETTING])
+    if kind in ("es", "critical"):
         main(["next", "fit.json"])
 
 

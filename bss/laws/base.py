@@ -20,6 +20,7 @@ from bss.errors import InputError, check
 from bss.installation import DISTRIBUTION
 from bss.laws.resampling import rms
 from bss.registry import UntrustedError, reading_data
+from bss.values import SLACK, Count, Finite, Share
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
@@ -42,11 +43,23 @@ class Estimate:
         note: why a value is missing ("unidentified: ..."), else empty.
     """
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    level: float = 0.90
+    may_lack: ClassVar[tuple[str, ...]] = ("note",)
+
+    value: Finite | None
+    low: Finite | None = None
+    high: Finite | None = None
+    level: Share = 0.90
     note: str = ""
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        slack = SLACK * abs(self.value or 0.0)
+        if self.value is None and not self.note:
+            raise InputError(f"{where}value is None without a note why")
+        if low > high or (self.value is not None and not low - slack <= self.value <= high + slack):
+            raise InputError(f"{where}value is {self.value}, outside of {self.low} to {self.high}")
 
     @classmethod
     def variant(cls, entry: Mapping[str, Any]) -> type["Estimate"]:
@@ -76,10 +89,10 @@ class Outlier:
         without: a batch estimated without it, by name.
     """
 
-    at: dict[str, float | str]
+    at: dict[str, Finite | str]
     drop: str
-    off: float
-    times: float
+    off: Finite
+    times: Finite
     unit: str
     without: dict[str, float] = field(default_factory=dict)
 
@@ -160,6 +173,12 @@ class BestBatch(Estimate):
     status: Status = "ok"
     method: str = ""
     ranges: tuple[ToleranceRange, ...] = ()
+
+    def check(self, where: str) -> None:
+        """See `Estimate`; it has a value where its status is ok."""
+        super().check(where)
+        if (self.status == "ok") != (self.value is not None):
+            raise InputError(f"{where}status is {self.status!r} with the value {self.value}")
 
     def __post_init__(self) -> None:
         spans = ((one, one.low or 0.0, one.high or math.inf) for one in self.ranges)
@@ -339,12 +358,17 @@ class Fit:
     RESIDUAL_UNIT: ClassVar[str]
     RESIDUAL_AXES: ClassVar[dict[str, str]]
 
-    level: float = 0.90
-    resamples: int = 0
+    may_lack: ClassVar[tuple[str, ...]] = ("constraints",)
+
+    level: Share = 0.90
+    resamples: Count = 0
     method: str = ""
     warnings: tuple[str, ...] = ()
     version: str = field(default_factory=lambda: metadata.version(DISTRIBUTION))
     constraints: str = ""
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that the fit was read from contradicts itself."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.law_name}, {len(self.warnings)} warnings; to_dict()>"
@@ -371,8 +395,15 @@ class Fit:
 
     @property
     def noise(self) -> float:
-        """Standard deviation of one measurement, in `RESIDUAL_UNIT`."""
-        return rms(self.residuals()["residual"].to_numpy(float))
+        """Standard deviation of one measurement, in `RESIDUAL_UNIT`.
+
+        Raises:
+            InputError: If the fit keeps no residuals.
+        """
+        residuals = self.residuals()["residual"].to_numpy(float)
+        if not np.isfinite(residuals).any():
+            raise InputError("fit: it keeps no residuals; fit it again with --json")
+        return rms(residuals)
 
     def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
         """Return joint draws [R, n] of what the runs of a table [n] would measure.
@@ -431,7 +462,7 @@ class Fit:
                 return values.from_dict(cls, entry, "fit.", strict=False)
         except UntrustedError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__} at "
             raise InputError(f"fit: damaged, {kind}{error}; write it again with {write}") from None
 
@@ -454,6 +485,36 @@ class Options:
     def __post_init__(self) -> None:
         check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
         check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
+
+
+def check_status(status: str, where: str) -> None:
+    """Raise InputError unless it is "converged", "not converged" or "unidentified: ..."."""
+    if status not in ("converged", "not converged") and not status.startswith(UNIDENTIFIED):
+        raise InputError(f"{where}status is {status!r}; expected converged or not converged")
+
+
+def check_positive(estimates: Mapping[str, Estimate], where: str) -> None:
+    """Raise InputError unless the values and the ends of estimates are above 0."""
+    for name, one in estimates.items():
+        for end in (one.value, one.low, one.high):
+            if end is not None and end <= 0:
+                raise InputError(f"{where}{name} is {end:g}; expected a number above 0")
+
+
+def check_lengths(columns: Mapping[str, Any], where: str, length: int | None = None) -> None:
+    """Raise InputError unless columns have one length, at least 1, or the given one."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    wanted = next(iter(lengths.values()), 0) if length is None else length
+    for name, found in lengths.items():
+        if found != wanted or not found:
+            raise InputError(f"{where}{name} has {found} values; expected {wanted or 'some'}")
+
+
+def check_names(given: Iterable[str], expected: Iterable[str], where: str) -> None:
+    """Raise InputError unless the names are those expected, in any order."""
+    if {*given} != {*expected}:
+        found = ", ".join(given) or "none"
+        raise InputError(f"{where} has {found}; expected {', '.join(expected)}")
 
 
 def refuse_mixed(table: "pd.DataFrame", source: str, *columns: str) -> None:

@@ -9,14 +9,15 @@ here).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.base import Estimate
+from bss.laws.base import Estimate, check_lengths, check_positive
 from bss.laws.resampling import rms
+from bss.values import SLACK, Count, Nonnegative, Positive, Range, Share
 
 LEAST_SPREAD = 2.0  # of a variable: over less, a scatter of 10% moves an exponent by .2 or more
 
@@ -36,15 +37,35 @@ class PowerFit:
         level: of all intervals.
     """
 
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
     variables: tuple[str, ...]
-    unit: float
+    unit: Positive
     coefficient: Estimate
     exponents: tuple[Estimate, ...]
-    scatter: float | None
-    margin: float | None
-    inverse: np.ndarray
-    points: int
-    level: float
+    scatter: Nonnegative | None
+    margin: Nonnegative | None
+    inverse: Annotated[np.ndarray, Range()]
+    points: Count
+    level: Share
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        check_positive({"coefficient": self.coefficient}, where)
+        count = len(self.variables)
+        if len({*self.variables}) != count or not count:
+            raise InputError(f"{where}x is {', '.join(self.variables) or 'empty'}")
+        check_lengths({"exponents": self.exponents}, where, count)
+        if any(one.value is None for one in (self.coefficient, *self.exponents)):
+            raise InputError(f"{where}coefficient or an exponent has no value")
+        if self.margin is None and not self.inverse.size:
+            return  # as older ones were written, without an interval
+        if self.inverse.shape != (count + 1, count + 1):
+            raise InputError(f"{where}inverse has the shape {self.inverse.shape}")
+        scale = np.sqrt(np.maximum(np.diag(self.inverse), np.finfo(float).tiny))
+        correlation = self.inverse / scale / scale[:, None]
+        if (np.linalg.eigvalsh(correlation) <= 0).any() or np.abs(correlation).max() > 1 + SLACK:
+            raise InputError(f"{where}inverse is no covariance")
 
     def design(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
         """Rows [n, 1+K] of 1 and log(x_k / unit), of x [n] by variable."""
@@ -56,7 +77,13 @@ class PowerFit:
         return (self.margin or 0.0) / NormalDist().inv_cdf((1 + self.level) / 2)
 
     def draws(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
-        """Return errors [R, n] of log y of the law, of its covariance, at x [n] by variable."""
+        """Return errors [R, n] of log y of the law, of its covariance, at x [n] by variable.
+
+        Raises:
+            InputError: the law was written without its covariance.
+        """
+        if not self.inverse.size:
+            raise InputError("fit: its law has no covariance; fit it again")
         root = self.deviation * len(self.inverse) ** 0.5 * np.linalg.cholesky(self.inverse).T
         return np.concatenate([root, -root]) @ self.design(x).T
 
@@ -160,9 +187,10 @@ def predict(law: PowerFit, x: Mapping[str, float]) -> Estimate:
         if not 0 < x.get(name, 0) < np.inf:
             raise InputError(f"{name}: {x.get(name)} at a forecast; give a positive number")
     row = law.design({name: [x[name]] for name in law.variables})[0]
-    value = np.log(law.coefficient.value or 0.0) + row[1:] @ [p.value for p in law.exponents]
-    leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
-    return _estimate(value, leverage, law.margin, law.level, law.points, np.exp)
+    with np.errstate(over="ignore"):  # an end that is too large is infinite
+        value = np.log(law.coefficient.value or 0.0) + row[1:] @ [p.value for p in law.exponents]
+        leverage = 0.0 if law.margin is None else 1 + row @ law.inverse @ row
+        return _estimate(value, leverage, law.margin, law.level, law.points, np.exp)
 
 
 def _design(x: Mapping[str, ArrayLike], unit: float) -> np.ndarray:

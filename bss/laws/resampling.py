@@ -12,15 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bss.values import Nonnegative, Positive
+
 
 @dataclass(frozen=True)
 class RunEffects:
     """Standard deviations in the residuals' unit, and their degrees of freedom."""
 
-    offset: float
-    noise: float
-    offset_dof: float
-    noise_dof: float
+    offset: Nonnegative
+    noise: Nonnegative
+    offset_dof: Positive
+    noise_dof: Positive
 
 
 def rms(values: ArrayLike) -> float:

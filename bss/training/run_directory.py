@@ -261,16 +261,17 @@ def read_config(path: Path) -> RunConfig:
     hint = "name a run directory, or train the run again"
     entry = read_json(file, hint)
     values = verify_checksum(entry, str(file), hint)
+    values.pop("id", None)
+    try:
+        with reading_data():
+            run = from_dict(RunConfig, values)
+    except UntrustedError as error:
+        raise UntrustedError(f"{file}: {error}") from None
     if "hash" not in entry:
         _warn(
             f"{file}: has no hash, so it may have changed; it is read, and the run is not resumed"
         )
-    values.pop("id", None)
-    try:
-        with reading_data():
-            return from_dict(RunConfig, values)
-    except UntrustedError as error:
-        raise UntrustedError(f"{file}: {error}") from None
+    return run
 
 
 def read_status(path: Path) -> RunStatus:

@@ -8,16 +8,20 @@ means over seeds; only the settings with the most seeds are compared.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, check
+from bss.laws.base import check_lengths
 from bss.laws.minimum import FEWEST
 from bss.tables.reading import SETTINGS
+from bss.values import Positive, Range
 
 UNITS = ("sequences", "tokens")
+Unknown = Annotated[float, Range(0, inside=True, nan=True)]
+Measured = Annotated[np.ndarray, Range(0, inside=True)]
 
 
 @dataclass(frozen=True)
@@ -36,18 +40,29 @@ class StepsCurve:
         censored: batches at which no run reached the target, and the steps taken there.
     """
 
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
     model: str
-    params: float
-    tokens: float
-    target_loss: float
+    params: Unknown
+    tokens: Unknown
+    target_loss: Positive
     kind: str
-    seq_len: float
-    batch: np.ndarray
-    steps: np.ndarray
-    seeds: np.ndarray
-    settings: np.ndarray
-    seed_noise: float = np.nan
+    seq_len: Unknown
+    batch: Measured
+    steps: Measured
+    seeds: Measured
+    settings: Measured
+    seed_noise: Annotated[float, Range(0, nan=True)] = np.nan
     censored: dict[float, float] = field(default_factory=dict)
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        columns = {name: getattr(self, name) for name in ("batch", "steps", "seeds", "settings")}
+        check_lengths(columns, where)
+        if (np.diff(self.batch) <= 0).any():
+            raise InputError(f"{where}batch is not in order, or has a value twice")
+        for numbers in self.censored.items():
+            Range(0, inside=True).check(numbers, f"{where}not_reached")
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Return the JSON form, with `censored` as a list because JSON keys are strings."""

@@ -1,16 +1,26 @@
 """Fitted critical batch sizes and their laws as values, and their JSON form."""
 
+import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, Fit, Outlier, described
-from bss.laws.critical.curves import StepsCurve
+from bss.laws.base import (
+    Estimate,
+    Fit,
+    Outlier,
+    check_lengths,
+    check_positive,
+    check_status,
+    described,
+)
+from bss.laws.critical.curves import UNITS, StepsCurve, Unknown
 from bss.laws.power import PowerFit, predict
 from bss.laws.resampling import rms
+from bss.values import Positive, Range
 
 METHOD = (
     "parametric bootstrap with sampled noise variance, percentiles; laws: the larger of the "
@@ -43,9 +53,11 @@ class CriticalBatch:
         status: "converged", "not converged" or "unidentified: ...".
     """
 
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
     curve: StepsCurve
-    reference: float = field(metadata={"key": "reference_batch"})
-    max_reference: float = field(metadata={"key": "max_reference_batch"})
+    reference: Positive = field(metadata={"key": "reference_batch"})
+    max_reference: Unknown = field(metadata={"key": "max_reference_batch"})
     is_linear: bool
     S_min: Estimate
     E_min: Estimate
@@ -54,10 +66,18 @@ class CriticalBatch:
     method: Literal["law", "measured"]
     by_law: Estimate = field(metadata={"key": "cbs_by_law"})
     interpolated: Estimate = field(metadata={"key": "cbs_interpolated"})
-    noise: float
-    residuals: tuple[float, ...]
-    left_out: tuple[float, ...]
+    noise: Annotated[float, Range(0, nan=True)]
+    residuals: tuple[Annotated[float, Range(nan=True)], ...]
+    left_out: tuple[Annotated[float, Range(nan=True)], ...]
     status: str
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        check_status(self.status, where)
+        estimates = {name: x for name, x in vars(self).items() if isinstance(x, Estimate)}
+        check_positive(estimates, where)
+        columns = {"residuals": self.residuals, "left_out": self.left_out}
+        check_lengths(columns, where, len(self.curve.batch))
 
     def steps(self, batch: np.ndarray) -> np.ndarray:
         """Steps to the target at batches in the fit's unit, by the law; NaN if it has none."""
@@ -94,8 +114,8 @@ class CriticalFit(Fit):
         outliers: points that do not fit the others of their curve.
     """
 
-    overhead: float
-    reference: float | str = field(metadata={"key": "reference_batch"})
+    overhead: Positive
+    reference: Positive | str = field(metadata={"key": "reference_batch"})
     unit: str
     fits: tuple[CriticalBatch, ...] = field(metadata={"key": "models"})
     quantity: Quantity
@@ -108,6 +128,23 @@ class CriticalFit(Fit):
     KIND = "critical"
     SCHEMA = 3
     RESIDUAL_UNIT = "log steps"
+
+    def check(self, where: str) -> None:
+        """See `Fit.check`."""
+        check_lengths({"models": self.fits}, where)
+        if self.unit not in UNITS:
+            raise InputError(f"{where}unit is {self.unit!r}; expected {' or '.join(UNITS)}")
+        for name, law in self.laws.items():
+            variables = ("params", "tokens") if name == "joint" else (name,)
+            if name not in ("joint", "params", "tokens") or law.variables != variables:
+                raise InputError(f"{where}laws.{name} is a law of {', '.join(law.variables)}")
+        names = [] if self.law is None else [self.law.variables]
+        if any(one not in [law.variables for law in self.laws.values()] for one in names):
+            raise InputError(f"{where}law is not one of laws")
+        if isinstance(self.reference, str) and not re.fullmatch(
+            r"smallest|[0-9.]+%", self.reference
+        ):
+            raise InputError(f"{where}reference_batch is {self.reference!r}")
 
     @property
     def RESIDUAL_AXES(self) -> dict[str, str]:  # pyrefly: ignore

@@ -16,9 +16,21 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, check
-from bss.laws.base import BestBatch, Estimate, Fit, Outlier, described, tails
+from bss.laws.base import (
+    BestBatch,
+    Estimate,
+    Fit,
+    Outlier,
+    check_lengths,
+    check_names,
+    check_positive,
+    check_status,
+    described,
+    tails,
+)
 from bss.laws.es.law import Law
 from bss.laws.resampling import RunEffects, draw_noise
+from bss.values import Count, Finite, Positive, PositiveCount
 
 RUNS = 10  # new runs per refit: 2,000 draws for the tails of 200 refits
 NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_batches")
@@ -27,6 +39,9 @@ Choice = Literal["requested", "cross-validated", "unselected"]
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
 NO_DRAWS = "no interval: the fit keeps no refits; fit again with `bss fit es --json`"
 NEVER = "never reached at this batch, by the law"
+ROWS = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
+ERRORS = ("interior_loss", "interior_log_E", "edge_log_E")
+"""Columns of `EsFit.rows`, and the errors in a row of `Comparison.table`."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +55,24 @@ class Comparison:
         excluded: laws that need more batch sizes or targets.
     """
 
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
     table: tuple[dict[str, Any], ...]
     winner: str
     excluded: tuple[str, ...] = field(default=(), metadata={"key": "left_out"})
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from is damaged."""
+        for i, row in enumerate(self.table):
+            for name in ("law", "parameters", "points", *ERRORS):
+                wanted = str if name == "law" else (int, float)
+                known = row.get(name, math.inf)
+                if known is None and name in ERRORS:
+                    continue
+                if not isinstance(known, wanted) or isinstance(known, bool) or known == math.inf:
+                    raise InputError(f"{where}table[{i}].{name} is {row.get(name)!r}")
+        if self.winner not in [row["law"] for row in self.table]:
+            raise InputError(f"{where}winner is {self.winner!r}, which is not in its table")
 
 
 @dataclass(frozen=True)
@@ -62,18 +92,30 @@ class TargetFit:
         measured: the measured minimum over batch sizes, in sequences.
     """
 
-    target_loss: float
-    S_min: float | None
-    E_min: float | None
-    S_opt: float | None
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
+    target_loss: Positive
+    S_min: Positive | None
+    E_min: Positive | None
+    S_opt: Positive | None
     batches: dict[str, Estimate]
     intervals: dict[str, Estimate]
-    parameters: dict[str, float]
+    parameters: dict[str, Finite]
     status: str
-    points: int
-    runs: int
+    points: Count
+    runs: Count
     draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
     measured: BestBatch = NO_MINIMUM
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        check_status(self.status, where)
+        check_positive({**self.batches, **self.intervals, "measured": self.measured}, where)
+        if self.best.value is not None and self.E_min is None:
+            raise InputError(f"{where}E_min is None with B_opt {self.best.value:g}")
+        if self.draws:
+            check_names(self.draws, self.parameters, f"{where}draws")
+            check_lengths(self.draws, f"{where}draws.")
 
     @property
     def best(self) -> BestBatch:
@@ -132,24 +174,65 @@ class EsFit(Fit):
     }
 
     law: Law
-    seq_len: int
+    seq_len: PositiveCount
     fits: tuple[TargetFit, ...]
-    joint: dict[str, float] | None = field(default=None, metadata={"key": "surface"})
+    joint: dict[str, Finite] | None = field(default=None, metadata={"key": "surface"})
     joint_intervals: dict[str, Estimate] = field(
         default_factory=dict, metadata={"key": "surface_intervals"}
     )
-    batches: tuple[float, ...] = field(default=(), metadata={"key": "measured_batches"})
+    batches: tuple[Positive, ...] = field(default=(), metadata={"key": "measured_batches"})
     rows: dict[str, tuple[float | str, ...]] = field(
         default_factory=dict, metadata={"key": "residuals"}
     )
-    points: int = 0
-    runs: int = 0
+    points: Count = 0
+    runs: Count = 0
     draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
     scatter: tuple[RunEffects, ...] = ()
     choice: Choice = REQUESTED
     comparison: Comparison | None = None
     outliers: tuple[Outlier, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
+
+    def check(self, where: str) -> None:
+        """See `Fit.check`."""
+        for name, some in (("fits", self.fits), ("measured_batches", self.batches)):
+            check_lengths({name: some}, where)
+        losses = [at.target_loss for at in self.fits]
+        for name, ascending in (("fits", losses[::-1]), ("measured_batches", self.batches)):
+            if (np.diff(ascending) <= 0).any():
+                raise InputError(f"{where}{name} are not in order, or one occurs twice")
+        self._check_parameters(where)
+        if (self.draws or any(at.draws for at in self.fits)) and not self.scatter:
+            raise InputError(f"{where}scatter has 0 values; expected some, as the fit has draws")
+        if self.rows:
+            self._check_rows(where)
+        if self.choice == CROSS_VALIDATED and self.comparison is None:
+            raise InputError(f"{where}comparison is missing; the law is cross-validated")
+
+    def _check_parameters(self, where: str) -> None:
+        names = self.law.parameters._fields
+        if self.law.joint != (self.joint is not None):
+            raise InputError(f"{where}surface does not go with the law {self.law.name}")
+        if self.joint is not None:
+            check_names(self.joint, names, f"{where}surface")
+        if self.draws:
+            check_names(self.draws, names, f"{where}draws")
+            check_lengths(self.draws, f"{where}draws.")
+        for i, at in enumerate(self.fits):
+            if at.parameters:
+                check_names(at.parameters, names, f"{where}fits[{i}].parameters")
+
+    def _check_rows(self, where: str) -> None:
+        check_names(self.rows, ROWS, f"{where}residuals")
+        check_lengths(self.rows, f"{where}residuals.")
+        if not all(isinstance(run, str) for run in self.rows["run"]):
+            raise InputError(f"{where}residuals.run has a name that is no text")
+        for name in ROWS[1:]:
+            numbers = self.rows[name]
+            if any(isinstance(x, str) or not math.isfinite(x) for x in numbers):
+                raise InputError(f"{where}residuals.{name} has a value that is no number")
+            if name != "relative_loss" and min(map(float, numbers)) <= 0:
+                raise InputError(f"{where}residuals.{name} has a value of 0 or less")
 
     @property
     def law_name(self) -> str:

@@ -8,6 +8,7 @@ Best LRs are found in the same way, and grow as powers of N, D and the batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from bss.laws.base import (
     Estimate,
     ToleranceRange,
     bounded,
+    check_positive,
     disjoint,
     interval,
     too_wide,
@@ -26,6 +28,7 @@ from bss.laws.final_loss.points import VARIED
 from bss.laws.final_loss.residual_gp import RUN_NOISE
 from bss.laws.minimum import FEWEST, FORM_SD, measured_minimum, parabola_vertex
 from bss.laws.power import PowerFit, fit_power, unidentified
+from bss.values import Positive
 
 TOLERANCES = (0.003, RUN_NOISE)  # nats: repeated runs differ by as much, if no seeds tell
 MOSTLY = 0.6  # share of best batches inside their (N, D), above which the others have values
@@ -44,10 +47,16 @@ class CellOptimum:
         measured: the same by the runs of this (N, D) alone, a parabola in log B.
     """
 
-    params: float
-    tokens: float
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
+    params: Positive
+    tokens: Positive
     batch: BestBatch = field(metadata={"key": "B_opt_tokens"})
     measured: BestBatch
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from is damaged."""
+        check_positive({"B_opt_tokens": self.batch, "measured": self.measured}, where)
 
 
 def drawn_optimum(
@@ -210,10 +219,16 @@ class BestLR:
         lr: the best one at that batch; without a value if those tried do not bracket it.
     """
 
-    params: float
-    tokens: float
-    batch: float
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
+    params: Positive
+    tokens: Positive
+    batch: Positive
     lr: Estimate
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from is damaged."""
+        check_positive({"lr": self.lr}, where)
 
 
 @dataclass(frozen=True)

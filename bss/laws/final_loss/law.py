@@ -8,15 +8,18 @@ and of the form's parameters, scaled to match the errors at left-out rows.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bss.errors import InputError
+from bss.laws.base import check_lengths, check_names
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.residual_gp import covariance, noise_sd, residuals_on_grid
 from bss.laws.minimum import parabola_vertex
+from bss.values import SLACK, Nonnegative, Positive, PositiveCount, Range
 
 STEP = 1e-5  # of a parameter, for central differences in float64
 CHUNK = 500  # points that are predicted at once, which bounds the memory
@@ -55,18 +58,29 @@ class LossLaw:
         resamples, seed: number of draws of the losses, and their random seed.
     """
 
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
     form: str
-    theta: np.ndarray
-    widened: dict[str, float]
+    theta: Annotated[np.ndarray, Range()]
+    widened: dict[str, Positive]
     converged: bool
     points: LossPoints
-    cv_errors: dict[str, float] = field(default_factory=dict)
+    cv_errors: dict[str, Nonnegative] = field(default_factory=dict)
     constraints: str = ""
-    resamples: int = 200
+    resamples: PositiveCount = 200
     seed: int = 0
 
     def __post_init__(self) -> None:
         FORMS.load(self.form)
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        check_lengths({"theta": self.theta}, where, len(FORMS[self.form].names))
+        check_names(self.widened, ("inside", "outside"), f"{where}widened")
+        lower, upper = FORMS[self.form].bounds(self.points, self.constraints)
+        slack = SLACK * (1 + np.abs(self.theta))
+        if (self.theta < lower - slack).any() or (self.theta > upper + slack).any():
+            raise InputError(f"{where}theta has a parameter outside of its bounds")
 
     def logs(self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None):
         """Return [m, 3 or 4], logarithms about the middle; without lr at the best one.

@@ -3,17 +3,21 @@
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from bss.errors import InputError
+from bss.laws.base import check_lengths
 from bss.laws.final_loss.residual_gp import CLIFF, NOISE_GROWS, SAME_BUDGET, ResidualGP, noise_sd
+from bss.values import Positive, Range
 
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .35
 DIVERGED = CLIFF  # the same, from which a row brackets no best batch
 NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
+Measured = Annotated[np.ndarray, Range(0, inside=True)]
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,23 @@ class LossPoints:
         seq_len: tokens per sequence; None if it is not known, or not one.
     """
 
-    params: np.ndarray
-    tokens: np.ndarray
-    batch: np.ndarray
-    lr: np.ndarray
-    loss: np.ndarray
-    count: np.ndarray
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
+    params: Measured
+    tokens: Measured
+    batch: Measured
+    lr: Annotated[np.ndarray, Range(0, inside=True, nan=True)]
+    loss: Annotated[np.ndarray, Range()]
+    count: Measured
     with_lr: bool
-    noise: float
-    seq_len: float | None
+    noise: Annotated[float, Range(0, nan=True)]
+    seq_len: Positive | None
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        check_lengths({name: getattr(self, name) for name in (*SIZES, "loss")}, where)
+        if self.with_lr and np.isnan(self.lr).any():
+            raise InputError(f"{where}lr has a value that is no number")
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON, with each size once: `rows` count from 0 into `values`; [] for one value."""
@@ -56,6 +68,11 @@ class LossPoints:
         """The fields again."""
         first = np.zeros(len(entry["loss"]), int)
         sizes = {n: (np.array(entry[n]["values"], float), entry[n]["rows"]) for n in SIZES}
+        for name, (values, rows) in sizes.items():
+            if any(type(row) is not int or not 0 <= row < len(values) for row in rows):
+                raise InputError(f"fit.law.points.{name}.rows has a row that is not in its values")
+            if values.ndim != 1 or (not rows and len(values) != 1):
+                raise InputError(f"fit.law.points.{name} has rows that do not go with its values")
         return entry | {n: x[rows or first].tolist() for n, (x, rows) in sizes.items()}
 
     def at(self, rows: np.ndarray) -> "LossPoints":

@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError, check
-from bss.laws.base import SPANS, BestBatch, Estimate, Fit, Outlier, described, too_wide
+from bss.laws.base import (
+    SPANS,
+    BestBatch,
+    Estimate,
+    Fit,
+    Outlier,
+    check_lengths,
+    check_names,
+    described,
+    too_wide,
+)
 from bss.laws.final_loss.best import (
     BestLRs,
     CellOptimum,
@@ -22,6 +32,7 @@ from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.power import PowerFit, predict
 from bss.units import rounded_tokens
+from bss.values import Nonnegative, Positive, Range
 
 if TYPE_CHECKING:
     import pandas as pd  # which reading a fit does not load
@@ -43,9 +54,16 @@ class TestedRange:
         reach: largest size of a left-out fold, divided by the largest other one; 1 without.
     """
 
-    low: float
-    high: float
-    reach: float
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
+    low: Positive
+    high: Positive
+    reach: Annotated[float, Range(1)]
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        if self.low > self.high:
+            raise InputError(f"{where}low is above high")
 
     def times(self, value: float) -> float:
         """Return how many times outside of what was measured a size is; 1 within."""
@@ -101,20 +119,31 @@ class TableFit(Fit):
     law: LossLaw
     formula: str
     parameters: dict[str, Estimate]
-    left_out: dict[str, float | None]
+    left_out: dict[str, Nonnegative | None]
     optima: tuple[CellOptimum, ...]
     best: PowerFit | None = field(metadata={"key": "best_batch_law"})
     B_opt_exponents: dict[str, Estimate]
     outliers: tuple[Outlier, ...]
     tested: dict[str, TestedRange]
-    rmse: float
-    cell_error: np.ndarray
+    rmse: Nonnegative
+    cell_error: Annotated[np.ndarray, Range(nan=True)]
     best_lrs: BestLRs | None = field(default=None, metadata={"key": "best_rates"})
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "table"
     SCHEMA = 6
     RESIDUAL_UNIT = "nats"
+
+    def check(self, where: str) -> None:
+        """See `Fit.check`."""
+        lr = ("lr",) if self.with_lr else ()
+        if {*SIZES} - {*self.tested} or {*self.tested} - {*SIZES, *lr}:
+            raise InputError(f"{where}tested has {', '.join(self.tested)}")
+        check_names(self.left_out, ("cell", "params", "tokens"), f"{where}left_out")
+        check_lengths({"optima": self.optima}, where, len(self.law.points.cells))
+        check_lengths({"cell_error": self.cell_error}, where, len(self.law.points.loss))
+        if self.best is not None and {*self.best.variables} - {*SIZES}:
+            raise InputError(f"{where}best_batch_law is of {', '.join(self.best.variables)}")
 
     @property
     def RESIDUAL_AXES(self) -> dict[str, str]:  # pyrefly: ignore

@@ -15,11 +15,24 @@ import pandas as pd
 from scipy import stats
 
 from bss.errors import InputError
-from bss.laws.base import BestBatch, Estimate, Fit, Outlier, bounded, described, interval, tails
+from bss.laws.base import (
+    BestBatch,
+    Estimate,
+    Fit,
+    Outlier,
+    bounded,
+    check_lengths,
+    check_names,
+    check_status,
+    described,
+    interval,
+    tails,
+)
 from bss.laws.functional.curves import VARIED, Curves, curves_of, plan_path, stack
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.schedules.batch import BatchSchedule
 from bss.units import format_tokens
+from bss.values import Count, Finite, Nonnegative, Positive, PositiveCount, Range
 
 FAR = 1.25  # times a range measured: beyond it nothing was tested
 UNSEEN = 1.25  # times the error at left-out runs: covers 9 of 10 planted ends at a new budget or LR
@@ -37,12 +50,19 @@ METHOD = (
 class FittedRun:
     """The losses of one run that were fitted, in nats, with tokens, batch and LR at each."""
 
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
     run: str
-    tokens: tuple[float, ...]
-    batch: tuple[float, ...]
-    lr: tuple[float, ...]
-    measured: tuple[float, ...]
-    fitted: tuple[float, ...]
+    tokens: tuple[Positive, ...]
+    batch: tuple[Positive, ...]
+    lr: tuple[Nonnegative, ...]
+    measured: tuple[Positive, ...]
+    fitted: tuple[Positive, ...]
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from is damaged."""
+        columns = {name: column for name, column in vars(self).items() if name != "run"}
+        check_lengths(columns, where)
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,27 +93,29 @@ class CurveFit(Fit):
         curves: the losses fitted; at most MAX_ROWS.
     """
 
+    may_lack: ClassVar[tuple[str, ...]] = (*Fit.may_lack, *MAY_LACK)
+
     clock: str
     law: CurveLaw
     parameters: dict[str, Estimate]
     status: str
     identified: bool
-    rmse: float
-    cv_errors: dict[str, float]
-    seq_len: int
-    batches: tuple[float, float]
-    rates: tuple[float, float]
-    tokens: int
-    losses: int
-    runs: int
-    since: int = 0
-    warmup: int = 0
-    measured: int = 0
-    min_lr_over_peak: float = 0.0
-    max_lr_over_batch: float = 0.0
-    draws: tuple[tuple[float, ...], ...] = ()
-    budgets: tuple[float, ...] = ()
-    peak_lrs: tuple[float, ...] = ()
+    rmse: Nonnegative
+    cv_errors: dict[str, Nonnegative]
+    seq_len: PositiveCount
+    batches: tuple[Positive, Positive]
+    rates: tuple[Positive, Positive]
+    tokens: PositiveCount
+    losses: Count
+    runs: Count
+    since: Count = 0
+    warmup: Count = 0
+    measured: Count = 0
+    min_lr_over_peak: Nonnegative = 0.0
+    max_lr_over_batch: Nonnegative = 0.0
+    draws: tuple[tuple[Finite, ...], ...] = ()
+    budgets: tuple[Positive, ...] = ()
+    peak_lrs: tuple[Positive, ...] = ()
     outliers: tuple[Outlier, ...] = ()
     curves: tuple[FittedRun, ...] = ()
     method: str = field(default=METHOD, kw_only=True)
@@ -107,6 +129,25 @@ class CurveFit(Fit):
         "batch": "batch size (sequences)",
         "lr": "learning rate",
     }
+
+    def check(self, where: str) -> None:
+        """See `Fit.check`."""
+        check_status(self.status, where)
+        if self.clock not in ("sgd", "adam"):
+            raise InputError(f"{where}clock is {self.clock!r}; expected sgd or adam")
+        check_names(self.parameters, CurveLaw._fields, f"{where}parameters")
+        for low, high in (self.batches, self.rates):
+            if low > high:
+                raise InputError(f"{where}batches or rates has a smallest value above the largest")
+        for name, row in (("law", self.law), *(("draws", row) for row in self.draws)):
+            check_lengths({name: row}, where, len(CurveLaw._fields))
+            numbers = CurveLaw(*row)
+            Range().check(numbers, f"{where}{name}")
+            scales = {n: getattr(numbers, n) for n in ("T_0", "c_K")}
+            for scale, value in scales.items():
+                Range(0, inside=True).check(value, f"{where}{name}.{scale}")
+            rest = [x for n, x in numbers._asdict().items() if n not in scales]
+            Range(0).check(rest, f"{where}{name}")
 
     @property
     def unidentified(self) -> dict[str, str]:
@@ -246,7 +287,10 @@ class CurveFit(Fit):
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """Return the fields again; null in the law is NaN."""
-        numbers = {n: np.nan if x is None else float(x) for n, x in entry["law"].items()}
+        numbers = {n: np.nan if x is None else x for n, x in entry["law"].items()}
+        for name, x in numbers.items():
+            if isinstance(x, bool) or not isinstance(x, int | float):
+                raise InputError(f"fit.law.{name} is {x!r}; expected a number")
         return {"cv_errors": {}} | entry | {"law": numbers}
 
 

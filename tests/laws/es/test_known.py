@@ -144,7 +144,7 @@ def test_a_summary_has_a_row_per_target_and_residuals_one_per_point():
 
 
 def test_fits_are_read_back_from_json_with_a_key_for_each_batch():
-    fit = hyperbola_fit(version="1")
+    fit = hyperbola_fit(version="1", batches=(1.0, 4.0))
     entry = fit.to_dict()
     assert set(entry["fits"][0]) >= {"B_crit", "B_opt", "measured", "intervals"}
     assert "batches" not in entry["fits"][0] and entry["schema"] == 4

@@ -218,7 +218,7 @@ def test_what_varies_is_identified(planted_curves):
 def test_a_fit_survives_json(name, request):
     fit = request.getfixturevalue(name)
     assert CurveFit.from_dict(json.loads(json.dumps(fit.to_dict()))) == fit
-    with pytest.raises(InputError, match="damaged, KeyError"):
+    with pytest.raises(InputError, match=r"damaged, .*KeyError"):
         CurveFit.from_dict({"kind": "curve"})
     with pytest.raises(InputError, match="kind 'es'"):
         CurveFit.from_dict({"kind": "es"})
