@@ -67,6 +67,7 @@ class Log:
         left_out: Number of rows of the file that are not in `rows`, by reason.
         ended: Whether the log has a line that the run ended.
         labelled: Whether the file has the name of the run.
+        accumulated: Numbers of micro-batches in a step that the log has, by name.
     """
 
     run: str
@@ -82,6 +83,7 @@ class Log:
     left_out: Mapping[str, int] = field(default_factory=dict)
     ended: bool = False
     labelled: bool = False
+    accumulated: Mapping[str, int] = field(default_factory=dict)
 
 
 class Unreadable(InputError):

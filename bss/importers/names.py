@@ -57,7 +57,7 @@ def losses_completed(rows: Rows) -> Rows:
         return rows
     trained = completed(rows).drop(columns="eval_loss", errors="ignore")
     both = pd.concat([trained, rows.drop(columns="loss")])
-    return both.sort_index(kind="stable").reset_index(drop=True)
+    return both.sort_index(kind="stable")
 
 
 def falling(rows: Rows) -> Rows:

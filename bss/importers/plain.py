@@ -26,6 +26,13 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.attempts import parts_of
+from bss.importers.counts import (
+    accumulation,
+    counted_names,
+    named_like_steps,
+    step_by_name,
+    with_claims,
+)
 from bss.importers.lines import columns_of, misspelt, number
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
 from bss.importers.names import (
@@ -61,10 +68,15 @@ class PlainTable(Importer):
         names = by_plain_name(names_in(file, head))
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
         there = METRICS.named_in(names) | {o: [name] for o, name in given.items() if name in names}
-        counts = [there[column][0] for column in COUNTS if column in there]
-        if not counts or not set(LOSSES) & there.keys():
+        if not set(LOSSES) & there.keys():
             return None
         cells = columns_of(enumerate(first_rows(head)))
+        step = None if "step" in there else step_by_name(names.values(), cells.numbers)
+        if step:
+            there["step"] = [plain_name(step)]
+        counts = [there[column][0] for column in COUNTS if column in there]
+        if not counts:
+            return None
         values = cells.numbers.get(names[counts[0]], np.zeros(0))
         values = values[np.isfinite(values) & (values >= 0)]
         several = len(values) > 1 or (len(values) and file.suffix in (".jsonl", ".ndjson"))
@@ -75,13 +87,19 @@ class PlainTable(Importer):
         table = table_of(file)
         names = by_plain_name(table.names)
         given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
+        like_steps = named_like_steps(table.names)
+        if like_steps and "step" not in {**METRICS.named_in(names), **given}:
+            step = step_by_name(like_steps, table.read(like_steps).numbers)
+            if step:
+                given["step"] = plain_name(step)
         found = choose((METRICS,), names, given, str(file))
         notes = found.notes
         chosen = {ours: names[name] for ours, name in found.names.items()}
         unread = unread_of(table.names, chosen.values(), given)
         by, split = chosen.pop("run", None), chosen.pop("split", None)
         told = {names[name] for name in SETTINGS if name in names} - {*chosen.values()}
-        cells = table.read(chosen.values(), filter(None, (by, split, *told)))
+        counts = [name for name in counted_names(table.names) if name not in told]
+        cells = table.read([*chosen.values(), *counts], filter(None, (by, split, *told)))
         if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
@@ -92,6 +110,9 @@ class PlainTable(Importer):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
             log = log_of(file, part, settings, notes, table.cut, str(run), unread)
+            logged = {n: cells.numbers[n][part.index] for n in counts if n in cells.numbers}
+            rows_with_claims = with_claims(log.rows, cells, chosen.values())
+            log = replace(log, rows=rows_with_claims, accumulated=accumulation(logged))
             for attempt in parts_of(replace(log, left_out=left_out)):
                 at = attempt.rows.index
                 labels = _labels({name: cells.labels(name)[at] for name in told})

@@ -13,6 +13,7 @@ from bss.cells import printable
 from bss.errors import InputError
 from bss.importers.attempts import Attempts, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
+from bss.importers.counts import CLAIM, agrees, contradictions
 from bss.importers.files import at_once
 from bss.importers.log import LOSSES, Log, Rows
 from bss.importers.naming import distinguished
@@ -266,7 +267,9 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
             raise InputError(f"run {run}: --batch says {schedule}, its name {own}; correct one")
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
-    table, batch_from = counted(merged.rows, run, schedule, seq_len, given)
+    claims = merged.rows.filter(regex=f"^{CLAIM}")
+    rows = merged.rows.drop(columns=claims.columns)
+    table, batch_from = counted(rows, run, schedule, seq_len, given)
     gaps = [c for c in ("step", "tokens") if c in table and table[c].isna().any()]
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
     checked = check_runs(table.drop(columns=gaps).assign(**constants), f"run {run}")
@@ -281,7 +284,24 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
     if status != "finished":
         checked = checked.assign(status=status)
     told = {"run": run, "status": status, "batch_from": batch_from}
-    return checked, _report(found, merged, checked, told)
+    report = _report(found, merged, checked, told)
+    return checked, _with_counts(report, logs, claims, checked)
+
+
+def _with_counts(
+    report: Report, logs: Sequence[Log], claims: pd.DataFrame, table: pd.DataFrame
+) -> Report:
+    """Return the report with what other counts and accumulation say about the tokens."""
+    accumulated = {name: n for log in logs for name, n in log.accumulated.items()}
+    warnings = [*contradictions(claims, table, accumulated)]
+    if accumulated and not warnings and not agrees(claims, table):
+        named = " and ".join(f"{name} is {n}" for name, n in accumulated.items())
+        told = f"{named} and not read; a step is taken as one update, and its batch as of all of it"
+        if report.batch_from == "tokens per step":
+            warnings.append(told)
+        else:
+            return replace(report, notes=(*report.notes, told))
+    return replace(report, warnings=(*report.warnings, *warnings))
 
 
 def _length(rows: Rows) -> int | None:

@@ -21,10 +21,17 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.counts import (
+    accumulation,
+    counted_names,
+    named_like_steps,
+    step_by_name,
+    with_claims,
+)
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
 from bss.importers.names import Chosen, MetricNames, choose, fitting, log_of
-from bss.importers.table import Table, names_in, table_of
+from bss.importers.table import Table, flat, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
 RUNS = ("run_id", "run_name", "run", "Name", "name")
@@ -62,10 +69,14 @@ def _histories(
         raise InputError(f"{file}: no column {by} for run; it has {some(names)}")
     by = by or next((name for name in RUNS if name in names), None)
     columns = {ours: theirs for ours, theirs in columns.items() if ours != "run"}
-    chosen = _chosen(trainers, names, columns, str(file))
-    cells = table.read(chosen.names.values(), [by] if by else [])
+    like_steps = named_like_steps(names)
+    values = table.read(like_steps).numbers if like_steps and "step" not in columns else {}
+    chosen = _chosen(trainers, names, columns, str(file), step_by_name(like_steps, values))
+    counts = counted_names(names)
+    cells = table.read([*chosen.names.values(), *counts], [by] if by else [])
     rows = cells.rows(chosen.names, file)
-    settings = chosen.trainer.settings({} if by else _config(file))
+    config = {} if by else _config(file)
+    settings = chosen.trainer.settings(config)
     notes = (*table.notes, *chosen.notes, *misspelt(cells.sizes, chosen.names.values()))
     runs = cells.labels(by or "")
     if by and not runs.all():
@@ -74,22 +85,43 @@ def _histories(
     for run, part in rows.groupby(runs, sort=False):
         part = chosen.trainer.corrected(part)
         log = log_of(file, part, settings, notes, table.cut, str(run), chosen.unread)
-        log = replace(log, left_out=left_out)
+        logged = {name: cells.numbers[name][part.index] for name in counts if name in cells.numbers}
+        log = replace(
+            log,
+            rows=with_claims(log.rows, cells, chosen.names.values()),
+            left_out=left_out,
+            accumulated=accumulation({**flat(config), **logged}),
+        )
         left_out = {}  # of the file, so told once
         parts = file.parent if file.stem.isdigit() else file  # parts of an export
         yield log if by else replace(log, place=str(parts.resolve()))
 
 
 def _chosen(
-    trainers: tuple[MetricNames, ...], names: Iterable[str], columns: Mapping[str, str], source: str
+    trainers: tuple[MetricNames, ...],
+    names: Iterable[str],
+    columns: Mapping[str, str],
+    source: str,
+    step: str | None = None,
 ) -> Chosen:
-    """Return what `choose` does, with W&B's step if the trainer does not log a count.
+    """Return what `choose` does, with another step if the trainer does not log one.
+
+    Args:
+        trainers: Trainers, the likelier first.
+        names: Names in the log.
+        columns: Names that the user gave.
+        source: Path of the log, for messages.
+        step: A column that grows evenly and is named like a step; it goes before W&B's own step.
 
     Raises:
         InputError: If the step is missing, or W&B's step counts the calls of log.
     """
     names = list(names)
     chosen = choose(trainers, names, columns, source)
+    if step and "step" not in chosen.names:
+        unread = tuple(name for name in chosen.unread if name != step)
+        notes = (*chosen.notes, f"steps are {step}, which grows evenly")
+        return replace(chosen, names={**chosen.names, "step": step}, notes=notes, unread=unread)
     own = next((name for name in ("_step", "Step") if name in names), None)
     unread = tuple(name for name in chosen.unread if name != own)
     by_own = replace(chosen, names={**chosen.names, "step": own or ""}, unread=unread)
@@ -142,7 +174,9 @@ def _chart(
         if run in empty:
             continue
         there = {axis: axis, **metrics}
-        chosen = _chosen(trainers, there, columns, f"{file}, {run}")
+        values = {name: cells.numbers[column] for name, column in there.items() if column in known}
+        step = None if "step" in columns or axis == "Step" else step_by_name(there, values)
+        chosen = _chosen(trainers, there, columns, f"{file}, {run}", step)
         rows = cells.rows({column: there[name] for column, name in chosen.names.items()}, file)
         rows = chosen.trainer.corrected(rows)
         notes = (*chosen.notes, *left_out)

@@ -279,7 +279,7 @@ def test_other_files_are_no_logs(tmp_path, capsys):
     ("names", "says"),
     [
         (("iteration", "xent/heldout", "opt/lr"), "no loss is known by its name; name a training"),
-        (("engine/iter", "train_loss", "lr"), "no step is known by its name; name it with"),
+        (("engine/updates/done", "train_loss", "lr"), "no step is known by its name; name it with"),
     ],
 )
 def test_a_curve_under_other_names_refuses_the_directory(tmp_path, capsys, suffix, names, says):

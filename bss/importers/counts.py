@@ -1,0 +1,186 @@
+"""Counts under any name: which column is the step, and what other counts say about tokens.
+
+Steps may count calls of a logger or micro-batches. Then tokens, which are steps × batch × sequence
+length, are wrong by a whole factor, and other counts of a log contradict them.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bss.importers.lines import Cells
+from bss.importers.log import Rows
+from bss.importers.names import plain_name
+from bss.tables.likeness import kind_of_name, words_of_name
+
+STEPS = ("global_step", "iteration", "iter", "step")
+"""Ends of names of a step, the likelier first."""
+EVENLY = 0.8
+"""Share of equal distances from which on a column grows evenly."""
+CLAIM = "count "
+"""Beginning of the names of columns that are only compared with the tokens of a table."""
+NEAR = 0.02
+"""Relative difference up to which a factor is whole."""
+
+_TOKENS = {"token", "tokens", "tok", "toks"}
+_SAMPLES = {"sample", "samples", "sequence", "sequences", "seqs", "examples"}
+_RATES = {
+    "per",
+    "second",
+    "sec",
+    "throughput",
+    "loss",
+    "size",
+    "batch",
+    "max",
+    "total_batch",
+    "mfu",
+}
+_OF_STEPS = {"micro", "epoch", "log", "substep"}
+_UNIT = re.compile(r"(?:[_/ (-])(K|M|B|G|T|thousands?|millions?|billions?|trillions?)\)?$")
+_UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+def step_by_name(names: Iterable[str], values: Mapping[str, np.ndarray]) -> str | None:
+    """Return the column that is named like a step and grows evenly; None if there is none."""
+    there = [name for name in names if not name.startswith("_") and name in values]
+    there = [name for name in there if kind_of_name(name) == "step"]
+    for end in STEPS:
+        for name in there:
+            plain = plain_name(name)
+            ends = plain == end or plain.endswith(f"_{end}")
+            if ends and not words_of_name(name) & _OF_STEPS and _grows_evenly(values[name]):
+                return name
+    return None
+
+
+def named_like_steps(names: Iterable[str]) -> list[str]:
+    """Return the names that end like the name of a step."""
+    ends = tuple(f"_{end}" for end in STEPS)
+    return [name for name in names if f"_{plain_name(name)}".endswith(ends)]
+
+
+def _grows_evenly(values: np.ndarray) -> bool:
+    """Return whether most of the distances of values are one, above 0."""
+    more = np.diff(values[np.isfinite(values)])
+    return (
+        len(more) > 0 and bool(np.median(more) > 0) and np.mean(more == np.median(more)) >= EVENLY
+    )
+
+
+def with_claims(rows: Rows, cells: Cells, read: Collection[str]) -> Rows:
+    """Return rows with the counts of tokens and samples that are not read, as CLAIM NAME."""
+    for name, values in cells.numbers.items():
+        if name not in read and _counts(name) and _rises(values):
+            rows = rows.assign(**{f"{CLAIM}{name}": values[rows.index]})
+    return rows
+
+
+def counted_names(names: Iterable[str]) -> list[str]:
+    """Return the names of counts of tokens or samples, and of accumulation."""
+    return [name for name in names if _counts(name) or is_accumulation(name)]
+
+
+def is_accumulation(name: str) -> bool:
+    """Return whether a name is the number of micro-batches in a step.
+
+    Examples:
+        >>> [is_accumulation(n) for n in ("accum", "gradient_accumulation_steps", "accuracy")]
+        [True, True, False]
+    """
+    return any(word.startswith("accum") for word in words_of_name(name))
+
+
+def accumulation(values: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of micro-batches in a step that are one above 1, by name.
+
+    Args:
+        values: Values by name: numbers, or columns.
+    """
+    found: dict[str, int] = {}
+    for name, value in values.items():
+        if is_accumulation(name) and not isinstance(value, bool | str | Mapping):
+            numbers = np.unique(np.asarray(value, dtype=float))
+            numbers = numbers[np.isfinite(numbers)]
+            if len(numbers) == 1 and numbers[0] > 1 and numbers[0] % 1 == 0:
+                found[name] = int(numbers[0])
+    return found
+
+
+def contradictions(
+    claims: pd.DataFrame, table: pd.DataFrame, accumulated: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield a warning for each count that contradicts the tokens of a table by a whole factor.
+
+    Args:
+        claims: Columns of `with_claims`, a row for each row of the table.
+        table: The run table of one run.
+        accumulated: As `accumulation` returns it.
+    """
+    for column in claims:
+        name = column.removeprefix(CLAIM)
+        count = claims[column].to_numpy(float) * _unit(name)
+        if not words_of_name(name) & _TOKENS:
+            count = count * table["seq_len"].to_numpy(float)
+        factor = _factor(table["tokens"].to_numpy(float), count)
+        if abs(factor) > 1:
+            times = f"{abs(factor)} times as many" if factor > 0 else f"1/{-factor} of them"
+            why = [f"{other} is {n}" for other, n in accumulated.items() if n == abs(factor)]
+            because = f"; {why[0]}, so steps may count micro-batches" if why else ""
+            yield (
+                f"{name} contradicts the tokens: steps x batch x sequence length make {times}"
+                f"{because}; correct --columns step=NAME, --batch or --seq-len"
+            )
+
+
+def agrees(claims: pd.DataFrame, table: pd.DataFrame) -> bool:
+    """Return whether a count of tokens or samples agrees with the tokens of a table."""
+    for column in claims:
+        name = column.removeprefix(CLAIM)
+        count = claims[column].to_numpy(float) * _unit(name)
+        if not words_of_name(name) & _TOKENS:
+            count = count * table["seq_len"].to_numpy(float)
+        if _factor(table["tokens"].to_numpy(float), count) == 1:
+            return True
+    return False
+
+
+def _factor(tokens: np.ndarray, count: np.ndarray) -> int:
+    """Return the whole factor between tokens and a count, negative for its inverse; 0 if none."""
+    there = np.isfinite(count) & (count > 0) & (tokens > 0)
+    if not there.any():
+        return 0
+    ratios = tokens[there] / count[there]
+    ratio = float(ratios[-1])
+    if np.abs(ratios[len(ratios) // 2 :] - ratio).max() > NEAR * ratio:
+        return 0
+    larger = max(ratio, 1 / ratio)
+    whole = round(larger)
+    if abs(larger - whole) > NEAR * whole:
+        return 0
+    return whole if ratio >= 1 or whole == 1 else -whole
+
+
+def _counts(name: str) -> bool:
+    """Return whether a name is a count of tokens or of samples."""
+    words = words_of_name(name)
+    return bool(words & (_TOKENS | _SAMPLES)) and not words & _RATES
+
+
+def _rises(values: np.ndarray) -> bool:
+    more = np.diff(values[np.isfinite(values)])
+    return len(more) > 0 and bool((more >= 0).mean() >= EVENLY) and bool((more > 0).any())
+
+
+def _unit(name: str) -> float:
+    """Return what a count is multiplied by: 1e9 for tokens_B.
+
+    Examples:
+        >>> _unit("data/tokens_B"), _unit("tokens (M)"), _unit("tokens")
+        (1000000000.0, 1000000.0, 1.0)
+    """
+    found = _UNIT.search(name)
+    return _UNITS.get(found[1][0].lower(), 1.0) if found else 1.0
