@@ -10,14 +10,15 @@ for each held-out set. With include_num_input_tokens_seen, entries have `num_inp
 `PrinterCallback` and `ProgressCallback` print the same logs without their step. Since transformers
 5, the numbers are printed as text. Between the logs, the progress bar ` 10%|█ | 250/2500 [02:11<…]`
 is printed again after each log. ms-swift adds `global_step` or `global_step/max_steps`. A dict
-without a step gets the step of the next progress bar, or else of the previous one. If there are no
-bars, `logging_steps` gives the steps of training losses. A held-out loss then gets the step of the
-training loss of its epoch. The first bar is the bar of training; a bar with another total is a bar
+without a step gets the step of the next progress bar, or of the previous one if the bar goes on
+below the dicts, as where they are printed by `print`. If there are no bars, `logging_steps` gives
+the steps of training losses. A held-out loss then gets the step of the training loss of its epoch.
+The first bar is the bar of training; a bar with another total is a bar
 of evaluation.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -118,11 +119,22 @@ class PrintedDicts(Importer):
 
 
 @dataclass
+class _Between:
+    """A dict without a step, and the steps of the training's bars before and after it."""
+
+    row: dict[str, str]
+    before: str
+    after: str = ""
+    total: str = ""
+
+
+@dataclass
 class _Printed:
     """Dicts as they are printed, and what gives them their step."""
 
     rows: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    waiting: list[dict[str, str]] = field(default_factory=list)
+    waiting: list[_Between] = field(default_factory=list)
+    between: list[_Between] = field(default_factory=list)
     begun: set[int] = field(default_factory=set)
     total: str = ""
     bar: str = ""
@@ -131,19 +143,29 @@ class _Printed:
 
     def begin(self) -> None:
         """Note that one training ends or another one begins."""
+        self.end()
         self.begun.add(len(self.rows))
         self.total = ""
         self.bar = ""
 
+    def end(self) -> None:
+        """Give the dicts of a training their steps."""
+        for one, step in zip(self.between, _steps_between(self.between), strict=True):
+            if step:
+                one.row |= {"step": step, "max_steps": one.total}
+        self.between = []
+        self.waiting = []
+
     def draw(self, text: str) -> None:
-        """Note a progress bar or a setting; a bar gives its step to the dicts before it."""
+        """Note a progress bar or a setting; the bar after a dict is the one printed next."""
         drawn = _BAR.search(text)
         if drawn:
             self.total = self.total or drawn[2]
         if drawn and drawn[2] == self.total:
             self.bar = drawn[1]
-            for row in self.waiting:
-                row |= {"step": self.bar, "max_steps": self.total}
+            for one in self.waiting:
+                one.after = self.bar
+                one.total = self.total
         if text.strip() and (drawn is None or drawn[2] == self.total):
             self.waiting = []
         for name, setting in (("every", _EVERY), ("batch", _BATCH)):
@@ -158,11 +180,13 @@ class _Printed:
         if counted := row.get("global_step", row.get("global_step/max_steps")):
             row["step"] = counted.partition("/")[0]
         elif "step" not in row:
-            row |= {"step": self.bar, "max_steps": self.total} if self.bar else {}
-            self.waiting.append(row)
+            one = _Between(row, self.bar, total=self.total)
+            self.between.append(one)
+            self.waiting.append(one)
 
     def dicts(self) -> list[tuple[int, dict[str, str]]]:
         """Return all dicts; without bars, their steps follow from `logging_steps`."""
+        self.end()
         step, epoch = 0, ""
         for place, (_, row) in enumerate(self.rows):
             if place in self.begun or _before(row.get("epoch", ""), epoch):
@@ -175,6 +199,49 @@ class _Printed:
             if "loss" in row or row.get("epoch") == epoch:
                 row.setdefault("step", str(step))
         return self.rows
+
+
+def _steps_between(dicts: Sequence[_Between]) -> list[str]:
+    """Return the step of each dict: of the bar after it, or else of the bar before it.
+
+    The trainer's own bar is drawn again after a dict, at the dict's step. A bar that goes on below
+    printed dicts is at a later step then. Losses are logged at multiples of their distance, which
+    shows what the bars are: for one loss per step, a bar that is always one ahead goes on.
+    """
+    either = [one.after or one.before for one in dicts]
+    known = [one for one in dicts if one.before and one.after and "loss" in one.row]
+    after = [int(one.after) for one in known]
+    before = [int(one.before) for one in known]
+    ahead = [step - other for step, other in zip(after, before, strict=True)]
+    if len(known) < 2 or not any(ahead):
+        return either
+    each_step = _distance(after) == 1 and set(ahead) == {1}
+    if _regular(before) and (each_step or not _regular(after)):
+        return [one.before or one.after for one in dicts]
+    if _regular(after):
+        return either
+    return [
+        _multiple(one, _distance(after)) or step for one, step in zip(dicts, either, strict=True)
+    ]
+
+
+def _distance(steps: Sequence[int]) -> int:
+    """Return the usual distance of steps, at least 1."""
+    return max(int(np.median(np.diff(steps))), 1)
+
+
+def _regular(steps: Sequence[int]) -> bool:
+    """Return whether steps are multiples of their distance, except a first step 1 and the last."""
+    first = 1 if steps[0] == 1 else 0
+    return all(step % _distance(steps) == 0 for step in steps[first:-1]) and bool(steps[first:-1])
+
+
+def _multiple(one: _Between, distance: int) -> str:
+    """Return the multiple of a distance that is next to the bar before a dict; "" without a bar."""
+    if not one.before:
+        return ""
+    step = -(-int(one.before) // distance) * distance
+    return "" if one.after and step > int(one.after) else str(step)
 
 
 def _before(epoch: str, other: str) -> bool:
