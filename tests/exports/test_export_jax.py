@@ -1,7 +1,7 @@
 """Exports run by the parsers and schedules of trainers in JAX: batch and rate of every step.
 
-A trainer that is not installed is skipped; docs/schedule.md names the versions that were run, and
-the command.
+`make test-trainers` installs the trainers and runs these tests; docs/schedule.md names the versions
+that were run. A trainer that is not installed is skipped.
 """
 
 import importlib.resources

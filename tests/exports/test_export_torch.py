@@ -1,7 +1,7 @@
 """Exports run by the trainers' own parsers and schedules: batch and rate of every step.
 
-A trainer that is not installed is skipped; docs/schedule.md names the versions that were run, and
-the command.
+`make test-trainers` installs the trainers and runs these tests; docs/schedule.md names the versions
+that were run. A trainer that is not installed is skipped.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def test_the_trainer_of_transformers_follows_the_plan(tmp_path):
         per_device_train_batch_size=2, report_to=[], save_strategy="no", use_cpu=True,
         disable_tqdm=True,
     )  # fmt: skip
-    transformers.Export(
+    transformers.Trainer(
         model, arguments, train_dataset=[{"x": float(i)} for i in range(300)],
         optimizers=(optimizer, scheduler), callbacks=[code.FollowPlan(2), Watch()],
     ).train()  # fmt: skip

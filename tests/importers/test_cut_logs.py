@@ -107,8 +107,8 @@ def test_a_cut_or_damaged_log_loses_nothing_in_silence(tmp_path, name):
 @pytest.mark.parametrize("name", LOGS)
 def test_every_cut_and_damage_is_reported(tmp_path, name):
     shape, rng = Shape(name, tmp_path), np.random.default_rng(1)
-    check_cuts(shape, name, rng, slice(None), 50)
-    check_bytes(shape, name, rng, 50)
+    check_cuts(shape, name, rng, slice(None), 15)
+    check_bytes(shape, name, rng, 15)
 
 
 def test_there_are_160_shapes():

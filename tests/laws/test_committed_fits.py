@@ -73,7 +73,7 @@ def test_laws_of_the_demo(law):
     expected = committed("demo/fits.json")[law]
     if law == "piecewise":  # at the highest target no point decides where its pieces join
         expected["fits"][0] = {}
-    assert_same(fit_es(points, asked(law, expected), options=Options()), expected)
+    assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
 
 
 @pytest.mark.parametrize("group", every("es_wsd/fits.json"))
@@ -82,7 +82,7 @@ def test_laws_under_wsd(group):
     kind, rates = group.split(", ")
     points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
     for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
-        assert_same(fit_es(points, asked(law, expected), options=Options()), expected)
+        assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
 
 
 @pytest.mark.parametrize("design", every("critical_batch/fits.json", "together"))

@@ -1,0 +1,70 @@
+"""Try a distribution as a stranger does: `python tests/release.py dist/FILE` (`make release` does).
+
+It is installed into a fresh environment. Outside of the checkout, `bss --help`, the version and the
+fit of a small table must work, and the distribution must hold neither results nor tests.
+"""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BATCHES = (1, 2, 4, 8, 16, 32)
+
+
+def files_of(distribution: Path) -> list[str]:
+    """Return the names of the files of an sdist, below its folder, or of a wheel."""
+    if distribution.suffix == ".whl":
+        return zipfile.ZipFile(distribution).namelist()
+    with tarfile.open(distribution) as sdist:
+        return [name.partition("/")[2] for name in sdist.getnames()]
+
+
+def write_runs(path: Path) -> None:
+    """Write loss curves of six batch sizes with a planted optimum."""
+    rows = ["run,batch,seq_len,step,loss"]
+    for batch in BATCHES:
+        for i in range(1, 201):
+            tokens = 2000 * i
+            waste = 1 + 0.05 * abs((batch / 4) ** 0.5 - (4 / batch) ** 0.5)
+            loss = 1.5 + 40 * (tokens / waste) ** -0.35
+            rows.append(f"b{batch},{batch},16,{tokens // (16 * batch)},{loss:.6f}")
+    path.write_text("\n".join(rows) + "\n")
+
+
+def main() -> None:
+    """Check the contents, install, and run the commands."""
+    distribution = Path(sys.argv[1]).resolve()
+    unwanted = [n for n in files_of(distribution) if n.startswith(("results/", "tests/"))]
+    assert not unwanted, unwanted[:5]
+    assert any(name.endswith("bss/py.typed") for name in files_of(distribution))
+    with tempfile.TemporaryDirectory(prefix="release-") as name:
+        folder = Path(name)
+        venv.create(folder / "env", with_pip=True)
+        commands = folder / "env/bin"
+
+        def run(command: str, *arguments: str) -> str:
+            done = subprocess.run(
+                [commands / command, *arguments], cwd=folder, capture_output=True, text=True
+            )
+            assert done.returncode == 0, (command, arguments, done.stderr)
+            return done.stdout
+
+        lock = str(ROOT / "requirements.lock")
+        run("python", "-m", "pip", "install", "--quiet", "--constraint", lock, str(distribution))
+        version = run("python", "-c", "import bss; print(bss.__version__, bss.__file__)").split()
+        assert version[1].startswith(name), version
+        assert "fit" in run("bss", "--help")
+        write_runs(folder / "runs.csv")
+        fit = ["fit", "es", "runs.csv", "--targets=2.3,2.2", "--resamples=10"]
+        fitted = run("bss", *fit)
+        assert "B_opt" in fitted
+    print(f"{distribution.name}: {distribution.stat().st_size / 1e6:.1f} MB, {version[0]}, works")
+
+
+if __name__ == "__main__":
+    main()
