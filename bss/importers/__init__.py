@@ -15,7 +15,7 @@ from bss.importers.names import TRAINERS
 from bss.importers.own import RunTables
 from bss.importers.plain import LongTable, PlainTable
 from bss.importers.runs import Report, import_runs
-from bss.importers.tensorboard import EventFiles
+from bss.importers.tensorboard import EventFiles, ScalarTables
 from bss.importers.wandb import WandbExports
 from bss.registry import Registry
 
@@ -42,11 +42,13 @@ _HUGGING_FACE = AnyOf(
     (TrainerState(), PrintedDicts()),
 )
 
+_TENSORBOARD = "TensorBoard: event files (extra `tensorboard`), CSV files of its page"
+
 IMPORTERS: Registry[Importer] = Registry(
     "format",
     {
         "wandb": WandbExports(TRAINERS),
-        "tensorboard": EventFiles(TRAINERS),
+        "tensorboard": AnyOf(_TENSORBOARD, (EventFiles(TRAINERS), ScalarTables())),
         "huggingface": _trainer(_HUGGING_FACE, "huggingface"),
         **{name: _trainer(own, name) for name, own in declared_formats().items()},
         "bss": RunTables(),

@@ -21,7 +21,12 @@ from bss.errors import InputError
 from bss.importers.attempts import each_attempt
 from bss.importers.lines import Cells, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
-from bss.tables.likeness import kind_of_name
+from bss.tables.likeness import (
+    held_out_name,
+    held_out_source,
+    kind_of_name,
+    states_training,
+)
 
 USUAL = ("loss", "eval_loss")
 """Columns that are found by their usual names where a trainer has no other."""
@@ -380,6 +385,26 @@ def with_settings(log: Log, settings: Mapping[str, float]) -> Log:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def held_out_by_source(log: Log, theirs: str, columns: Mapping[str, str]) -> Log:
+    """Return a log whose loss is held-out if the name of its file or run says so.
+
+    Args:
+        log: The run of a file.
+        theirs: The name of its loss in the file.
+        columns: Names given by --columns. A loss that the user named is moved only if the file is
+            named as a held-out loss.
+    """
+    if "loss" not in log.rows or "eval_loss" in log.rows or states_training(theirs):
+        return log
+    sources = [Path(log.source).stem, log.run]
+    named = any(held_out_name(name) for name in sources)
+    if not named and ("loss" in columns or not any(held_out_source(name) for name in sources)):
+        return log
+    note = f"{theirs} is read as a held-out loss, by the name of its file or run"
+    rows = log.rows.rename(columns={"loss": "eval_loss"})
+    return replace(log, rows=rows, notes=(*log.notes, note))
 
 
 def named_log(

@@ -14,7 +14,6 @@ value that was not logged. If a column such as `split` marks a row as validation
 as a held-out loss.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -41,6 +40,7 @@ from bss.importers.names import (
     by_plain_name,
     choose,
     completed,
+    held_out_by_source,
     log_of,
     plain_name,
     unread_of,
@@ -48,13 +48,12 @@ from bss.importers.names import (
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
 from bss.importers.unread import rises
-from bss.tables.likeness import unit_of
+from bss.tables.likeness import held_out_label, held_out_name, unit_of
 
 METRICS = NAMES["plain"]
 SETTINGS = ("model", "params", "seed", "data_seed", "peak_lr", "beta1", "beta2", "beta2_half_life")
 """Columns of a run table that a table may have for each run."""
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
-HELD_OUT = re.compile(r"(val|eval|valid|validation|dev)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -110,6 +109,7 @@ class PlainTable(Importer):
                 part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
             log = log_of(file, part, settings, notes, table.cut, str(run), unread)
+            log = held_out_by_source(log, chosen.get("loss", ""), columns)
             logged = {n: cells.numbers[n][part.index] for n in counts if n in cells.numbers}
             rows_with_claims = with_claims(log.rows, cells, chosen.values())
             log = replace(log, rows=rows_with_claims, accumulated=accumulation(logged))
@@ -148,7 +148,7 @@ def _logged(rows: Rows) -> Rows:
 
 def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
     """Return the rows with `loss` as the held-out loss in rows of validation."""
-    there = np.array([HELD_OUT.match(split) is not None for split in splits], bool)
+    there = np.array([held_out_label(split) for split in splits], bool)
     if "loss" not in rows or not there.any():
         return rows
     moved = rows["loss"].where(there)
@@ -184,9 +184,11 @@ def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
     return settings, rows
 
 
-METRIC = ("metric", "key", "metric_name", "tag", "variable", "name")
-VALUE = ("value", "metric_value")
-RUN = (*METRICS.names["run"], "experiment", "experiment_id")
+METRIC = ("metric", "key", "metric_name", "metricname", "attribute_path", "tag", "variable", "name")
+VALUE = ("value", "metric_value", "metricvalue", "float_value")
+RUN = (*METRICS.names["run"], "experiment", "experiment_id", "experimentkey")
+CONTEXT = ("runcontext", "context", "split")
+"""Columns of long tables that mark values as training or validation."""
 LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
 """Names of metrics; the step is a column."""
 
@@ -206,9 +208,14 @@ class LongTable(Importer):
         table = table_of(file)
         names = by_plain_name(table.names)
         metric, value, step, by = (names.get(role, "") for role in _roles(names, columns))
-        cells = table.read([value, step], filter(None, (metric, by)))
+        context = next((names[name] for name in CONTEXT if name in names), "")
+        cells = table.read([value, step], filter(None, (metric, by, context)))
         numbers = cells.rows({"step": step, "value": value}, file)
-        values = numbers.assign(run=cells.labels(by), name=cells.labels(metric))
+        metrics = [
+            _in_context(*pair)
+            for pair in zip(cells.labels(metric), cells.labels(context), strict=True)
+        ]
+        values = numbers.assign(run=cells.labels(by), name=metrics)
         given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
         told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
         left_out = table.left_out
@@ -216,6 +223,13 @@ class LongTable(Importer):
             log = long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
             yield replace(log, left_out=left_out)
             left_out = {}
+
+
+def _in_context(metric: str, context: str) -> str:
+    """Return the name of a metric, with a held-out context before it unless it states that."""
+    if not held_out_label(context) or held_out_name(metric):
+        return metric
+    return f"val_{metric}"
 
 
 def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:
@@ -262,7 +276,8 @@ def long_log(
     rows = _wide(known.assign(name=known["name"].map(read), value=value))
     notes = (*chosen.notes, *misspelt(sizes, read), *notes)
     unread = unread_of(sizes, read, columns)
-    return log_of(file, chosen.trainer.corrected(rows), {}, notes, cut, run, unread)
+    log = log_of(file, chosen.trainer.corrected(rows), {}, notes, cut, run, unread)
+    return held_out_by_source(log, chosen.names.get("loss", ""), columns)
 
 
 def _wide(values: pd.DataFrame) -> Rows:

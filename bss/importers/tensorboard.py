@@ -15,10 +15,12 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.lines import number
-from bss.importers.log import Importer, Log
+from bss.importers.log import LOSSES, Importer, Log
 from bss.importers.names import MetricNames
-from bss.importers.plain import long_log
+from bss.importers.plain import LONG_METRICS, long_log, plain_name
+from bss.importers.table import table_of
 from bss.installation import install
+from bss.tables.likeness import kind_of_name
 
 MEGATRON_LOSSES = ("lm loss", "lm loss vs samples")
 SAMPLES = "samples vs steps"
@@ -43,6 +45,28 @@ class EventFiles(Importer):
         if len(values):
             log = long_log(file, _with_samples(values), self.trainers, columns, cut=cut)
             yield replace(log, place=str(file.resolve().parent))
+
+
+@dataclass(frozen=True)
+class ScalarTables(Importer):
+    """Scalars that TensorBoard's page saves, one file per run and tag: run-RUN-tag-TAG.csv."""
+
+    about: str = "CSV files of TensorBoard's page, named run-RUN-tag-TAG.csv"
+
+    def recognises(self, file: Path, head: str) -> bool:
+        """Return whether the header is the page's."""
+        return head.startswith("Wall time,Step,Value") and "-tag-" in file.stem
+
+    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
+        """Yield the run of a file; nothing if its tag is no loss."""
+        run, _, tag = file.stem.removeprefix("run-").rpartition("-tag-")
+        if kind_of_name(tag) not in LOSSES:
+            return
+        table = table_of(file)
+        rows = table.read(["Step", "Value"]).rows({"step": "Step", "value": "Value"}, file)
+        told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
+        log = long_log(file, rows.assign(name=tag), (LONG_METRICS,), {}, run=run, **told)
+        yield replace(log, left_out=table.left_out)
 
 
 def _with_samples(values: pd.DataFrame) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from bss.importers.counts import (
 )
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
-from bss.importers.names import Chosen, MetricNames, choose, fitting, log_of
+from bss.importers.names import Chosen, MetricNames, choose, fitting, held_out_by_source, log_of
 from bss.importers.table import Table, flat, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
@@ -181,7 +181,8 @@ def _chart(
         rows = chosen.trainer.corrected(rows)
         notes = (*chosen.notes, *left_out)
         name = run.removeprefix("Group: ")
-        yield log_of(file, rows, {}, notes, table.cut, name, chosen.unread)
+        log = log_of(file, rows, {}, notes, table.cut, name, chosen.unread)
+        yield held_out_by_source(log, chosen.names.get("loss", ""), columns)
         left_out = []
 
 

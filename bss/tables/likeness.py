@@ -79,6 +79,36 @@ def held_out_name(name: str) -> bool:
     return kind_of_name(name) == "eval_loss"
 
 
+def held_out_label(text: str) -> bool:
+    """Return whether a label of rows, e.g. a split, is of held-out data.
+
+    Examples:
+        >>> held_out_label("validate"), held_out_label("test_set"), held_out_label("train")
+        (True, True, False)
+    """
+    words = words_of_name(text)
+    return bool(words & HELD_OUT and not words & _TRAIN)
+
+
+def held_out_source(text: str) -> bool:
+    """Return whether the name of a file or run is that of held-out losses.
+
+    It names a held-out loss, or its last word is of held-out data. `test` and `dev` may be words of
+    any run, so they count only before a loss.
+
+    Examples:
+        >>> [held_out_source(name) for name in ("b8-tag-val_loss", "b8-val", "eval-run", "my-test")]
+        [True, True, False, False]
+    """
+    last = [word.lower() for word in _WORD.findall(text)][-1:]
+    return held_out_name(text) or bool(HELD_OUT & set(last) - {"test", "testing", "dev"})
+
+
+def states_training(name: str) -> bool:
+    """Return whether a name says that it is of training."""
+    return bool(words_of_name(name) & _TRAIN)
+
+
 def kind_of_name(name: str) -> str:
     """Return the column of KINDS that a name looks like, or "".
 
