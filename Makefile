@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Without bytecode every process would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-ray test-trainers browser bench notebooks docs release format setup lock clean
+.PHONY: demo test test-slow matrix test-ray test-trainers browser bench notebooks docs release format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
@@ -20,6 +20,10 @@ test: setup  ## lint, types, imports, tests
 
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow -n 2 --dist loadfile
+
+# PYTHONS="3.13 lowest" runs some of the columns.
+matrix:  ## the fast tests on each Python from 3.11 to 3.13, and with the lowest versions allowed
+	$(PYTHON) tests/matrix.py $(PYTHONS)
 
 # Ray goes into a copy of the environment, which other tests do not see.
 test-ray: setup .cache/ray/ready  ## sweeps on a Ray cluster of this machine
@@ -96,4 +100,4 @@ lock: setup  ## renew the exact versions
 		--extra train --extra test --extra notebooks pyproject.toml -o requirements.lock
 
 clean:  ## environment, corpora, runs and the site
-	rm -rf .venv .cache/docs data runs site
+	rm -rf .venv .cache/docs .cache/matrix data runs site
