@@ -5,6 +5,7 @@ Counts are exact Python integers at any size: 10^13 tokens are beyond int32 and 
 
 import math
 import re
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 
@@ -46,6 +47,26 @@ def parse_tokens(text: str | int, *, field: str = "tokens", total: int | None = 
     if count > LARGEST:
         raise InputError(f"{field}: {text} is too large; write a count below 2^63")
     return count
+
+
+def parse_number(text: str | float, *, field: str = "number") -> float:
+    """Return the finite number that a text means, with the suffixes of `parse_tokens`.
+
+    Raises:
+        InputError: If the text is not a finite number.
+
+    Examples:
+        >>> parse_number(".1"), parse_number("-2e-3"), parse_number("2k"), parse_number("2^20")
+        (0.1, -0.002, 2000.0, 1048576.0)
+    """
+    written = str(text).strip()
+    with suppress(ValueError):
+        number = float(written)
+        if math.isfinite(number):
+            return number
+    with suppress(InputError):
+        return float(parse_tokens(written))
+    raise InputError(f"{field}: {text!r} is not a number; write it like 0.1, 2e-3 or 2K")
 
 
 def format_tokens(count: int, before: str = "") -> str:

@@ -6,6 +6,7 @@ an entry. `Annotated` with a `Range` bounds a number. A class with `may_lack` is
 its JSON has every other key, and its `check` refuses fields that contradict each other.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 from bss.errors import InputError
-from bss.units import parse_tokens
+from bss.units import parse_number, parse_tokens
 
 T = TypeVar("T")
 SLACK = 1e-6  # relative: numbers of a stored result are rounded to seven digits
@@ -269,6 +270,9 @@ def _scalar(kind: type, value: Any, where: str, strict: bool) -> Any:
         return parse_tokens(value, field=where)
     if kind is float and value is None and not strict:
         return math.nan
+    if kind is float and strict and isinstance(value, str):
+        with contextlib.suppress(InputError):  # else the type is named below
+            value = parse_number(value, field=where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bss.errors import InputError
-from bss.units import format_tokens, parse_tokens
+from bss.schedules.batch import BatchSchedule
+from bss.units import format_tokens, parse_number, parse_tokens
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,36 @@ def test_format_of_round_counts_is_exact(mantissa, zeros):
 )  # fmt: skip
 def test_format(count, text):
     assert format_tokens(count) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(".1", 0.1), ("-.5", -0.5), ("2k", 2000), ("1.5M", 1.5e6), ("2^10", 1024), (" 3e-4 ", 3e-4)],
+)
+def test_a_number_has_the_suffixes_of_a_count(text, number):
+    assert parse_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1e999", "1,5", "k", "20%"])
+def test_what_is_no_finite_number_is_refused(text):
+    with pytest.raises(InputError, match=r"lr: .* is not a number"):
+        parse_number(text, field="lr")
+
+
+@pytest.mark.parametrize(
+    ("text", "schedule"),
+    [
+        ("2k", "2000"),
+        (".5K", "500"),
+        ("0:1K .1M:2^11", "0:1000 100K:2048"),
+        ("1K-4K/1K:3M", "1000-4000/1000:3M"),
+    ],
+)
+def test_batch_sizes_have_them_too(text, schedule):
+    assert BatchSchedule.parse(text) == BatchSchedule.parse(schedule)
+
+
+@pytest.mark.parametrize("text", ["0:x", "0:2.5", "0:20%", "0:-8", "x-8:1M", "2-x:1M", "0:"])
+def test_what_is_no_batch_size_is_refused(text):
+    with pytest.raises(InputError, match=r"^batch: .* write it like"):
+        BatchSchedule.parse(text, total=1000)

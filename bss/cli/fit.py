@@ -9,7 +9,7 @@ import pandas as pd
 
 from bss import laws
 from bss.cells import Table, fit_tables
-from bss.cli.options import Repeated, Trust
+from bss.cli.options import Number, Repeated, Trust
 from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.reading import (
     FitOptions,
@@ -31,7 +31,7 @@ def es(
     /,
     *,
     law: str | None = None,
-    at_rate: float | None = None,
+    at_rate: Number | None = None,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     how: FitOptions = FitOptions(),
@@ -66,7 +66,7 @@ def critical(
     points: Path,
     /,
     *,
-    overhead: float = 0.2,
+    overhead: Number = 0.2,
     reference_batch: str = "256",
     unit: Literal["sequences", "tokens"] = "sequences",
     table: TableOptions = TableOptions(),

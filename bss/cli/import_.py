@@ -9,7 +9,7 @@ import pandas as pd
 from cyclopts import Parameter
 
 from bss.cells import Table
-from bss.cli.options import Repeated
+from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, OutputFile, Show
 from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_runs
@@ -33,7 +33,7 @@ def import_(
     *,
     out: Annotated[OutputFile, Parameter(name=("--out", "-o"))],
     batch: Repeated = (),
-    seq_len: int | None = None,
+    seq_len: Count | None = None,
     run_regex: str | None = None,
     columns: str | None = None,
     train_line: str | None = None,

@@ -1,10 +1,11 @@
 """bss models: the named sizes."""
 
 from bss.cells import Table
+from bss.cli.options import Count
 from bss.cli.output import Output, Show
 
 
-def models(*, seq_len: int = 512, vocab_size: int | None = None, show: Show = Show()) -> Output:
+def models(*, seq_len: Count = 512, vocab_size: Count | None = None, show: Show = Show()) -> Output:
     """List the named models.
 
     Args:

@@ -1,6 +1,5 @@
 """Options that several commands share, a frozen dataclass per group of the help page."""
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from cyclopts import Group, Parameter, Token, validators
 
 from bss.errors import InputError
 from bss.rules import Setting
-from bss.units import parse_tokens
+from bss.units import parse_number, parse_tokens
 
 
 def parse_count(_: Any, tokens: Sequence[Token]) -> int:
@@ -29,9 +28,10 @@ Count = Annotated[int, Parameter(converter=parse_count, accepts_keys=False)]
 def parse_positive(_: Any, tokens: Sequence[Token]) -> float:
     """Return the positive finite number of a text."""
     text = tokens[0].value
-    with suppress(ValueError):
-        if 0 < float(text) < math.inf:
-            return float(text)
+    with suppress(InputError):
+        number = parse_number(text)
+        if number > 0:
+            return number
     raise InputError(f"{tokens[0].keyword} {text}: expected a positive number, e.g. 4e-3")
 
 
@@ -42,9 +42,10 @@ Positive = Annotated[float, Parameter(converter=parse_positive, accepts_keys=Fal
 def parse_list(kind: Any, tokens: Sequence[Token]) -> tuple[Any, ...]:
     """Return the positive numbers of a text such as 1.8,1.7."""
     token = tokens[-1]
-    with suppress(ValueError):
-        values = tuple(get_args(kind)[0](part) for part in token.value.split(","))
-        if all(0 < value < math.inf for value in values):
+    parse = parse_tokens if get_args(kind)[0] is int else parse_number
+    with suppress(InputError):
+        values = tuple(parse(part) for part in token.value.split(","))
+        if all(value > 0 for value in values):
             return values
     raise InputError(f"{token.keyword} {token.value!r}: expected positive numbers, e.g. 8,32")
 
@@ -55,7 +56,19 @@ Losses = Annotated[tuple[float, ...], Parameter(converter=parse_list)]
 Sizes = Annotated[tuple[int, ...], Parameter(converter=parse_list)]
 """Batch sizes in sequences, written as 8,32."""
 
-Resamples = Annotated[int, Parameter(validator=validators.Number(gte=10))]
+
+def convert_number(_: Any, tokens: Sequence[Token]) -> float:
+    """Return the finite number of a text."""
+    return parse_number(tokens[0].value, field=tokens[0].keyword or "number")
+
+
+Number = Annotated[float, Parameter(converter=convert_number, accepts_keys=False)]
+"""A number, written as 0.1, .1, 2e-3 or 2K."""
+
+Resamples = Annotated[
+    int,
+    Parameter(converter=parse_count, accepts_keys=False, validator=validators.Number(gte=10)),
+]
 """A number of refits, enough for an interval."""
 
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]
@@ -92,11 +105,11 @@ class RunOptions:
 
     params: Count
     tokens: Count
-    seq_len: int
-    d_model: int | None = None
-    loss: float | None = None
+    seq_len: Count
+    d_model: Count | None = None
+    loss: Number | None = None
     noise_scale: Count | None = None
-    lr: float | None = None
+    lr: Number | None = None
 
     def setting(self, **others: Any) -> Setting:
         """Return the run as rules take it."""

@@ -7,7 +7,7 @@ from typing import Any
 from cyclopts import Group, Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Positive, Sizes
+from bss.cli.options import Count, Number, Positive, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
 from bss.exports import export
@@ -36,12 +36,12 @@ class OptimizerOptions:
         weight_decay: decoupled, per step
     """
 
-    beta1: float | None = None
+    beta1: Number | None = None
     beta1_half_life: str | None = None
-    beta2: float | None = None
+    beta2: Number | None = None
     beta2_half_life: str | None = None
     beta1_coupling: str = "none"
-    weight_decay: float | None = None
+    weight_decay: Number | None = None
 
     def coupling(self, tokens: int, **others: Any) -> Coupling:
         """Return the coupling for a budget; InputError for options that exclude each other."""
@@ -93,9 +93,9 @@ class RateOptions:
     decay: str = "0"
     shape: Shape = "linear"
     rate: str = next(iter(RATES))
-    floor: float = 0.0
+    floor: Number = 0.0
     lr_coupling: str = next(iter(LR_RULES))
-    lr_batch: int | None = None
+    lr_batch: Count | None = None
 
     def __post_init__(self) -> None:
         if self.lr_batch is not None and self.lr_coupling == "none":
@@ -105,7 +105,7 @@ class RateOptions:
 def plan(
     *,
     tokens: Count,
-    seq_len: int,
+    seq_len: Count,
     batch: str,
     lr: Positive,
     rate: RateOptions = RateOptions(),

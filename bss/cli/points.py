@@ -1,7 +1,7 @@
 """bss points: steps and tokens to target losses, from loss curves."""
 
 from bss.cells import Table
-from bss.cli.options import Trust
+from bss.cli.options import Number, Trust
 from bss.cli.output import Output, OutputFile, Show
 from bss.cli.reading import TableOptions, Tables, TargetOptions, measured_points
 from bss.tables import write_table
@@ -16,7 +16,7 @@ def points(
     *,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
-    at_rate: float | None = None,
+    at_rate: Number | None = None,
     out: OutputFile | None = None,
     files: Trust = Trust(),
     show: Show = Show(),

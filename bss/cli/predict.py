@@ -71,7 +71,7 @@ class Question:
     params: Count | None = None
     tokens: Count | None = None
     batch: str | None = None
-    seq_len: int | None = None
+    seq_len: Count | None = None
     lr: Positive | None = None
     warmup: str | None = None
     decay: str | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pandas as pd
 from cyclopts import Group, Parameter
 
-from bss.cli.options import Count, Losses, Repeated, Resamples
+from bss.cli.options import Count, Losses, Number, Repeated, Resamples
 from bss.errors import InputError
 from bss.laws.base import Options, parse_ranges
 from bss.points.measuring import measure_points, tuned_points
@@ -33,7 +33,7 @@ class TableOptions:
     """
 
     columns: str | None = None
-    seq_len: int | None = None
+    seq_len: Count | None = None
 
     def reading(self) -> Reading:
         """Return how the table is read."""
@@ -169,7 +169,7 @@ class FitOptions:
     """
 
     resamples: Resamples | None = None
-    level: float = 0.90
+    level: Number = 0.90
     seed: int = 0
     drop: Repeated = ()
     keep: Repeated = ()

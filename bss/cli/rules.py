@@ -7,7 +7,7 @@ from typing import Any
 from cyclopts import Group, Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Repeated, RunOptions
+from bss.cli.options import Count, Number, Repeated, RunOptions
 from bss.cli.output import Output, Show
 from bss.errors import InputError
 from bss.rules import RULES, Answer, Change, Hyperparameters, Setting, answers, scaled
@@ -33,9 +33,9 @@ class ScaleOptions:
 
     to: Count | None = None
     to_tokens: Count | None = None
-    beta1: float | None = None
-    beta2: float | None = None
-    weight_decay: float | None = None
+    beta1: Number | None = None
+    beta2: Number | None = None
+    weight_decay: Number | None = None
 
 
 def rules(

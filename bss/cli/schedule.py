@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Positive, Repeated, Trust
+from bss.cli.options import Count, Number, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import ExportOptions, OptimizerOptions, plan_output, rate_of, warn_about
 from bss.cli.step_time import TimeOptions
@@ -33,10 +33,10 @@ def schedule(
     tokens: Count,
     policy: str | None = None,
     settings: Annotated[Repeated, Parameter(name="--set")] = (),
-    stages: int = 4,
-    multiple_of: int = 1,
-    min_batch: float | None = None,
-    max_batch: float | None = None,
+    stages: Count = 4,
+    multiple_of: Count = 1,
+    min_batch: Number | None = None,
+    max_batch: Number | None = None,
     lr: Positive | None = None,
     warmup: str = "0",
     decay: str = "0",

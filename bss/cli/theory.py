@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
+from bss.cli.options import Count, Number
 from bss.cli.output import Output, Show
 from bss.errors import check
 from bss.laws.base import Estimate
@@ -25,7 +26,7 @@ TASK = Parameter(name="*", group=Group("Task", sort_key=2))
 
 
 def risk(
-    *, task: Annotated[Task, TASK], lr: float = 0.1, data: str, batch: str, show: Show = Show()
+    *, task: Annotated[Task, TASK], lr: Number = 0.1, data: str, batch: str, show: Show = Show()
 ) -> Output:
     """Compute the exact excess risk of one batch schedule.
 
@@ -57,10 +58,10 @@ def risk(
 def optimal(
     *,
     task: Annotated[Task, TASK],
-    lr: float = 0.1,
+    lr: Number = 0.1,
     data: str,
-    min_batch: int = 1,
-    max_batch: int,
+    min_batch: Count = 1,
+    max_batch: Count,
     stages_at_most: Annotated[int, Parameter(name="--stages")] = 8,
     show: Show = Show(),
 ) -> Output:
@@ -100,10 +101,10 @@ def optimal(
 def switch(
     *,
     task: Annotated[Task, TASK],
-    lr: float = 0.1,
+    lr: Number = 0.1,
     data: str,
-    min_batch: int = 1,
-    max_batch: int,
+    min_batch: Count = 1,
+    max_batch: Count,
     show: Show = Show(),
 ) -> Output:
     """Compute the best switch for each budget, and the exponent of D − P*.

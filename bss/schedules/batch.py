@@ -12,6 +12,7 @@ import operator
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -23,8 +24,10 @@ from bss.errors import InputError
 from bss.units import format_tokens, parse_tokens
 
 RAMP_STAGES = 15  # increments of a ramp without one of its own
-_RAMP = re.compile(r"(\d{1,18})-(\d{1,18})(?:/(\d{1,18}))?:(\S+)")
-_STEPS = re.compile(r"(\d{1,18})steps")
+_RAMP = re.compile(r"([^\s:/-]+)-([^\s:/-]+)(?:/([^\s:/-]+))?:(\S+)")
+_STEPS = re.compile(r"(\S+)steps")
+MOST = 10**18
+"""Above all batch sizes: a step of them would have more tokens than a table can count."""
 _SAMPLES = re.compile(r"(\d{1,18}) (\d{1,18}) (\d{1,18})(?::(\d{1,18}))?")
 
 
@@ -131,6 +134,8 @@ class BatchSchedule:
             '0:8 51.2K:16'
             >>> str(BatchSchedule.parse("2-8/2:600"))
             '0:2 100:4 300:6 500:8'
+            >>> str(BatchSchedule.parse("0:.5K 1K:2K"))
+            '0:500 1K:2000'
         """
         if samples := _SAMPLES.fullmatch(text.strip()):
             return cls._by_samples(samples, seq_len)
@@ -141,18 +146,24 @@ class BatchSchedule:
             pairs = [f"0:{pairs[0]}"]
         elif pairs and (ramp := _RAMP.fullmatch(pairs[0])):
             low, high, increment, over = ramp.groups()
-            end = parse_tokens(over, field="batch schedule ramp", total=total)
-            starts, batches = _ramp(int(low), int(high), int(increment or 0), end)
+            problem = f"{pairs[0]} is no ramp; write it like '128-512/16:50%'"
+            starts, batches = _ramp(
+                _parse_size(low, problem),
+                _parse_size(high, problem),
+                _parse_size(increment or "0", problem),
+                parse_tokens(over, field="batch schedule ramp", total=total),
+            )
             pairs = pairs[1:]
         for pair in pairs:
             start, _, batch = pair.partition(":")
-            if not start or not batch.isascii() or not batch.isdigit() or len(batch) > 18:
-                raise InputError(f"batch: {pair} is not start:batch; write it like '0:8 2M:16'")
+            problem = f"{pair} is not start:batch; write it like '0:8 2M:16'"
+            size = _parse_size(batch if start else "", problem)
             if steps := _STEPS.fullmatch(start):
-                starts.append(_tokens_at(int(steps[1]), starts, batches, seq_len))
+                step = parse_tokens(steps[1], field="batch schedule step")
+                starts.append(_tokens_at(step, starts, batches, seq_len))
             else:
                 starts.append(parse_tokens(start, field="batch schedule start", total=total))
-            batches.append(int(batch))
+            batches.append(size)
         return cls(tuple(starts), tuple(batches))
 
     @classmethod
@@ -285,6 +296,15 @@ def _growing(first: int, last: int) -> None:
         raise InputError(
             f"batch: the ramp from {first} to {last} does not grow; write the smaller batch first"
         )
+
+
+def _parse_size(text: str, problem: str) -> int:
+    """Return the batch size of a text such as 8 or 2K; raise InputError if it is none."""
+    with suppress(InputError):
+        size = parse_tokens(text)
+        if size < MOST:
+            return size
+    raise InputError(f"batch: {problem}")
 
 
 def _tokens_at(

@@ -86,7 +86,7 @@ def test_a_critical_fit_is_refused(capsys, tmp_path):
     ("arguments", "says"),
     [
         (PLANNED[3:], "--params: missing"),
-        ((*PLANNED[1:], "--d-model", "0"), "d_model: 0 given; write a positive number"),
+        ((*PLANNED[1:], "--d-model", "0"), "--d-model 0: expected a count above 0"),
         ((*PLANNED[1:], "--noise-scale", "0"), "--noise-scale 0: expected a count above 0"),
         ((*PLANNED[1:], "--tokens", "500"), "tokens: 500 given; write a budget of one sequence"),
         ((*PLANNED[1:], "--total-params", "1B"), "--total-params"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bss.cli import main
-from tests.cli.called import alone
+from tests.cli.called import alone, printed
 
 ACCEPTANCE = [
     *("plan", "--tokens", "10M", "--seq-len", "128", "--batch", "0:8 2M:16 6M:32"),
@@ -174,3 +174,11 @@ def test_the_learning_rate_may_be_that_of_the_last_batch(capsys):
     assert first["segments"][0]["lr_end"] == pytest.approx(1e-3)
     assert last["segments"][-1]["lr_end"] == pytest.approx(1e-3)
     assert last["segments"][0]["lr_end"] == pytest.approx(1e-3 * (64 / 512) ** 0.5)
+
+
+def test_counts_and_numbers_have_suffixes_and_need_no_leading_zero(capsys):
+    typed = ("--tokens", ".1B", "--seq-len", ".5K", "--batch", ".1k", "--lr", ".1")
+    plain = ("--tokens", "100000000", "--seq-len", "500", "--batch", "100", "--lr", "0.1")
+    more = ("--beta2", ".95", "--weight-decay", ".1", "--decay", ".01B")
+    full = ("--beta2", "0.95", "--weight-decay", "0.1", "--decay", "10000000")
+    assert printed(capsys, "plan", *typed, *more) == printed(capsys, "plan", *plain, *full)

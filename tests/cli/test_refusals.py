@@ -93,7 +93,7 @@ LINES = [
     (PLAN.replace("10M", "nan"), "--tokens"),
     (PLAN.replace("10M", "1e60"), "--tokens"),
     (PLAN.replace("10M", "''"), "--tokens"),
-    (PLAN.replace("128", "2K"), "--seq-len"),
+    (PLAN.replace("128", "2X"), "--seq-len"),
     (PLAN.replace("0:8", "0:8;2M:16"), "batch"),
     (PLAN.replace("0:8", "'0:8 2M:16 2M:32'"), "increasing"),
     (PLAN.replace("0:8", "8.5"), "batch"),

@@ -151,6 +151,16 @@ def test_a_run_that_failed_is_in_no_table_and_the_status_says_so(config, tmp_pat
     assert pd.read_csv(tmp_path / "out/finals.csv")["batch"].tolist() == [2, 8]
 
 
+def test_numbers_of_axes_and_settings_have_suffixes(config, capsys):
+    options = ("--set", "schedule.tokens=.1M", "--set", "optimizer.weight_decay=.5")
+    axes = ("--axis", "optimizer.lr=.1,2e-3,.001k", "--axis", "schedule.batch=.5K,1k")
+    told = printed(capsys, "sweep", config(), *options, *axes, "--dry-run")
+    assert told["runs"] == 6
+    assert main(["sweep", config(), *options, *axes, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "0.1" in shown and "0.002" in shown and "1000" in shown
+
+
 @pytest.mark.parametrize("name", ["nowhere", "."])
 def test_a_directory_without_runs_is_refused(config, capsys, name):
     assert "runs directory" in refused(capsys, "runs", name)
