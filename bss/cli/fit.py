@@ -22,6 +22,7 @@ from bss.cli.reading import (
 from bss.cli.step_time import TimeOptions
 from bss.laws.base import DRAWS
 from bss.laws.step_time import CRITERIA, equal_time, sentence
+from bss.points.units import in_nats
 from bss.tables import Reading, read_points
 from bss.units import parse_tokens
 
@@ -154,7 +155,9 @@ def curve(
         bss fit curve RUNS.parquet
         bss fit curve RUNS.parquet --since 50% --resamples 20 --json
     """
-    found, warnings = read_run_table(runs, table.reading(), need_loss=False)
+    every, warnings = read_run_table(runs, table.reading(), need_loss=False)
+    found, units = in_nats(every)
+    warnings += units
     start = parse_tokens(warmup, field="--warmup")
     longest = max(int(n) for n in found["tokens"])
     first = parse_tokens(since, field="--since", total=longest)

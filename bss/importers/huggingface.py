@@ -11,8 +11,8 @@ for each held-out set. With include_num_input_tokens_seen, entries have `num_inp
 5, the numbers are printed as text. Between the logs, the progress bar ` 10%|█ | 250/2500 [02:11<…]`
 is printed again after each log. ms-swift adds `global_step` or `global_step/max_steps`. A dict
 without a step gets the step of the next progress bar, or of the previous one if the bar goes on
-below the dicts, as where they are printed by `print`. If there are no bars, `logging_steps` gives
-the steps of training losses. A held-out loss then gets the step of the training loss of its epoch.
+below printed dicts. If there are no bars, `logging_steps` gives the steps of training losses. A
+held-out loss then gets the step of the training loss of its epoch.
 The first bar is the bar of training; a bar with another total is a bar
 of evaluation.
 """

@@ -388,7 +388,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def held_out_by_source(log: Log, theirs: str, columns: Mapping[str, str]) -> Log:
-    """Return a log whose loss is held-out if the name of its file or run says so.
+    """Return a log whose loss is held-out if its file or run is named so.
 
     Args:
         log: The run of a file.

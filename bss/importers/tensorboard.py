@@ -58,7 +58,7 @@ class ScalarTables(Importer):
         return head.startswith("Wall time,Step,Value") and "-tag-" in file.stem
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the run of a file; nothing if its tag is no loss."""
+        """Yield the run of a file; nothing if its tag does not name a loss."""
         run, _, tag = file.stem.removeprefix("run-").rpartition("-tag-")
         if kind_of_name(tag) not in LOSSES:
             return

@@ -26,6 +26,7 @@ from bss.points.curve import (
     points,
     rate_numbers,
 )
+from bss.points.units import in_nats
 from bss.tables import SETTINGS
 
 FEWEST = 3
@@ -72,6 +73,7 @@ def measure_points(
         InputError: If the runs are too short to measure, or no run reaches a target.
     """
     runs, few = evaluated(runs)
+    runs, units = in_nats(runs)
     runs, left = independent_runs(runs)
     refuse_conditions(runs, conditions(runs))
     if at_rate is not None:
@@ -81,7 +83,7 @@ def measure_points(
     every, early = _after_first_loss(points(runs, targets, smooth=smooth), runs)
     best, tuned = best_rates(every)
     traps = [*design_warnings(runs, every), *rate_warnings(runs, best)]
-    return best, [*few, *left, *early, *tuned, *traps]
+    return best, [*few, *units, *left, *early, *tuned, *traps]
 
 
 def tuned_points(
