@@ -212,7 +212,11 @@ class LineFormat(Importer):
         begins, ignored = (re.compile(p or NEVER) for p in (self.begins, self.ignored))
         again = re.compile(re.sub(r"\\b|\^", "", self.begins or NEVER))
         expressions = [re.compile(setting) for setting in self.settings]
-        step, last, count = 0.0, {}, 0
+        step = 0.0
+        count = 0
+        last: dict[str, float] = {}
+        held: tuple[int, dict[str, float]] | None = None
+        begins_with_held = False
         for line, text in lines:
             if ignored.search(text):
                 continue
@@ -228,15 +232,25 @@ class LineFormat(Importer):
                 lines.torn(line, str(error))
                 continue
             lines.whole(match and match.re, text)
-            if not row.keys() & set(COUNTS):
+            without_step = not row.keys() & set(COUNTS)
+            if without_step:
                 row["step"] = step
-            step = row.get("step", step)
             if row == last:
                 lines.again += 1
-            else:
-                count += 1
-                yield line, row
+                continue
             last = row
+            begins_with_held = begins_with_held or (without_step and not count)
+            count += 1
+            if held is not None:
+                # A log that begins with a held-out loss begins anew with one too.
+                anew = begins_with_held and row.get("step", step) < step
+                yield (held[0], {**held[1], "step": 0.0}) if anew else held
+            step = row.get("step", step)
+            held = (line, row) if without_step else None
+            if held is None:
+                yield line, row
+        if held is not None:
+            yield held
 
 
 def _settings(given: re.Match[str] | None, row: int, order: int) -> Iterator[Setting]:

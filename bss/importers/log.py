@@ -174,7 +174,7 @@ def head_of(file: Path) -> str:
             raise Unreadable(f"is compressed; unpack it with {program} first")
     if file.suffix == ".wandb":
         raise Unreadable("is W&B's own record; save the run's scan_history() as CSV or JSON lines")
-    return plain(head.decode(encoding, errors="replace"))
+    return plain(head.decode(encoding, errors="replace")).replace("\r\n", "\n")
 
 
 def plain(text: str) -> str:

@@ -61,7 +61,9 @@ def losses_completed(rows: Rows) -> Rows:
     if not {"step", "loss"} <= {*rows}:
         return rows
     trained = completed(rows).drop(columns="eval_loss", errors="ignore")
-    both = pd.concat([trained, rows.drop(columns="loss")])
+    there = rows["loss"].notna()
+    alone = there & rows.filter(["eval_loss"]).isna().all(axis=1)
+    both = pd.concat([trained[there], rows.drop(columns="loss")[~alone]])
     return both.sort_index(kind="stable")
 
 

@@ -57,7 +57,16 @@ class Shape:
                 for table, _ in runs
             ]  # fmt: skip
             told = [
-                (r.status, r.notes, r.warnings, r.missing, r.restarts, r.superseded, r.duplicates)
+                (
+                    r.status,
+                    r.notes,
+                    r.warnings,
+                    r.missing,
+                    r.restarts,
+                    r.superseded,
+                    r.duplicates,
+                    *(file.left_out for file in r.files),
+                )
                 for _, r in runs
             ]
             return losses, tuple(told)

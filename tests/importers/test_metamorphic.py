@@ -1,0 +1,274 @@
+"""What must not change the runs of a log, for a sample of every format in the registry.
+
+A change gives the same runs, or a refusal with a reason, or says what is left out. A format without
+a sample fails.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bss.errors import InputError
+from bss.importers import ANY, IMPORTERS, Importer, LogOptions, import_runs, read_logs
+from bss.importers.batches import Batches
+from bss.importers.log import AnyOf, head_of
+from bss.importers.tensorboard import EventFiles
+from bss.importers.wandb import WandbExports
+from tests.importers.test_corpus import CORPUS, EXPECTED, READ, RUN_TABLE, files_of
+from tests.importers.writers import events, rows_of_run
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A log: its format, its file below a directory of its own, and the options that it needs."""
+
+    format: str
+    file: str
+    arguments: tuple[str, ...] = ()
+    write: Callable[[Path], None] | None = None
+
+    def put(self, folder: Path, data: bytes | None = None) -> Path:
+        """Write the sample, or changed data, below a directory whose name is always one."""
+        path = folder / "place" / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.write is not None and data is None:
+            self.write(path)
+        else:
+            path.write_bytes((CORPUS / self.file).read_bytes() if data is None else data)
+        return path
+
+    @property
+    def options(self) -> LogOptions:
+        """The options as the corpus has them."""
+        given = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
+        batch, length = given.get("--batch"), given.get("--seq-len")
+        return LogOptions(Batches.parse([batch] if batch else []), int(length or 0) or None)
+
+
+def corpus(file: str) -> Sample:
+    wanted = EXPECTED.get(file) or EXPECTED[file.split("/")[0]]
+    return Sample(wanted["format"], file, tuple(wanted["arguments"]))
+
+
+def write_events(path: Path) -> None:
+    rows = rows_of_run(0, 9)
+    written = events(path.parent, rows)
+    if written != path:
+        written.rename(path)
+
+
+def write_runs(path: Path) -> None:
+    path.write_text(RUN_TABLE)
+
+
+TABLES = [
+    corpus("foundry-history.csv"),
+    corpus("lightning-history.jsonl"),
+    corpus("long-mlflow.csv"),
+    corpus("csv-samples.csv"),
+    corpus("json-lingua.jsonl"),
+    Sample("bss", "runs.csv", (), write_runs),
+]
+TEXTS = [
+    *map(corpus, [
+        "hf-bars.log", "hf-logging-steps.log", "mllog-result.txt", "olmo-7b.log",
+        "levanter-marin.log", "composer-console.log", "neox-pythia.log", "torchtitan-2025.log",
+        "nanotron-2024.log", "nemo-plain.log", "nanogpt-2023.log", "buildgpt2-early.log",
+        "buildgpt2-edu/log.txt", "nanochat-d12.log", "pgolf-baseline.log", "modded-stdout.log",
+        "llmc-124m/main.log", "llmc-2024-04.log", "maxtext-console.log", "torchtune-disk.txt",
+        "fairseq-simple.log",
+    ]),
+]  # fmt: skip
+OTHERS = [
+    corpus("hf-state/trainer_state.json"),
+    Sample("tensorboard", "run/events.out.tfevents.1.host", ("--seq-len", "64"), write_events),
+]
+SAMPLES = [*TABLES, *TEXTS, *OTHERS]
+
+
+def leaves(importer: Importer) -> Iterator[Importer]:
+    """The importers of which one is made."""
+    for one in importer.importers if isinstance(importer, AnyOf) else [importer]:
+        yield from leaves(one) if isinstance(one, AnyOf) else [one]
+
+
+def test_every_format_has_a_sample(tmp_path):
+    read = []
+    for sample in SAMPLES:
+        path = sample.put(tmp_path / str(len(read)))
+        read.append(IMPORTERS[sample.format].reader(path, head_of(path), {}))
+    assert None not in read
+    for name, importer in IMPORTERS.items():
+        own = [one for one in leaves(importer) if not isinstance(one, WandbExports | EventFiles)]
+        missing = [one.about for one in own or [importer] if not any(one is r for r in read)]
+        assert not missing, f"{name}: add a sample of {missing} to {Path(__file__).name}"
+
+
+Runs = dict[str, pd.DataFrame]
+
+
+def runs_of(sample: Sample, *paths: Path) -> tuple[Runs, list]:
+    """The table of every run, and the reports."""
+    logs, _ = read_logs([*paths], ANY, sample.options)
+    found = [*import_runs(logs, sample.options)]
+    return {report.run: table.drop(columns="run") for table, report in found}, [r for _, r in found]
+
+
+def assert_same(found: Runs, wanted: Runs, **columns: bool) -> None:
+    assert found.keys() == wanted.keys()
+    for name, table in found.items():
+        pd.testing.assert_frame_equal(table, wanted[name], **columns)
+
+
+def changed(sample: Sample, folder: Path, data: bytes) -> tuple[Runs, list] | None:
+    """The runs of changed data; None if it is refused in a line with a reason."""
+    path = sample.put(folder, data)
+    refused = ""
+    try:
+        return runs_of(sample, path)
+    except InputError as error:
+        refused = str(error)
+    assert "\n" not in refused and path.name in refused
+    return None
+
+
+def bytes_of(sample: Sample, folder: Path) -> bytes:
+    return sample.put(folder).read_bytes()
+
+
+CHATTER = b"[wandb] syncing run to the cloud, 3 files\n"
+
+
+def with_chatter(data: bytes) -> bytes:
+    """A line of another tool after every second line."""
+    lines = data.splitlines(keepends=True)
+    return b"".join(line + CHATTER * (i % 2) for i, line in enumerate(lines))
+
+
+CHANGES = {
+    "windows": lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
+    "bom": lambda data: b"\xef\xbb\xbf" + data,
+    "chatter": with_chatter,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("sample", [*TABLES, *TEXTS], ids=lambda sample: sample.file)
+def test_line_ends_marks_and_chatter_change_no_run(tmp_path, sample, change):
+    data = bytes_of(sample, tmp_path)
+    wanted, _ = runs_of(sample, sample.put(tmp_path))
+    result = changed(sample, tmp_path, CHANGES[change](data))
+    if sample in TEXTS:
+        assert result is not None
+    if result is not None:
+        assert_same(result[0], wanted)
+
+
+@pytest.mark.parametrize("sample", [*TABLES, *TEXTS], ids=lambda sample: sample.file)
+def test_without_the_last_line_end(tmp_path, sample):
+    """The last row is there, or the run is cut and the row is counted as left out."""
+    wanted, before = runs_of(sample, sample.put(tmp_path))
+    found, reports = runs_of(sample, sample.put(tmp_path, bytes_of(sample, tmp_path).rstrip()))
+    assert found.keys() == wanted.keys()
+    read, all_read = (sum(f.read for r in each for f in r.files) for each in (reports, before))
+    assert read >= all_read  # its line may have been no row
+    for name, table in found.items():
+        cut = {report.status for report in reports} == {"cut"}
+        assert len(wanted[name]) - len(table) in ((0, 1) if cut else (0,))
+        columns = [column for column in table if column != "status"]
+        rows = len(wanted[name]) - cut
+        pd.testing.assert_frame_equal(
+            table[columns].head(rows), wanted[name][columns].head(rows), check_dtype=False
+        )
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.file)
+def test_one_sample_is_one_run_and_every_row_is_counted(tmp_path, sample):
+    found, reports = runs_of(sample, sample.put(tmp_path))
+    assert len(found) == (2 if sample.format == "bss" else 1)
+    for report in reports:
+        for file in report.files:
+            assert file.read == file.kept + sum(file.left_out.values())
+            assert file.kept >= report.rows
+
+
+@pytest.mark.parametrize(
+    "sample", [s for s in [*TABLES, *TEXTS] if s.format != "bss"], ids=lambda sample: sample.file
+)
+def test_two_samples_in_one_file_are_two_runs(tmp_path, sample):
+    """A table that names its runs has the same rows twice; else the second is NAME#2."""
+    data = bytes_of(sample, tmp_path)
+    wanted, _ = runs_of(sample, sample.put(tmp_path))
+    [(name, table)] = wanted.items()
+    found, _ = runs_of(sample, sample.put(tmp_path, data + data))
+    named = name not in (Path(sample.file).stem, Path(sample.file).parent.name, "place")
+    assert [*found] == ([name] if named else [name, f"{name}#2"])
+    for one in found.values():
+        pd.testing.assert_frame_equal(one, table)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.file)
+def test_files_in_another_order_are_the_same_runs(tmp_path, sample):
+    paths = [sample.put(tmp_path / name) for name in ("b", "a")]
+    if sample.file == "long-mlflow.csv" or sample.format == "bss":  # the files name their runs
+        with pytest.raises(InputError, match="occurs twice"):
+            runs_of(sample, *paths)
+        return
+    first, _ = runs_of(sample, *paths)
+    assert_same(runs_of(sample, *reversed(paths))[0], first)
+    assert_same(runs_of(sample, tmp_path)[0], first)
+    assert len(first) == 2
+
+
+def rearranged(data: bytes, more: bool) -> bytes:
+    """A table with its columns in reverse order, or with one more that looks like a loss."""
+    text = data.decode()
+    if text.startswith("{"):
+        rows = [json.loads(line) for line in text.splitlines()]
+        rows = [{**row, "aux/zz_loss": 1.5} if more else dict([*row.items()][::-1]) for row in rows]
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    rows = [*csv.reader(io.StringIO(text))]
+    told = [[*row, "aux/zz_loss" if i == 0 else "1.5"] for i, row in enumerate(rows)]
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(told if more else [row[::-1] for row in rows])
+    return out.getvalue().encode()
+
+
+@pytest.mark.parametrize("more", [False, True], ids=["reversed", "one more"])
+@pytest.mark.parametrize("sample", TABLES, ids=lambda sample: sample.file)
+def test_columns_of_tables(tmp_path, sample, more):
+    """In another order they are the same; one that looks like a loss is named."""
+    data = bytes_of(sample, tmp_path)
+    wanted, _ = runs_of(sample, sample.put(tmp_path))
+    result = changed(sample, tmp_path, rearranged(data, more))
+    if result is None:
+        return
+    found, reports = result
+    for name, table in found.items():
+        columns = list(wanted[name])
+        pd.testing.assert_frame_equal(table[columns], wanted[name])
+    if more and sample.format != "long":
+        kept = any("aux_zz_loss" in table or "aux/zz_loss" in table for table in found.values())
+        assert kept or all("aux/zz_loss" in report.unread for report in reports)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in READ if EXPECTED[n]["format"] != "lines"])
+def test_every_log_of_the_corpus(tmp_path, name):
+    files = files_of(name)
+    if len(files) > 1 or not {*EXPECTED[name]["arguments"][::2]} <= {"--batch", "--seq-len"}:
+        pytest.skip("several files, or other options")
+    file = str(files[0].relative_to(CORPUS))
+    sample = Sample(EXPECTED[name]["format"], file, tuple(EXPECTED[name]["arguments"]))
+    data = files[0].read_bytes()
+    wanted, _ = runs_of(sample, sample.put(tmp_path))
+    for change in CHANGES.values():
+        result = changed(sample, tmp_path, change(data))
+        if result is not None:
+            assert_same(result[0], wanted)
