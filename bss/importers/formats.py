@@ -26,9 +26,13 @@ The named groups of a declaration's regular expressions are columns:
 
 import math
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -452,6 +456,9 @@ def declared_formats() -> dict[str, Importer]:
 KNOWN = tuple(name for name in GROUPS if name not in ("estimate", "nan"))
 NEAR = 2000
 """Number of lines that are compared with a regular expression that matches none."""
+PATIENCE = 5.0
+PATIENCE_PER_LINE = 1e-3
+"""Seconds that an expression of the user may take in a file, and in each of its lines."""
 
 
 @dataclass(frozen=True)
@@ -472,12 +479,56 @@ class OwnLines(LineFormat):
         """
         lines = [(line, text) for line, text in Lines(file) if text.strip()]
         for option, regex in self.options.items():
-            if not any(re.search(regex, text) for _, text in lines):
-                words, near = words_of(regex), lines[:NEAR] or [(0, "")]
+            if not _any_match(lines, f"{option} {regex!r}", re.compile(regex), file):
+                words = words_of(regex)
+                near = lines[:NEAR] or [(0, "")]
                 line, text = max(near, key=lambda one: len(words & words_of(one[1])))
                 nearest = f"the nearest is line {line}: {text[:200]!r}"
                 raise InputError(f"{option} {regex!r}: matches no line of {file}; {nearest}")
         yield from super().read(file, columns)
+
+
+def _any_match(
+    lines: Sequence[tuple[int, str]], option: str, pattern: re.Pattern[str], file: Path
+) -> bool:
+    """Return whether an expression matches a line; all lines are tried.
+
+    Raises:
+        InputError: If that takes too long, as it does for repetitions of repetitions.
+    """
+    tried = [0]
+
+    def give_up() -> InputError:
+        return InputError(
+            f"{option}: takes too long in line {tried[-1]} of {file}, as (a+)+ does; write it "
+            "without repetitions of repetitions"
+        )
+
+    matches = False
+    with limited(PATIENCE + PATIENCE_PER_LINE * len(lines), give_up):
+        for line, text in lines:
+            tried[:] = [line]
+            matches = pattern.search(text) is not None or matches
+    return matches
+
+
+@contextmanager
+def limited(seconds: float, error: Callable[[], Exception]) -> Iterator[None]:
+    """Raise an error after seconds of computing; without a limit outside of the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise error()
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def own_lines(train: str, evaluation: str) -> OwnLines:

@@ -2,9 +2,13 @@
 
 import json
 import math
+import signal
 
 import pytest
 
+from bss.errors import InputError
+from bss.importers import LogOptions, read_logs
+from bss.importers.formats import own_lines
 from bss.tables import read_runs
 from tests.cli.called import printed, refused
 
@@ -145,3 +149,13 @@ def test_runs_of_a_long_table(tmp_path, capsys):
         ("b", 2, ["eval_loss"]),
     ]
     assert set(read_runs(tmp_path / "o.csv")["lr"]) == {3e-4}
+
+
+def test_repetitions_of_repetitions_end_in_a_line(tmp_path, monkeypatch):
+    log = tmp_path / "a.log"
+    log.write_text("1 loss 2.5\n" + "2 " + "word" * 20 + " loss?\n")
+    monkeypatch.setattr("bss.importers.formats.PATIENCE", 0.2)
+    lines = own_lines(r"(?P<step>\d+) (?:(?:\w+)+ ?)*loss (?P<loss>[\d.]+)$", "")
+    with pytest.raises(InputError, match=r"takes too long in line 2 of .*a\.log, as"):
+        read_logs([log], lines, LogOptions())
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
