@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,35 @@ def results_of_parts(experiment: str, *parts: str) -> dict[str, Path]:
     return {part: folders[size] for part, size in sizes.items()}
 
 
+def results_of_sizes(
+    experiment: str, sizes: Mapping[str, str], smoke_parts: Sequence[str]
+) -> dict[str, Path]:
+    """Return the directories of an experiment by part, with the tables of its analysis.
+
+    With RUN=smoke the size smoke runs and replaces `smoke_parts`; the other parts are the committed
+    ones. With RUN=cpu|gpu each part runs.
+
+    Args:
+        experiment: name of its driver, config and results.
+        sizes: the size of each part, by its directory.
+        smoke_parts: parts that the size smoke has.
+
+    Raises:
+        RuntimeError: If the experiment failed, with the end of its output.
+    """
+    folders = {part: ROOT / "results" / experiment / part for part in sizes}
+    run = os.environ.get("RUN")
+    if run == "smoke":
+        folder = _run(experiment, "smoke")
+        _call(f"experiments.{experiment}.analysis", f"--part={folder}")
+        return folders | dict.fromkeys(smoke_parts, folder)
+    if run:
+        for size in sizes.values():
+            _run(experiment, size)
+        _call(f"experiments.{experiment}.analysis")
+    return folders
+
+
 def smoke(experiment: str) -> Path:
     """Train an experiment at its smoke size; return the directory of its results."""
     return _run(experiment, "smoke")
@@ -64,12 +94,16 @@ def smoke(experiment: str) -> Path:
 
 def _run(experiment: str, size: str) -> Path:
     """Runs an experiment at a size; returns where its config has the results."""
-    config = f"--config=configs/{experiment}.py:{size}"
-    command = [sys.executable, "-m", f"experiments.{experiment}", config]
+    _call(f"experiments.{experiment}", f"--config=configs/{experiment}.py:{size}")
+    return ROOT / importlib.import_module(f"configs.{experiment}").get_config(size).results
+
+
+def _call(module: str, *arguments: str) -> None:
+    """Run a module in a new process; raise RuntimeError if it fails."""
+    command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr.strip()[-1000:]}")
-    return ROOT / importlib.import_module(f"configs.{experiment}").get_config(size).results
 
 
 def contenders_table(finals: pd.DataFrame) -> pd.DataFrame:

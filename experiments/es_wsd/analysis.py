@@ -2,6 +2,7 @@
 
     python -m experiments.es_wsd.analysis                  # results/es_wsd/*/*.csv, findings.csv
     python -m experiments.es_wsd.analysis --schedules      # after a1: what a3 to a5 train
+    python -m experiments.es_wsd.analysis --part FOLDER    # E(S) of one part, e.g. of size smoke
 
 E is tokens to a target loss, in tokens; batch sizes are in sequences. A run that misses a target
 counts with the tokens it consumed, a lower bound.
@@ -33,6 +34,7 @@ EQUIVALENCE = ("weight_decay", "length")
 
 TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
 LARGE_TARGETS = (2.06, 1.96, 1.88, 1.84, 1.81)  # at 99k parameters
+SMOKE_TARGETS = 3
 EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
 PHASES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
 DECIDED = {"constant": "constant", "averaged": "averaged", "decay": "decayed"}  # LR phases
@@ -188,6 +190,21 @@ def repeat() -> dict[str, Measured]:
         "crossing": Measured(crossing.to_numpy(), conditions, "repeat/points.csv"),
         "minimum_rises": Measured(slopes.to_numpy(), conditions, "repeat/smallest_slopes.csv"),
     }
+
+
+def measure_part(tables: Tables) -> None:
+    """Write the tables of E(S) of one part, at targets that its own runs reach.
+
+    Laws are not compared: the size smoke has too few batch sizes to leave one out.
+    """
+    runs = tables.read("runs.parquet")
+    targets = bss.default_targets(runs, SMOKE_TARGETS)
+    every = {phase: measured_points(runs, targets, name) for phase, name in PHASES.items()}
+    tables.write("points.csv", pd.concat([of.assign(kind=phase) for phase, of in every.items()]))
+    for phase, of in every.items():
+        tables.write(f"optima_{phase}.csv", optima(of).assign(kind=phase))
+    tables.write("smallest_slopes.csv", smallest_slopes(every["constant"]))
+    tables.write("horizons.csv", horizons(tables.read("finals.csv")))
 
 
 def large() -> dict[str, Measured]:
@@ -464,7 +481,12 @@ def main() -> None:
     """Write the tables of every part that was trained, and findings.csv."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--schedules", action="store_true", help="only those that a3 to a5 train")
-    if parser.parse_args().schedules:
+    parser.add_argument("--part", type=Path, help="only E(S) of the part in this folder")
+    options = parser.parse_args()
+    if options.part:
+        measure_part(Tables(options.part))
+        return
+    if options.schedules:
         write_json(RESULTS / "stages" / "schedules.json", schedules())
         return
     write_findings(TABLES, QUESTIONS, PARTS, equivalence=EQUIVALENCE, **PAPER)

@@ -59,6 +59,30 @@ def test_parts_are_read_or_run_one_by_one_and_at_smoke_size_once(ran, monkeypatc
     assert [config.split(":")[1] for _, config in ran] == ["smoke", "rules", "short"]
 
 
+def test_sizes_run_in_order_and_their_analysis_last(ran, monkeypatch):
+    sizes = {"stages": "a1", "sizes": "a2"}
+    committed = {part: reading.ROOT / "results/es_wsd" / part for part in sizes}
+    monkeypatch.delenv("RUN", raising=False)
+    assert reading.results_of_sizes("es_wsd", sizes, ("stages",)) == committed
+    assert ran == []
+    monkeypatch.setenv("RUN", "cpu")
+    assert reading.results_of_sizes("es_wsd", sizes, ("stages",)) == committed
+    configs = [f"--config=configs/es_wsd.py:{size}" for size in sizes.values()]
+    assert ran == [
+        *(["experiments.es_wsd", one] for one in configs),
+        ["experiments.es_wsd.analysis"],
+    ]
+    ran.clear()
+    monkeypatch.setenv("RUN", "smoke")
+    smoke = reading.ROOT / "runs/es_wsd_smoke/results"
+    found = reading.results_of_sizes("es_wsd", sizes, ("stages",))
+    assert found == committed | {"stages": smoke}
+    assert ran == [
+        ["experiments.es_wsd", "--config=configs/es_wsd.py:smoke"],
+        ["experiments.es_wsd.analysis", f"--part={smoke}"],
+    ]
+
+
 def test_an_experiment_that_fails_is_told(monkeypatch):
     failed = SimpleNamespace(returncode=1, stderr="size 'gigantic': expected one of smoke, cpu\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
