@@ -143,8 +143,9 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
         if key in hints
     }
     if not strict and hasattr(kind, "may_lack"):
-        for key in hints.keys() - entry.keys() - {*kind.may_lack}:
-            raise InputError(f"{where.rstrip('.')} lacks {key}")
+        for key in hints:
+            if key not in entry and key not in kind.may_lack:
+                raise InputError(f"{where.rstrip('.')} lacks {key}")
     try:
         value = kind(**given)
     except TypeError as error:

@@ -52,7 +52,14 @@ def planted(name) -> EsFit:
         numbers = (found["S_min"], found["E_min"], found.get("S_opt"))
         fits.append(TargetFit(loss, *numbers, batches, told, own, "converged", 7, 7, kept))
     off = np.random.default_rng(1).normal(size=21) * 0.003
-    residuals = {"relative_loss": tuple(off.tolist())}
+    batches_of = np.repeat([1.0, 8.0, 64.0], 7)
+    losses_of = np.tile(TARGETS, 21)[:21]
+    steps_of = steps_to(losses_of, batches_of)
+    tokens_of = steps_of * batches_of * SEQ_LEN
+    columns = {"batch": batches_of, "target_loss": losses_of, "relative_loss": off}
+    columns |= {"steps": steps_of, "measured": tokens_of, "fitted": tokens_of}
+    residuals = {"run": tuple(f"run {i}" for i in range(21))}
+    residuals |= {key: tuple(column.tolist()) for key, column in columns.items()}
     joint = (surface, {}, (1.0, 8.0, 64.0)) if law.joint else (None, {}, (1.0, 8.0, 64.0))
     kept = draws if law.joint else {}
     scatter = (RunEffects(0.003, 0.0005, 4.0, 12.0),) * (1 if law.joint else len(TARGETS))

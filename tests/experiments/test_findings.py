@@ -1,5 +1,7 @@
 """Answers of preregistered questions from planted numbers."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -58,12 +60,18 @@ def test_questions_are_those_that_were_registered(tmp_path):
         read_questions(wrong)
 
 
-def test_statements_are_registered_once(tmp_path):
-    stated, file = tmp_path / "q.toml", tmp_path / "r.json"
-    stated.write_text('[[question]]\nkey = "a"\nstatement = "s"\nnumber = "n"\n')
-    preregister.state(file, stated)
+def test_statements_are_registered_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(preregister, "planned_runs", lambda config: {config: ["abc"]})
+    stated = tmp_path / "q.toml"
+    file = tmp_path / "r.json"
+    columns = 'columns = ["eval_loss"]\n'
+    stated.write_text(f'{columns}[[question]]\nkey = "a"\nstatement = "s"\nnumber = "n"\n')
+    preregister.state(file, stated, ["part"])
+    entry = json.loads(file.read_text())
+    assert entry["columns"] == ["eval_loss"]
+    assert entry["runs"] == {"part": {"part": ["abc"]}}
     with pytest.raises(InputError, match="exists"):
-        preregister.state(file, stated)
-    stated.write_text('[[question]]\nkey = "a"\n')
+        preregister.state(file, stated, ["part"])
+    stated.write_text(f'{columns}[[question]]\nkey = "a"\n')
     with pytest.raises(InputError, match="number"):
-        preregister.state(tmp_path / "other.json", stated)
+        preregister.state(tmp_path / "other.json", stated, ["part"])

@@ -40,6 +40,7 @@ METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
 NO_DRAWS = "no interval: the fit keeps no refits; fit again with `bss fit es --json`"
 NEVER = "never reached at this batch, by the law"
 ROWS = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
+OF_THE_LAW = ("relative_loss", "fitted")
 ERRORS = ("interior_loss", "interior_log_E", "edge_log_E")
 """Columns of `EsFit.rows`, and the errors in a row of `Comparison.table`."""
 
@@ -229,9 +230,11 @@ class EsFit(Fit):
             raise InputError(f"{where}residuals.run has a name that is no text")
         for name in ROWS[1:]:
             numbers = self.rows[name]
+            if name in OF_THE_LAW:  # NaN at a target that has no law of its own
+                numbers = [x for x in numbers if isinstance(x, str) or not math.isnan(x)]
             if any(isinstance(x, str) or not math.isfinite(x) for x in numbers):
                 raise InputError(f"{where}residuals.{name} has a value that is no number")
-            if name != "relative_loss" and min(map(float, numbers)) <= 0:
+            if name != "relative_loss" and min(map(float, numbers), default=1.0) <= 0:
                 raise InputError(f"{where}residuals.{name} has a value of 0 or less")
 
     @property
