@@ -60,7 +60,7 @@ def test_a_report_counts_from_the_start_of_the_run(opened, tiny_run):
     recorder.position = TrainPosition(640, step=20, seconds=3.0, loss_sum=6.0, loss_steps=2)
     told = {"run": tiny_run.id, "tokens": 640, "loss": 3.0, "tokens_per_second": 128.0}
     assert recorder.progress(2.0) == told
-    branch = overlay(tiny_run, {"parent": {"run": "x", "tokens": 128}})
+    branch = overlay(tiny_run, {"parent": {"run": "abc", "tokens": 128}})
     recorder, _ = opened(branch)
     recorder.position = TrainPosition(640, seconds=4.0)
     assert recorder.progress(0.0)["tokens_per_second"] == 128.0
