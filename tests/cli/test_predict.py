@@ -58,7 +58,7 @@ def planted(name) -> EsFit:
     tokens_of = steps_of * batches_of * SEQ_LEN
     columns = {"batch": batches_of, "target_loss": losses_of, "relative_loss": off}
     columns |= {"steps": steps_of, "measured": tokens_of, "fitted": tokens_of}
-    residuals = {"run": tuple(f"run {i}" for i in range(21))}
+    residuals: dict[str, tuple] = {"run": tuple(f"run {i}" for i in range(21))}
     residuals |= {key: tuple(column.tolist()) for key, column in columns.items()}
     joint = (surface, {}, (1.0, 8.0, 64.0)) if law.joint else (None, {}, (1.0, 8.0, 64.0))
     kept = draws if law.joint else {}
