@@ -15,6 +15,7 @@ from bss.points.measuring import measure_points, tuned_points
 from bss.tables import Reading, check_runs, holds_points, read_points, read_runs
 from bss.tables.columns import Origin
 from bss.tables.joining import join_tables, tables_in
+from bss.tables.likeness import held_out_name
 from bss.tables.reading import only, without
 from bss.units import parse_tokens
 
@@ -110,12 +111,25 @@ def _read_one(
     """Read a run table, or a directory that has one or its runs; return it with warnings."""
     file = path / "runs.parquet" if path.is_dir() else path
     if not path.is_dir() or file.is_file():
-        return read_runs(file, how, need_loss=need_loss), []
+        runs = read_runs(file, how, need_loss=need_loss)
+        return runs, _unread_losses(file, runs)
     from bss.sweeps.table import trained_table
 
     frame, warnings = trained_table(path, only_finished=only_finished)
     frame = how.read(frame, Origin(str(path)))
     return check_runs(frame, str(path), need_loss=need_loss), warnings
+
+
+def _unread_losses(file: Path, runs: pd.DataFrame) -> list[str]:
+    """Return a warning if a table has held-out losses under other names, and none as eval_loss."""
+    others = [str(column) for column in runs if held_out_name(str(column))]
+    if not others or "eval_loss" in others:
+        return []
+    first = others[0]
+    return [
+        f"{file}: {', '.join(others)} look like held-out losses and are not read; "
+        f"--columns eval_loss={first} reads {first}"
+    ]
 
 
 def read_curves(

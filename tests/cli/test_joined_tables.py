@@ -79,3 +79,15 @@ def test_what_is_not_joined_is_told(tables, tmp_path, capsys):
     line = refused(capsys, "points", whole, f"{folder}/points.csv", *POINTS)
     assert "has loss curves, and" in line and "measure the points of both first" in line
     assert "is given twice; name it once" in refused(capsys, "points", whole, whole, *POINTS)
+
+
+def test_a_held_out_loss_of_another_name_is_told(tables, tmp_path, capsys):
+    whole, _, _ = tables
+    table = read_runs(whole)
+    path = str(tmp_path / "named.csv")
+    table.assign(val_loss=table["loss"] + 0.01).to_csv(path, index=False)
+    told = printed(capsys, "points", path, *POINTS)
+    assert "val_loss look like held-out losses and are not read" in told["warnings"][0]
+    columns = ["--columns", "eval_loss=val_loss"]
+    read = printed(capsys, "points", path, *POINTS, *columns)
+    assert not any("look like held-out" in warning for warning in read["warnings"])
