@@ -9,7 +9,7 @@ everything else may change. A sweep, its law and the schedule that it calls for:
     swept = bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs")
     points, warnings = bss.measure_points(swept.runs)
     fit = bss.fit_es(points)
-    schedule, law, why = bss.derive_schedule(
+    schedule, law, why, beyond = bss.derive_schedule(
         fit, points, tokens=1_000_000, limits=bss.Limits(4)
     )
 

@@ -139,6 +139,19 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
+def refuse_stream(path: str | Path, field: str = "") -> None:
+    """Raise InputError for a pipe, a socket or a device, which a reader might wait for endlessly.
+
+    Args:
+        path: Path of a file to read; a missing one passes.
+        field: the option or field that named it, put before the path.
+    """
+    mode = _read_mode(path)
+    if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        name = f"{field} {path}".strip()
+        raise InputError(f"{name}: is a pipe or a device; save what it has in a file, and name it")
+
+
 def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
     """Return the JSON object of a file.
 
@@ -151,8 +164,11 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
         InputError: If the file does not exist, cannot be read, or is not a JSON object.
     """
     name = f"{field} {path}".strip()
+    refuse_stream(path, field)
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise InputError(f"{name}: is nested too deeply for JSON of this kind; {hint}") from None
     except FileNotFoundError:
         raise InputError(f"{name}: no such file; {hint}") from None
     except json.JSONDecodeError as error:

@@ -16,6 +16,7 @@ from bss.cells import Table
 from bss.errors import InputError
 from bss.laws.minimum import parabola_vertex
 from bss.units import parse_tokens
+from bss.values import SLACK
 
 KINDS = {
     "es": ("B_opt@LOSS", ["batch"]),
@@ -41,7 +42,8 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
     Returns:
         The candidates with FLOPs, or tokens if the fit has one model. `variance_reduction` is the
         expected share of the goal's variance that the run removes, `relative_efficiency` that share
-        per unit of compute, relative to the first row.
+        per unit of compute, relative to the first row. `attrs["warnings"]` has what of the goal is
+        outside of what was measured.
 
     Raises:
         InputError: The fit has no draws, or no such goal; or a column is missing.
@@ -71,7 +73,26 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
         cost = runs["tokens"] = runs.get("tokens", np.exp(np.median(measured, axis=0)))
     rate = share / np.asarray(cost, float)
     runs = runs.assign(variance_reduction=share, relative_efficiency=rate / rate.max())
+    runs.attrs["warnings"] = untested_goal(fit, goal)
     return runs.sort_values("relative_efficiency", ascending=False, ignore_index=True)
+
+
+def untested_goal(fit: Any, goal: str) -> list[str]:
+    """Return what of a goal of `next_runs` is outside of what the fit's runs measured."""
+    _, _, at = goal.partition("@")
+    if fit.KIND == "es":
+        losses = [target.target_loss for target in fit.fits]
+        low = min(losses)
+        high = max(losses)
+        inside = low * (1 - SLACK) <= float(at) <= high * (1 + SLACK)
+        return [] if inside else [f"goal {goal}: outside the measured losses {low:g} to {high:g}"]
+    if fit.KIND == "table":
+        names = ("params", "tokens", "batch_tokens")
+        sizes = dict(zip(names, map(parse_tokens, at.split(",")), strict=False))
+        if "batch_tokens" in sizes:
+            sizes["batch_tokens"] *= int(fit.seq_len or 1)
+        return [f"goal {goal}: {text}" for text in fit.untested(sizes)]
+    return []
 
 
 def described_run(runs: pd.DataFrame, goal: str) -> str:

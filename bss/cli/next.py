@@ -35,6 +35,9 @@ def next(
     fitted = read_fit(fit)
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
+    warnings = runs.attrs["warnings"]
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
+    payload |= {"warnings": warnings}
     title = f"{len(runs)} candidates, by variance removed per FLOP (or token, of one model)"
-    return Output(payload, described_run(runs, wanted), [Table.of_frame(title, runs.head(10))])
+    answer = described_run(runs, wanted)
+    return Output(payload, answer, [Table.of_frame(title, runs.head(10))], warnings)

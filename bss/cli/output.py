@@ -99,6 +99,8 @@ def emit(output: Output, show: Show) -> None:
         print(json.dumps(finite(output.json), indent=1, allow_nan=False))
     elif output.text is not None:
         print(output.text)
+        for one in output.warnings:
+            print(f"warning: {one}", file=sys.stderr)
     else:
         if output.answer:
             print(printable(output.answer, keep="\n"), end="\n\n" if output.tables else "\n")

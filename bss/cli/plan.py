@@ -1,6 +1,7 @@
 """bss plan: the batch size and learning rate of every step, before anything is trained."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,11 +152,13 @@ def plan(
     return plan_output(resolved, export, BucketSizes(buckets))
 
 
-def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Output:
+def plan_output(
+    plan: Plan, options: ExportOptions, buckets: BucketSizes, remarks: Sequence[str] = ()
+) -> Output:
     """Return a plan's table, totals and figure, or the export in their place.
 
     In JSON "programs" is the number of micro-batches in use, and "devices" the largest number of
-    devices that every batch divides into.
+    devices that every batch divides into. Remarks are comments of an export.
     """
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
@@ -166,7 +169,10 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
     programs = len(buckets.max_microbatches(plan))
     entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
-    text = options.export and export(plan, options.export, approximate=options.approximate).rstrip()
+    text = ""
+    if options.export:
+        how = {"approximate": options.approximate, "remarks": remarks}
+        text = export(plan, options.export, **how).rstrip()
     title = f"plan of {format_tokens(plan.budget)} tokens"
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "

@@ -119,7 +119,8 @@ def predict(
     _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
     name, first = next((n, x) for n, x in found.items() if isinstance(x, Estimate))
-    line = f"Predicted {name.replace('_', ' ')}: {estimate(first)}, {first.level:.0%} interval"
+    title = name if name.startswith("B_") else name.replace("_", " ")
+    line = f"Predicted {title}: {estimate(first)}, {first.level:.0%} interval"
     rows = [_row(n, x) for n, x in found.items() if isinstance(x, Estimate | int | float)]
     table = Table.of_records(found.get("form", fitted.law_name), rows)
     return Output({**payload, "outside": outside}, line, [table], outside)
@@ -137,8 +138,9 @@ def _es(fit: EsFit, given: dict[str, Any]) -> Answer:
         found = fit.best_batches(loss)
         if not found:
             raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give it")
-        return found | {"loss": loss}, outside
-    batch = parse_tokens(given["batch"], field="--batch")
+        first = {name: found[name] for name in ("B_opt",) if name in found}
+        return first | found | {"loss": loss}, outside
+    batch = _batch(given)
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
     ends = {"tokens": ["tokens", "low", "high"], "steps": ["steps", "steps_low", "steps_high"]}
@@ -170,7 +172,7 @@ def _table(fit: TableFit, given: dict[str, Any]) -> Answer:
     elif seq_len is None:
         raise InputError("--seq-len: missing; the table has none: give the tokens of a sequence")
     else:
-        size = parse_tokens(given["batch"], field="--batch") * seq_len
+        size = _batch(given) * seq_len
     sizes = {"params": params, "tokens": tokens, "batch_tokens": size}
     rate = {"lr": given["lr"]} if "lr" in given else {}
     found = vars(fit.prediction(**sizes, **rate, extrapolate=True))
@@ -186,6 +188,14 @@ def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     loss = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
     run = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
     return run, untested_of(fit, schedule, tokens, rate)
+
+
+def _batch(given: dict[str, Any]) -> int:
+    """Return the number of sequences of --batch."""
+    batch = parse_tokens(given["batch"], field="--batch")
+    if batch < 1:
+        raise InputError(f"--batch {given['batch']}: expected 1 sequence or more, e.g. 64")
+    return batch
 
 
 def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:

@@ -14,13 +14,14 @@ from bss.cli.plan import ExportOptions, OptimizerOptions, plan_output, rate_of, 
 from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
 from bss.laws import CurveFit, read_fit
-from bss.laws.functional.values import untested_of
 from bss.policies import policy_named
+from bss.policies.beyond import beyond_measured
 from bss.policies.functional_best import assumed_rate, expected_losses
 from bss.policies.policy import Basis, Limits
 from bss.registry import attempt
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
+from bss.schedules.coupling import LR_RULES
 from bss.schedules.plan import resolve
 
 POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
@@ -40,6 +41,8 @@ def schedule(
     lr: Positive | None = None,
     warmup: str = "0",
     decay: str = "0",
+    lr_coupling: str = next(iter(LR_RULES)),
+    lr_batch: int | None = None,
     minimize: Literal["tokens", "time", "cost"] | None = None,
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -61,10 +64,13 @@ def schedule(
         lr: peak learning rate of the plan; without it the plan has none
         warmup: of the learning rate: tokens, or a percentage of the budget
         decay: of the learning rate: tokens, or a percentage of the budget
+        lr_coupling: scale the LR with the batch: none, linear, sqrt, a power such as 0.35, or
+            module:ATTRIBUTE
+        lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
         minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss
 
     Examples:
-        bss schedule --from FIT.json --tokens 1M --stages 3
+        bss schedule --from FIT.json --tokens 1M --stages 3 --lr 4e-3 --lr-coupling sqrt
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
@@ -73,6 +79,7 @@ def schedule(
     chosen = policy_named(name, [*settings, *_time_settings(policy, minimize, time)])
     if lr is None and (warmup, decay) != ("0", "0"):
         raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
+    _check_coupling(lr, lr_coupling, lr_batch)
     rate = None if lr is None else rate_of(lr, tokens, warmup, decay)
     if fitted.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
@@ -85,24 +92,34 @@ def schedule(
     batch = attempt("policy", name, derive) if ":" in name else derive()
     if not isinstance(batch, BatchSchedule):
         raise InputError(f"policy: {name} gave {batch!r}; expected a BatchSchedule")
-    plan = resolve(batch, tokens, seq_len, rate=rate, coupling=optimizer.coupling(tokens))
+    reference = batch.batches[0] if lr_batch is None else lr_batch
+    coupling = optimizer.coupling(tokens, lr=lr_coupling, reference_batch=reference)
+    plan = resolve(batch, tokens, seq_len, rate=rate, coupling=coupling)
     warn_about(plan)
-    shown = plan_output(plan, export, BucketSizes())
+    warnings = beyond_measured(fitted, batch, tokens, rate)
+    shown = plan_output(plan, export, BucketSizes(), warnings)
     text = {"export": shown.text} if shown.text else {}
     payload = {"kind": "schedule", "policy": name, "batch": str(batch), "law": fitted.law_name}
     payload |= {"plan": {key: x for key, x in shown.json.items() if key not in text}, **text}
-    tables, warnings = [*shown.tables], []
+    payload["warnings"] = warnings
+    tables = [*shown.tables]
     if isinstance(fitted, CurveFit) and rate is not None:
         ladder = limits.within(basis.measured).ladder()
         expected = {"lr": rate.peak, **expected_losses(fitted, batch, tokens, rate, ladder)}
         payload |= {**expected, "lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
         tables.append(Table.of_records("expected by the law", [expected]))
-        beyond = untested_of(fitted, batch, tokens, rate)
-        warnings = [f"beyond what was tested: {what}" for what in beyond]
     notes, answer = [shown.answer, *shown.notes], f'--batch "{batch}"'
     return replace(
         shown, json=payload, answer=answer, tables=tables, warnings=warnings, notes=notes
     )
+
+
+def _check_coupling(lr: float | None, rule: str, batch: int | None) -> None:
+    """Raise InputError for options of the scaling of a learning rate that lack another."""
+    if rule != "none" and lr is None:
+        raise InputError(f"--lr-coupling {rule}: needs --lr, the peak LR at --lr-batch, e.g. 4e-3")
+    if batch is not None and rule == "none":
+        raise InputError(f"--lr-batch {batch}: needs --lr-coupling, e.g. sqrt")
 
 
 def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> list[str]:

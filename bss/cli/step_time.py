@@ -21,7 +21,7 @@ class TimeOptions:
     """Time and cost to a target.
 
     Attributes:
-        step_time: seconds per step, "0.05 + 0.002*B" or "50ms + 2ms*B"; a CSV with the columns
+        step_time: seconds per step, `"0.05 + 0.002*B"` or `"50ms + 2ms*B"`; a CSV with the columns
             batch, seconds, devices; or "runs" to read them from the run table
         devices: devices that take a step, where a table has no such column
         price: of a device-hour

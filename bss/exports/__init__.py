@@ -9,6 +9,8 @@ Slow tests run the trainers' own parsers and schedules if they are installed. A 
 named `package.module:ATTRIBUTE`.
 """
 
+from collections.abc import Sequence
+
 from bss.errors import InputError
 from bss.exports.base import HEAD, Export, functions, stages
 from bss.exports.programs import DEEPSPEED, HUGGINGFACE, OLMO_CORE, TORCHTITAN
@@ -36,7 +38,9 @@ EXPORTS: Registry[Export] = Registry(
 )
 
 
-def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
+def export(
+    plan: Plan, trainer: str, *, approximate: bool = False, remarks: Sequence[str] = ()
+) -> str:
     """Return the settings with which a trainer follows a plan, as text.
 
     Args:
@@ -46,6 +50,8 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
             `package.module:ATTRIBUTE`.
         approximate: Export the nearest plan that the trainer can follow. Comments in the export
             list the differences.
+        remarks: Sentences that the export states as comments, e.g. how far the plan is beyond the
+            runs of its fit. A table of CSV has no comments.
 
     Raises:
         InputError: If the trainer is unknown, the plan does not start at position 0, or the
@@ -80,10 +86,11 @@ def export(plan: Plan, trainer: str, *, approximate: bool = False) -> str:
         f"sequences of {plan.seq_len} tokens; {plan.remainder_tokens} tokens remain"
     ]
     if plan.rate is None:
-        about.append("# The plan has no learning rate.")
+        about.append("# The plan has no learning rate: set your own.")
+    about += [f"# {' '.join(text.split())}." for text in remarks]
     if ruled := told(plan.coupling.beta1_rule):
         about.append(f"# {ruled}.")
+    about += [f"# {text}." for text in refusals]
     if chosen.program:
         about += [HEAD, chosen.program.substitute(plan=functions(plan))]
-    differs = [f"# {text}." for text in refusals]
-    return "\n".join((*about, *chosen.lines(plan), *differs)) + "\n"
+    return "\n".join((*about, *chosen.lines(plan))) + "\n"

@@ -4,6 +4,7 @@ The Python is self-contained: batch size and LR are functions of the step, with 
 in the plan.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, cast
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
 from bss.schedules.rates import Rate
+from bss.units import format_tokens
 
 BESIDES = ("beta1", "beta2", "weight_decay")
 
@@ -54,15 +56,19 @@ class Export:
 
     def _fixed(self, plan: Plan) -> Iterator[str]:
         """Yield a text for each setting that only the plan changes with the batch size."""
+        scheduled = stages(plan)
+        lr = 1.0 if scheduled is None else scheduled.peak
+        settings = [plan.coupling.settings(lr, s.batch, plan.seq_len) for s in plan.segments]
         for field in BESIDES if self.program else ("lr", *BESIDES):
-            settings = [plan.coupling.settings(1.0, s.batch, plan.seq_len) for s in plan.segments]
             values = [getattr(at_batch, field) for at_batch in settings]
             if len(set(values)) > 1:
-                what = "the LR factor" if field == "lr" else field
+                factor = "the LR factor" if scheduled is None else "the peak LR"
+                what = factor if field == "lr" else field
                 each = ", ".join(f"{value:.6g}" for value in values)
                 yield (
                     f"{self.name} cannot change {what} with the batch: it stays {values[0]:.6g}, "
-                    f"not {each}"
+                    f"not {each}; to follow the plan, restart from a checkpoint "
+                    f"{_restarts(plan, what, values)}"
                 )
 
     def _unaligned(self, plan: Plan) -> Iterator[str]:
@@ -74,6 +80,17 @@ class Export:
                     f"{self.counts} cannot switch to {segment.batch} after {before} sequences, "
                     "which is not a multiple of it"
                 )
+
+
+def _restarts(plan: Plan, what: str, values: list[float]) -> str:
+    """Return where a trainer is restarted with another setting, and with which."""
+    places = zip(itertools.pairwise(values), plan.segments[1:], strict=True)
+    return ", and ".join(
+        f"at step {segment.start_step} ({format_tokens(segment.start_tokens)} tokens) with {what} "
+        f"{after:.6g}"
+        for (before, after), segment in places
+        if before != after
+    )
 
 
 def with_batches(plan: Plan, starts: Iterable[int], batches: Iterable[int]) -> Plan:
@@ -167,7 +184,7 @@ TOKENS = $tokens  # consumed before that step
 BATCH = $batch  # batch sizes in sequences
 SCALE = $scale  # LR factor of each batch size
 ADAMW = $adamw  # the scheduler sets the LR
-
+$peak
 
 def batch(step):
     """Return the batch size of a step in sequences. Steps count from 0."""
@@ -196,13 +213,15 @@ def functions(plan: Plan) -> str:
         batch=[s.batch for s in segments],
         scale=[plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments],
         adamw=adamw,
+        peak="" if plan.rate else "PEAK = None  # the plan has no LR: write your peak LR here\n",
         rate="\n".join(f"    {line}" for line in _rate(plan)),
     )
 
 
 def _rate(plan: Plan) -> Iterator[str]:
     if plan.rate is None:
-        yield "return SCALE[i]  # the plan's factor; multiply it by your LR"
+        yield "assert PEAK, 'the plan has no learning rate: set PEAK to your peak LR'"
+        yield "return PEAK * SCALE[i]"
         return
     yield "size = BATCH[i] * SEQ_LEN"
     yield "middle = TOKENS[i] + (step - FIRST[i]) * size + size / 2"

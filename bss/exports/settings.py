@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bss.errors import InputError
 from bss.exports.base import (
     Export,
     adam,
@@ -200,8 +201,20 @@ def _megatron_cannot(plan: Plan) -> Iterator[str]:
 MEGATRON = Export("Megatron-LM", _megatron, cannot=_megatron_cannot)
 
 
+MOST_ROWS = 2_000_000
+
+
 def _rows(plan: Plan) -> str:
-    """Return CSV rows: step, tokens before it, batch (sequences), and what the plan sets."""
+    """Return CSV rows: step, tokens before it, batch (sequences), and what the plan sets.
+
+    Raises:
+        InputError: If the plan has more steps than a table has rows.
+    """
+    if plan.steps > MOST_ROWS:
+        raise InputError(
+            f"export csv: {plan.steps:,} steps are more than the {MOST_ROWS:,} rows of a table; "
+            "leave --export out for a row per stage, or export code, e.g. to huggingface"
+        )
     import pandas as pd  # which other exports do not need
 
     parts = []

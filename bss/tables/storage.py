@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
-from bss.files import PACKED, replacing
+from bss.files import PACKED, refuse_stream, replacing
 from bss.tables.columns import Origin
 from bss.tables.reading import Reading
 
@@ -111,6 +111,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
     """
     path = Path(path)
     reading = reading or Reading()
+    refuse_stream(path)
     lines: list[int] | None = None
     try:
         if path.suffix == ".parquet":

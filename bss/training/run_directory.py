@@ -302,7 +302,7 @@ def read_executions(path: Path) -> Rows:
     file = path / "execution.json"
     try:
         records = json.loads(file.read_text()) if file.exists() else []
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         records = str(error)
     if isinstance(records, list) and all(isinstance(record, dict) for record in records):
         return records
@@ -313,7 +313,8 @@ def read_executions(path: Path) -> Rows:
 def read_curve(path: Path) -> Rows:
     """Return the rows of a curve, up to an incomplete line."""
     rows: Rows = []
-    with suppress(FileNotFoundError, ValueError, TypeError):  # not there; no JSON; no object
+    unreadable = (FileNotFoundError, ValueError, TypeError, RecursionError)
+    with suppress(*unreadable):  # not there; no JSON; no object
         for line in (path / CURVE).read_text(errors="replace").splitlines():
             rows.append({**json.loads(line)})
     return rows

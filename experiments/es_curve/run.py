@@ -85,7 +85,8 @@ def experiment(study: Study) -> None:
         fits = {best.law_name: best}
         fits |= {law: fit_es(measured, law, options=options) for law in others}
         limits = Limits(study.stages, study.unit)
-        schedule, law, note = derive_schedule(best, measured, study.tokens, limits)
+        derived = derive_schedule(best, measured, study.tokens, limits)
+        schedule = derived.schedule
 
         stable = contenders(study, constants, schedule, runs)
         stable = trainer.contend(stable, "2/3 compared runs at constant LR")
@@ -99,7 +100,7 @@ def experiment(study: Study) -> None:
             "points.csv": measured,
             "fits.json": fits,
             "comparison.json": comparison,
-            "schedule.json": {"batch": str(schedule), "law": law, "note": note},
+            "schedule.json": {"batch": str(schedule), "law": derived.law, "note": derived.note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
             "loss_curves.png": loss_curves(runs, targets),
         },

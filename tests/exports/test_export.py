@@ -95,7 +95,7 @@ EXPONENTIAL = plan(rate=rates.wsd(1.0, 128, 0, 128, "exponential", 0.1))
         (
             "megatron",
             plan(coupling=Coupling(lr="sqrt", reference_batch=8)),
-            "stays 1, not 1, 1.41421, 2",
+            "with the peak LR 0.00565685, and at step",
         ),
         (
             "megatron",
@@ -200,12 +200,12 @@ def test_bad_arguments_are_refused(trainer, start, says):
 def test_a_users_own_trainer_is_named_by_its_module():
     coupling = Coupling(lr="sqrt", reference_batch=8)
     own = "tests.exports.own:STEPS"
-    with pytest.raises(InputError, match="MyTrainer cannot change the LR factor"):
+    with pytest.raises(InputError, match="MyTrainer cannot change the peak LR"):
         export(plan(coupling=coupling), own)
     lines = export(plan(coupling=coupling), own, approximate=True).splitlines()
     assert lines[0].startswith("# 0:8 2M:16 6M:32 over 9998336 tokens")
-    assert lines[1:-1] == [f"steps: {plan().steps}"]
-    assert lines[-1].startswith("# MyTrainer cannot change the LR factor with the batch: it stays")
+    assert lines[2:] == [f"steps: {plan().steps}"]
+    assert lines[1].startswith("# MyTrainer cannot change the peak LR with the batch: it stays")
 
 
 WHOLE = Path(__file__).with_name("whole")
