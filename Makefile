@@ -39,7 +39,9 @@ test-ray: setup .cache/ray/ready  ## sweeps on a Ray cluster of this machine
 # Two environments, as the trainers need other versions than bss, and Python 3.12.
 TRAINERS_PYTHON ?= $(PYTHON)
 test-trainers: .cache/trainers/torch/ready .cache/trainers/jax/ready  ## exports, run by the trainers they are for
-	for kind in torch jax; do .cache/trainers/$$kind/bin/python -m pytest --noconftest -m slow -rs \
+	rm -rf .cache/trainers/extensions  # a lock of a build that was killed would be waited for
+	for kind in torch jax; do TORCH_EXTENSIONS_DIR=$(CURDIR)/.cache/trainers/extensions \
+		.cache/trainers/$$kind/bin/python -m pytest --noconftest -m slow -rs \
 		tests/exports/test_export_$$kind.py || exit; done
 
 .cache/trainers/%/ready: tests/exports/%.txt

@@ -341,7 +341,7 @@ def test_intervals_hold_the_exponents_of_least_squares():
         assert in_data == pytest.approx(LeastSquares(*task).exponent, abs=0.1)
         assert known["cbs"].draws[0, 1] == pytest.approx(0, abs=0.02)
         for grid in range(10):
-            found = laws(noisy(cells, np.random.default_rng([i, grid])), 400)
+            found = laws(noisy(cells, np.random.default_rng([i, grid])), 150)
             for quantity, law in found.items():
                 for axis, weights in enumerate(((1, 0), (0, 1))):
                     low, high = law.of(*weights).ends()
