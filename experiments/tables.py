@@ -18,6 +18,18 @@ from experiments.preregister import digest
 HINT = "run the experiment first"
 
 
+def add_directory(parser: argparse.ArgumentParser, default: Path) -> None:
+    """Add the results directory, by default the committed one, to a command line."""
+    about = f"directory of the tables, or of one part; by default {default}"
+    parser.add_argument("results", type=_directory, nargs="?", default=default, help=about)
+
+
+def _directory(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: no such directory; {HINT}")
+    return Path(text)
+
+
 def analyze(description: str | None, write: Callable[[Path], None]) -> None:
     """Run an analysis of the results directory that the command line names.
 

@@ -7,6 +7,7 @@ of the best setting of the smallest batch size. At every batch size the setting 
 the fewest steps to the target. Parts that are not trained are left out.
 """
 
+import argparse
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ from experiments.critical_batch.resampled import (
 )
 from experiments.findings import Question, answers_table, read_questions
 from experiments.shared import critical_table
-from experiments.tables import Tables
+from experiments.tables import Tables, add_directory
 
 RESULTS = Path("results/critical_batch")
 PUBLISHED = Path("results/published/mlperf_rcp.csv")
@@ -474,6 +475,10 @@ def write(name: str, table: pd.DataFrame) -> None:
 
 def main() -> None:
     """Write the tables of every part that was trained, and findings.csv."""
+    global RESULTS  # the parts of this file read and write it
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_directory(parser, RESULTS)
+    RESULTS = parser.parse_args().results
     answers: dict[str, Answer] = {}
     if trained(*GRID):
         answers |= grid_answers()

@@ -2,6 +2,7 @@
 
     python -m experiments.es_wsd.analysis                  # results/es_wsd/*/*.csv, findings.csv
     python -m experiments.es_wsd.analysis --schedules      # after a1: what a3 to a5 train
+    python -m experiments.es_wsd.analysis DIR              # the same of another results directory
     python -m experiments.es_wsd.analysis --part FOLDER    # E(S) of one part, e.g. of size smoke
 
 E is tokens to a target loss, in tokens; batch sizes are in sequences. A run that misses a target
@@ -24,7 +25,7 @@ from bss.points.curve import Smooth, smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison, half_interval
 from experiments.findings import Measured, measurements, within, write_findings
-from experiments.tables import Tables
+from experiments.tables import Tables, add_directory
 
 RESULTS = Path("results/es_wsd")
 TABLES = Tables(RESULTS)
@@ -478,13 +479,17 @@ PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
 
 
 def main() -> None:
-    """Write the tables of every part that was trained, and findings.csv."""
+    """Write the tables of every part that was trained, and findings.csv; of one part, its E(S)."""
+    global RESULTS, TABLES  # the parts of this file read and write them
     parser = argparse.ArgumentParser(description=__doc__)
+    add_directory(parser, RESULTS)
     parser.add_argument("--schedules", action="store_true", help="only those that a3 to a5 train")
     parser.add_argument("--part", type=Path, help="only E(S) of the part in this folder")
     options = parser.parse_args()
-    if options.part:
-        measure_part(Tables(options.part))
+    RESULTS = options.results
+    TABLES = Tables(RESULTS)
+    if options.part or "runs.parquet" in TABLES:
+        measure_part(Tables(options.part or RESULTS))
         return
     if options.schedules:
         write_json(RESULTS / "stages" / "schedules.json", schedules())

@@ -21,7 +21,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
 from bss.stats import Comparison, half_interval, paired
 from experiments.findings import Measured, measurements, within, write_findings
-from experiments.tables import Tables
+from experiments.tables import Tables, add_directory
 
 RESULTS = Path("results/late_switch")
 TABLES = Tables(RESULTS)
@@ -381,7 +381,14 @@ PARTS: Mapping[str, Callable[[], dict[str, Measured]]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the tables of every part that was trained, and findings.csv."""
-    argparse.ArgumentParser(description=__doc__).parse_args(arguments)
+    global RESULTS, TABLES  # the parts of this file read and write them
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_directory(parser, RESULTS)
+    RESULTS = parser.parse_args(arguments).results
+    TABLES = Tables(RESULTS)
+    if "finals.csv" in TABLES:  # of one part
+        TABLES.write("differences.csv", differences(TABLES.read("finals.csv")))
+        return
     for part in {*PARTS} - {"b3"}:
         if f"{part}/finals.csv" in TABLES:
             finals = TABLES.read(f"{part}/finals.csv")
