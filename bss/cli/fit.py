@@ -56,8 +56,8 @@ def es(
     from bss.laws.es import LAWS
 
     step_time = time.read(runs, table.reading())
-    points, warnings = measured_points(runs, table, targets, at_rate)
-    points, chosen = how.selected(points), LAWS.load(law) if law else None
+    points, warnings = measured_points(runs, table, targets, at_rate, how)
+    chosen = LAWS.load(law) if law else None
     fit = _fitted(laws.fit_es, points, how, 500, law=chosen, draws=DRAWS)
     draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
     return _with_time(_output(fit, warnings, draw), fit, step_time, time.price)

@@ -3,7 +3,7 @@
 from bss.cells import Table
 from bss.cli.options import Number, Trust
 from bss.cli.output import Output, OutputFile, Show
-from bss.cli.reading import TableOptions, Tables, TargetOptions, measured_points
+from bss.cli.reading import RowOptions, TableOptions, Tables, TargetOptions, measured_points
 from bss.tables import write_table
 
 COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
@@ -17,6 +17,7 @@ def points(
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     at_rate: Number | None = None,
+    rows: RowOptions = RowOptions(),
     out: OutputFile | None = None,
     files: Trust = Trust(),
     show: Show = Show(),
@@ -33,7 +34,7 @@ def points(
         bss points RUNS.parquet --targets 1.9,1.8
         bss points RUNS.parquet --targets 1.9 --smooth 150K --json
     """
-    measured, warnings = measured_points(runs, table, targets, at_rate)
+    measured, warnings = measured_points(runs, table, targets, at_rate, rows)
     if out:
         write_table(measured, out)
     records = measured.to_dict("records")

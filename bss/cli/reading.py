@@ -145,12 +145,17 @@ def read_curves(
 
 
 def measured_points(
-    paths: Sequence[Path], table: TableOptions, targets: TargetOptions, at_rate: float | None
+    paths: Sequence[Path],
+    table: TableOptions,
+    targets: TargetOptions,
+    at_rate: float | None,
+    rows: "RowOptions",
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Measure steps and tokens to the targets; return the points with warnings.
+    """Measure steps and tokens to the targets of the rows that are kept; return them with warnings.
 
-    Tables of points are read unchanged. If a batch size has several peak LRs, each target uses the
-    best one, or the one that `at_rate` selects.
+    Tables of points are read unchanged. Runs are left out before they are measured if their table
+    has the columns of --keep and --drop, else their points are. If a batch size has several peak
+    LRs, each target uses the best one, or the one that `at_rate` selects.
     """
     measured = [path for path in paths if path.is_file() and holds_points(path, table.reading())]
     if measured:
@@ -161,15 +166,50 @@ def measured_points(
                 "of both first, with `bss points`"
             )
         points = join_tables([(path, read_points(path, table.reading())) for path in measured])
-        return tuned_points(points, targets.measuring()["targets"], at_rate)
+        return tuned_points(rows.selected(points), targets.measuring()["targets"], at_rate)
     runs, warnings = read_curves(paths, table, targets)
+    of_runs, of_points = rows.by_columns(runs)
+    runs = of_runs.selected(runs)
     points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
-    return points, [*warnings, *more]
+    return of_points.selected(points), [*warnings, *more]
+
+
+@Parameter(name="*", group=Group("Rows", sort_key=4))
+@dataclass(frozen=True)
+class RowOptions:
+    """Options for leaving rows of a table out.
+
+    Attributes:
+        drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
+        keep: leave out all rows but these, in the same form, e.g. model=8B or run=web-*
+    """
+
+    drop: Repeated = ()
+    keep: Repeated = ()
+
+    def selected(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of --keep without those of --drop."""
+        return without(only(table, self.keep), self.drop)
+
+    def by_columns(self, table: pd.DataFrame) -> tuple["RowOptions", "RowOptions"]:
+        """Return what the columns of a table select, and the rest."""
+
+        def here(text: str) -> bool:
+            return all(part.partition("=")[0].strip() in table for part in text.split(","))
+
+        split = [
+            RowOptions(
+                tuple(text for text in self.drop if here(text) == wanted),
+                tuple(text for text in self.keep if here(text) == wanted),
+            )
+            for wanted in (True, False)
+        ]
+        return split[0], split[1]
 
 
 @Parameter(name="*", group=Group("Fit", sort_key=4))
 @dataclass(frozen=True)
-class FitOptions:
+class FitOptions(RowOptions):
     """Options for fitting a law.
 
     Attributes:
@@ -177,7 +217,7 @@ class FitOptions:
         level: coverage of the intervals
         seed: of the resampling
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
-        keep: leave out all rows but these, in the same form, e.g. model=8B
+        keep: leave out all rows but these, in the same form, e.g. model=8B or run=web-*
         fix: fix a parameter, e.g. L_0=1.69
         bound: bound a parameter, e.g. L_0=1.5:1.8
     """
@@ -185,18 +225,12 @@ class FitOptions:
     resamples: Resamples | None = None
     level: Number = 0.90
     seed: int = 0
-    drop: Repeated = ()
-    keep: Repeated = ()
     fix: Repeated = ()
     bound: Repeated = ()
 
     def options(self, resamples: int, draws: int = 0) -> Options:
         """Return how intervals are made; `resamples` is the default of the kind of fit."""
         return Options(self.resamples or resamples, self.level, self.seed, draws)
-
-    def selected(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of --keep without those of --drop."""
-        return without(only(table, self.keep), self.drop)
 
     @property
     def constraints(self) -> str:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from bss.laws import CurveFit
 from bss.plots import style
 from bss.points.batches import batch_curves, excess
+from bss.points.conditions import near_as_one
 from bss.points.curve import loss_column
-from bss.points.measuring import near_as_one
 
 MOST = 10
 MARKS = 60_000  # losses drawn of all runs

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.points.conditions import NEAR
 from bss.points.curve import FEWEST, Smooth, loss_column, smooth_curve
-from bss.points.measuring import NEAR
 
 SETTING = ("model", "params", "seq_len", "peak_lr", "rate")
 GRID_POINTS = 200

@@ -17,6 +17,12 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.points.conditions import (
+    NEAR,
+    independent_runs,
+    near_as_one,
+    refuse_conditions,
+)
 from bss.points.curve import (
     ROUNDING,
     default_targets,
@@ -29,19 +35,10 @@ from bss.points.curve import (
 from bss.points.units import in_nats
 from bss.tables import SETTINGS
 
-FEWEST = 3
-"""Equal losses of a short curve that make it a copy: two floats agree by chance, three do not."""
-SAME = 10
-"""Equal losses at the start of a longer curve that make it a copy or a fork (derived here)."""
-_IDENTITY = ("run", "model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr", "parent")
-_SEED_SETTINGS = ("optimizer.lr", "schedule.batch", "data.seed", "parent.tokens")
-_HORIZON = "schedule.tokens"
 _RUN = ("model", "params", "seq_len", "batch", "seed", "data_seed", "peak_lr")
 EQUAL = 1.02
 """Ratio of step counts below which they are equal: logs end at different steps (derived here)."""
 
-NEAR = 0.01
-"""Relative difference of LRs that count as one: a log may miss the step of the peak."""
 FEWEST_BATCHES = 3
 """Batch sizes from which equal numbers of steps are a design and no chance (derived here)."""
 _KEYS = ["model", "kind", "target_loss", "batch"]
@@ -70,14 +67,15 @@ def measure_points(
         at_rate: Measure only the runs with this peak LR.
 
     Raises:
-        InputError: If the runs are too short to measure, or no run reaches a target.
+        InputError: If the runs are too short to measure, are of several conditions, or no run
+            reaches a target.
     """
     runs, few = evaluated(runs)
     runs, units = in_nats(runs)
     runs, left = independent_runs(runs)
-    refuse_conditions(runs, conditions(runs))
     if at_rate is not None:
         runs = runs_at_rate(runs, at_rate)
+    refuse_conditions(runs)
     if targets is None:
         targets = default_targets(runs, count, warmup_tokens=warmup, smooth=smooth)
     every, early = _after_first_loss(points(runs, targets, smooth=smooth), runs)
@@ -147,117 +145,6 @@ def _after_first_loss(every: pd.DataFrame, runs: pd.DataFrame) -> tuple[pd.DataF
     ]
 
 
-def independent_runs(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the runs of one batch size each that share no losses, and what was left out.
-
-    A forked run repeats the losses of its parent up to the fork. A run whose batch size changes
-    has no points of one batch size. It is kept only if the batch size changes in every run.
-
-    Args:
-        runs: A run table as `bss.tables.check_runs` returns it.
-    """
-    changes = runs.groupby("run")["batch"].transform("nunique").to_numpy() > 1
-    changing = len({*runs.loc[changes, "run"]})
-    total = len({*runs["run"]})
-    messages = []
-    if 0 < changing < total:
-        messages.append(f"{changing} of {total} runs change their batch size: left out")
-        runs = runs.loc[~changes]
-    copies = _copies(runs)
-    if copies:
-        messages.append(
-            f"{len(copies)} runs repeat losses of others, as forks and copies do: left out "
-            f"(the first: {copies[0]})"
-        )
-    return runs.loc[~runs["run"].isin(copies)], messages
-
-
-def _copies(runs: pd.DataFrame) -> list[str]:
-    """Return the runs whose first losses equal the first losses of a run that is kept.
-
-    Runs without a parent are kept first, then longer runs, then earlier rows of the table.
-    """
-    column = loss_column(runs)
-    found: list[str] = []
-    kept: dict[tuple[Any, str], list[np.ndarray]] = {}
-    tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
-    forked = {
-        name: "parent" in run and str(run["parent"].iloc[0]) in tables
-        for name, run in tables.items()
-    }
-    for name in sorted(tables, key=lambda name: (forked[name], -len(tables[name]))):
-        run = tables[name]
-        curve = run.loc[run[column].notna(), ["tokens", column]].to_numpy(float)
-        others = kept.setdefault((run["batch"].iloc[0], str(peak_rate(run))), [])
-        if forked[name] or any(_same_start(curve, other) for other in others):
-            found.append(name)
-        else:
-            others.append(curve)
-    return found
-
-
-def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
-    length = min(len(one), len(other))
-    needed = min(length, SAME)
-    return needed >= FEWEST and bool((one[:needed] == other[:needed]).all())
-
-
-def conditions(runs: pd.DataFrame) -> list[str]:
-    """Return the columns other than seeds and LR in which runs of one batch size differ.
-
-    Columns with a dot are settings of a run. A column that differs from run to run is a name.
-    Horizons are a condition only if some LR decays.
-    """
-    first = runs.drop_duplicates("run")
-    names = [str(c) for c in runs if "." in str(c) and not str(c).startswith(("model.", "eval"))]
-    names = [name for name in names if name not in (*_IDENTITY, *_SEED_SETTINGS)]
-    if _HORIZON in names and not _decays(runs):
-        names.remove(_HORIZON)
-    by_batch = first.groupby(["batch", *(c for c in ("model", "seq_len") if c in first)])
-    return [name for name in names if by_batch[name].nunique(dropna=False).to_numpy().max() > 1]
-
-
-def by_condition(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the runs of each model, sequence length and condition, by what differs as text.
-
-    If nothing differs, the only name is "".
-    """
-    names = [name for name in ("model", "seq_len") if name in runs and runs[name].nunique() > 1]
-    if "params" in runs and runs.groupby([*names, "batch"])["params"].nunique().gt(1).any():
-        names.append("params")
-    if not (names := [*names, *conditions(independent_runs(runs)[0])]):
-        return {"": runs}
-    groups = runs.groupby(names, dropna=False)
-    return {", ".join(map(_text, names, values)): some for values, some in groups}
-
-
-def _text(name: str, value: Any) -> str:
-    return f"{name} {value:,.0f}" if name == "params" else f"{name} {value}"
-
-
-def refuse_conditions(runs: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse runs that differ in more than batch size, LR and seeds.
-
-    Raises:
-        InputError: If there are such columns. The message names them, their values and the option
-            that selects one value.
-    """
-    if names:
-        values = [sorted({str(x) for x in runs[name]}) for name in names]
-        shown = "; ".join(f"{n}: {', '.join(v)}" for n, v in zip(names, values, strict=True))
-        raise InputError(
-            f"runs: they differ in {shown}, but a fit needs one value; "
-            f"drop the others, e.g. --drop {names[0]}={values[0][-1]}"
-        )
-
-
-def _decays(runs: pd.DataFrame) -> bool:
-    if "lr" not in runs:
-        return True
-    rates = (run["lr"].dropna().to_numpy(float) for _, run in runs.groupby("run"))
-    return any(len(rate) and rate[-1] < (1 - NEAR) * rate.max() for rate in rates)
-
-
 def design_warnings(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     """Return warnings about the design of the runs, each with its consequence.
 
@@ -319,22 +206,6 @@ def one_rate(points: pd.DataFrame) -> float | None:
     rates = points["peak_lr"].to_numpy(float)
     known = len(rates) and np.isfinite(rates).all()
     return float(rates[0]) if known and np.ptp(rates) <= NEAR * rates.max() else None
-
-
-def near_as_one(peaks: Iterable[float]) -> dict[float, float]:
-    """Map each known LR to the highest LR within 1%, as logs may miss the step of the peak.
-
-    Examples:
-        >>> near_as_one([1e-3, 9.99e-4, 5e-4])
-        {0.001: 0.001, 0.000999: 0.001, 0.0005: 0.0005}
-    """
-    one: dict[float, float] = {}
-    highest = np.inf
-    for peak in sorted({peak for peak in peaks if np.isfinite(peak)}, reverse=True):
-        if peak < (1 - NEAR) * highest:
-            highest = peak
-        one[peak] = highest
-    return one
 
 
 def runs_at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:

@@ -13,7 +13,8 @@ from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
 from bss.points.batches import varied
-from bss.points.measuring import by_condition, measure_points
+from bss.points.conditions import by_condition
+from bss.points.measuring import measure_points
 from bss.report.results import Results
 from bss.report.sections import TITLES
 

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 import numpy as np
 import pandas as pd
@@ -126,7 +127,8 @@ def without(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
     Args:
         table: any.
-        conditions: COLUMN=VALUE, several joined by commas where all must hold.
+        conditions: COLUMN=VALUE, several joined by commas where all must hold. A value with * or ?
+            is a pattern, e.g. run=web-*.
 
     Raises:
         InputError: no such column, no such row, or no row would be left.
@@ -146,8 +148,11 @@ def only(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
     Examples:
         >>> runs = pd.DataFrame({"run": ["a", "b", "c"], "batch": [4, 8, 16]})
-        >>> list(only(runs, ["run=a", "batch=16"])["run"])
-        ['a', 'c']
+        >>> runs = pd.DataFrame({"run": ["web-1", "web-2", "mix"], "batch": [4, 8, 16]})
+        >>> list(only(runs, ["run=web-*", "batch=16"])["run"])
+        ['web-1', 'web-2', 'mix']
+        >>> list(only(runs, ["run=web-*"])["run"])
+        ['web-1', 'web-2']
     """
     return _kept(table, _matching(table, conditions, "--keep"), "--keep") if conditions else table
 
@@ -177,7 +182,11 @@ def _matching(table: pd.DataFrame, conditions: Sequence[str], option: str) -> np
 
 
 def _equal(column: np.ndarray, value: str) -> np.ndarray:
-    same = column.astype(str) == value
+    texts = column.astype(str)
+    if any(sign in value for sign in "*?"):
+        pattern = value.replace("[", "[[]")  # brackets of names are no pattern
+        return np.array([fnmatchcase(text, pattern) for text in texts], bool)
+    same = texts == value
     try:
         number = float(value)
     except ValueError:

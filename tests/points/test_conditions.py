@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.measuring import by_condition, conditions, independent_runs, measure_points
+from bss.points.conditions import by_condition, conditions, independent_runs
+from bss.points.measuring import measure_points
 from bss.tables import check_runs
 
 

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
+from bss.points.conditions import near_as_one
 from bss.points.curve import peak_rate, points
-from bss.points.measuring import near_as_one, one_rate, rate_warnings, runs_at_rate
+from bss.points.measuring import one_rate, rate_warnings, runs_at_rate
 from bss.tables import check_runs
 
 

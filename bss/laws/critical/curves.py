@@ -16,6 +16,8 @@ import pandas as pd
 from bss.errors import InputError, check
 from bss.laws.base import check_lengths
 from bss.laws.minimum import FEWEST
+from bss.points.conditions import refuse_mixed_rows
+from bss.points.groups import USUAL_SLOPE
 from bss.tables.reading import SETTINGS
 from bss.values import Positive, Range
 
@@ -93,11 +95,16 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> list[StepsCur
 
     Raises:
         InputError: if sequence lengths are mixed, batches in tokens contradict those in
-            sequences, or a target was reached at fewer than 3 batches.
+            sequences, runs are of several conditions, or a target was reached at fewer than 3
+            batches.
     """
     check(unit in UNITS, "unit", unit, f"one of {', '.join(UNITS)}")
     _check_units(points, unit)
     keys = ["model", "params", "budget_tokens", "target_loss", "kind", "seq_len"]
+    reached = points.loc[points["reached"].to_numpy(bool)]
+    levels = reached.assign(log_steps=np.log(reached["steps"].astype(float)))
+    cell = [*keys, "batch", "peak_lr", *SETTINGS]
+    refuse_mixed_rows(levels, cell, "log_steps", USUAL_SLOPE)
     groups = points.groupby(keys, dropna=False, sort=False)
     return [_curve(key, rows, unit) for key, rows in groups]
 

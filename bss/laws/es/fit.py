@@ -52,9 +52,12 @@ from bss.laws.es.values import (
 from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
 from bss.laws.resampling import RunEffects, redraw, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, repeated, solve
+from bss.points.conditions import refuse_mixed_rows
 from bss.points.measuring import with_runs
+from bss.tables import SETTINGS
 from bss.tables.columns import Origin, positive
 
+CELL = ("target_loss", "batch", "peak_lr")  # of repetitions
 USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
 TYPICAL = 0.004  # nats: the noise SD of a run's loss in the committed results
 FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few degrees of freedom
@@ -445,10 +448,14 @@ def es_data(points: pd.DataFrame) -> EsData:
             without it, `bss.points.measuring.with_runs` names the runs.
 
     Raises:
-        InputError: Several models, kinds or sequence lengths; no reached target; under 3 batches.
+        InputError: Several models, kinds, sequence lengths or conditions; no reached target;
+            under 3 batches.
     """
     _check(points)
     named = with_runs(points)
+    reached_rows = named.loc[named["reached"].to_numpy(bool)]
+    levels = reached_rows.assign(log_tokens=np.log(reached_rows["tokens_to_target"].astype(float)))
+    refuse_mixed_rows(levels, CELL, "log_tokens", USUAL_SLOPE, SETTINGS)
     points = named.assign(run=named.groupby("run", sort=False).ngroup(), name=named["run"])
     batches = points.groupby("run")["batch"]
     changing = (batches.transform("max") > batches.transform("min") * (1 + 1e-6)).to_numpy(bool)

@@ -16,8 +16,8 @@ from bss.errors import InputError
 from bss.laws.final_loss.points import VARIED, LossPoints
 from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms
+from bss.points.conditions import HORIZON, conditions, near_as_one, refuse_mixed_rows
 from bss.points.curve import loss_column
-from bss.points.measuring import near_as_one
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
@@ -97,6 +97,9 @@ def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
     constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
     ends = constant.loc[constant[column].notna()].groupby("run", sort=False).tail(1)
     losses = ends[["run", "params", "tokens", "batch", "seq_len"]].assign(loss=ends[column])
+    for name in conditions(constant):
+        if name != HORIZON:
+            losses[name] = ends[name]
     if "status" in ends:
         losses["diverged"] = (ends["status"] == "diverged").astype(int)
     if "peak_lr" in ends and ends["peak_lr"].notna().all():
@@ -142,8 +145,11 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
     """The rows of the law from checked ones, each with its LR where LRs vary, and warnings.
 
     Raises:
-        InputError: no row has a finite loss.
+        InputError: no row has a finite loss, or runs are of several conditions.
     """
+    cell = [*SIZE, "lr"]
+    finite = table.loc[np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)]
+    refuse_mixed_rows(finite, cell, "loss", 1.0, ("seq_len",))
     tried, means, runs, warnings = _runs(table)
     with_lr, said = _varies(runs, table)
     by = [*SIZE, "rate"] if with_lr else SIZE

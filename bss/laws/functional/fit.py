@@ -41,6 +41,8 @@ from bss.laws.functional.problem import (
 from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
 from bss.laws.resampling import redraw, rms, robust_scale
 from bss.laws.solver import Solution, linearize
+from bss.points.conditions import independent_runs, refuse_conditions
+from bss.tables import check_runs
 
 OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
 
@@ -69,10 +71,12 @@ def fit_curve(
         options: how intervals are made; by default 60 refits.
 
     Raises:
-        InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, or
-            too few runs are left.
+        InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, runs
+            are of several conditions, or too few runs are left.
     """
     curves = curves_of(runs, warmup=warmup, since=since)
+    checked = check_runs(runs, need_loss=False)
+    refuse_conditions(independent_runs(checked)[0], schedules=True)
     several = clock is None and len(curves.runs) >= FEWEST
     every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), constraints)
     return _fitted(curves, every, since, warmup, options or Options(resamples=60))
