@@ -1,0 +1,29 @@
+"""Train the runs of FOLDER/runs.json by JointEngine as one of two processes.
+
+python -m tests.sweeps.joint_processes FOLDER COORDINATOR PROCESS
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from bss.sweeps.engines import JointEngine
+from bss.sweeps.setup import EngineConfig
+from bss.training.distributed import DistributedConfig, initialized
+from bss.training.execution import Execution
+from bss.training.run_config import RunConfig
+from bss.values import from_dict, to_dict
+
+
+def main(folder: Path, coordinator: str, process: int) -> None:
+    """Write the statuses of the runs to FOLDER/PROCESS.json."""
+    told = json.loads((folder / "runs.json").read_text())
+    runs = [from_dict(RunConfig, one) for one in told["runs"]]
+    execution = from_dict(Execution, told["execution"])
+    with initialized(DistributedConfig(2, coordinator, process)):
+        statuses = JointEngine(EngineConfig()).train(runs, execution)
+        (folder / f"{process}.json").write_text(json.dumps(to_dict(statuses)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
