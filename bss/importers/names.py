@@ -26,6 +26,7 @@ from bss.tables.likeness import (
     held_out_source,
     kind_of_name,
     states_training,
+    words_of_name,
 )
 
 USUAL = ("loss", "eval_loss")
@@ -205,6 +206,16 @@ class Chosen:
     names: dict[str, str]
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+
+
+def last_test(names: Mapping[str, str], sizes: Mapping[str, int], given: Mapping[str, str]) -> str:
+    """Return the name of a test loss that is logged once or twice next to a curve; "" if none is.
+
+    It is the result of a run and no curve, so it does not take the place of the training losses.
+    """
+    name = names.get("eval_loss", "")
+    few = sizes.get(name, 0) <= 2 < sizes.get(names.get("loss", ""), 0)
+    return name if few and "eval_loss" not in given and "test" in words_of_name(name) else ""
 
 
 def choose(

@@ -41,6 +41,7 @@ from bss.importers.names import (
     choose,
     completed,
     held_out_by_source,
+    last_test,
     log_of,
     plain_name,
     unread_of,
@@ -99,6 +100,9 @@ class PlainTable(Importer):
         told = {names[name] for name in SETTINGS if name in names} - {*chosen.values()}
         counts = [name for name in counted_names(table.names) if name not in told]
         cells = table.read([*chosen.values(), *counts], filter(None, (by, split, *told)))
+        if result := last_test(chosen, cells.sizes, given):
+            del chosen["eval_loss"]
+            unread += (result,)
         if cells.texts.get(chosen.get("epoch", "")):  # e.g. 1/3
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))

@@ -30,7 +30,15 @@ from bss.importers.counts import (
 )
 from bss.importers.lines import misspelt
 from bss.importers.log import COUNTS, Importer, Log, named_by_directory, some
-from bss.importers.names import Chosen, MetricNames, choose, fitting, held_out_by_source, log_of
+from bss.importers.names import (
+    Chosen,
+    MetricNames,
+    choose,
+    fitting,
+    held_out_by_source,
+    last_test,
+    log_of,
+)
 from bss.importers.table import Table, flat, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
@@ -74,6 +82,9 @@ def _histories(
     chosen = _chosen(trainers, names, columns, str(file), step_by_name(like_steps, values))
     counts = counted_names(names)
     cells = table.read([*chosen.names.values(), *counts], [by] if by else [])
+    if result := last_test(chosen.names, cells.sizes, columns):
+        curves = {ours: name for ours, name in chosen.names.items() if name != result}
+        chosen = replace(chosen, names=curves, unread=(*chosen.unread, result))
     rows = cells.rows(chosen.names, file)
     config = {} if by else _config(file)
     settings = chosen.trainer.settings(config)

@@ -172,3 +172,17 @@ def test_milliseconds_become_seconds(tmp_path):
     path = csv(tmp_path, ["dt_ms"])
     [(table, _)] = import_runs(read_logs([path], ANY, EIGHT)[0], EIGHT)
     assert table["step_time"].to_numpy() == pytest.approx((5 - STEPS / 100) / 1000)
+
+
+def test_a_test_loss_at_the_end_is_no_curve(tmp_path):
+    rows = [{"step": step, "loss": 5 - step / 100} for step in (10, 20, 30, 40)]
+    lines = [json.dumps(row) for row in [*rows, {"step": 40, "test_loss": 4.7}]]
+    (tmp_path / "r.jsonl").write_text("\n".join(lines) + "\n")
+    table, report = the_run([tmp_path / "r.jsonl"], EIGHT, "auto")
+    assert "eval_loss" not in table and report.unread == ("test_loss",)
+    named = LogOptions(EIGHT.batches, 64, columns={"eval_loss": "test_loss"})
+    assert "eval_loss" in the_run([tmp_path / "r.jsonl"], named, "auto")[0]
+    history = "".join(f"{row['step']},{row['loss']},\n" for row in rows) + "40,,4.7\n"
+    (tmp_path / "w.csv").write_text("_step,train/loss,test/loss\n" + history)
+    table, report = the_run([tmp_path / "w.csv"], EIGHT, "auto")
+    assert "eval_loss" not in table and report.unread == ("test/loss",)
