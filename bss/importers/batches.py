@@ -148,7 +148,8 @@ def counted(
         InputError: If neither the log nor an option gives the batch, or the sequence length, or
             if they contradict each other.
     """
-    length, rounded = seq_len or 1, rows.get("rounded_tokens")
+    length = seq_len or 1
+    rounded = rows.get("rounded_tokens")
     if "samples" in rows:
         rows = _with_tokens(rows, rows["samples"] * length)
     if "batch_tokens" in rows and "batch" not in rows:
@@ -163,14 +164,17 @@ def counted(
     if missing or seq_len is None:
         raise InputError("; ".join(missing))
     if schedule is not None:
-        table, source = _scheduled(rows, run, schedule, seq_len), given
+        table = _scheduled(rows, run, schedule, seq_len)
+        source = given
         if logged:
             _compare(rows, table["batch"], run, given)
     elif logged or stepped is None:
         batch = rows["batch"].where(np.isfinite(rows["batch"])).bfill().ffill()
-        table, source = _filled(rows.assign(batch=batch), seq_len), "logged"
+        table = _filled(rows.assign(batch=batch), seq_len)
+        source = "logged"
     else:
-        table, source = rows.assign(batch=stepped), "tokens per step"
+        table = rows.assign(batch=stepped)
+        source = "tokens per step"
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
@@ -193,7 +197,8 @@ def _sequences(batch_tokens: pd.Series, run: str, seq_len: int) -> pd.Series:
 def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> Rows:
     """Return the rows with batch and tokens of a schedule's plan; tokens of the log go first."""
     counted_by = "step" if _all_there(rows, "step") else "tokens"
-    counts, size = rows[counted_by], max(schedule.batches) * seq_len
+    counts = rows[counted_by]
+    size = max(schedule.batches) * seq_len
     most = counts.max() * (size if counted_by == "step" else 1)
     if not counts.min() >= 0 or most >= 2**62:
         given = f"{counted_by} from {counts.min():.0f} to {counts.max():.0f}"

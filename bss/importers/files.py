@@ -78,7 +78,9 @@ def read_logs(
     refused: list[InputError] = []
     seen: set[str] = set()
     for path in paths:
-        before, here, below = len(logs), list[SkippedFile](), path.is_dir()
+        before = len(logs)
+        here = list[SkippedFile]()
+        below = path.is_dir()
         for file in _below(path, here) if below else [path]:
             try:
                 if (real := os.path.realpath(file)) in seen:
@@ -145,10 +147,12 @@ def _below(folder: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
     Hidden files and links to directories, which may form a circle, are skipped; links to files
     come last, because they are usually second names.
     """
-    files, errors = list[Path](), list[OSError]()
+    files = list[Path]()
+    errors = list[OSError]()
     for place, folders, names in os.walk(folder, onerror=errors.append):
         for name in [*folders, *names]:
-            path, hidden = Path(place, name), name.startswith(".")
+            path = Path(place, name)
+            hidden = name.startswith(".")
             if hidden or (name in folders and path.is_symlink()):
                 what = "hidden" if hidden else "a link to a directory"
                 skipped.append(SkippedFile(str(path), f"is {what}; name it to read it", hidden))

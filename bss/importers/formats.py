@@ -213,7 +213,8 @@ class LineFormat(Importer):
         The settings are added to `settings`, with the place of the expression that gives them.
         """
         patterns = [re.compile(row) for row in self.rows]
-        begins, ignored = (re.compile(p or NEVER) for p in (self.begins, self.ignored))
+        begins = re.compile(self.begins or NEVER)
+        ignored = re.compile(self.ignored or NEVER)
         again = re.compile(re.sub(r"\\b|\^", "", self.begins or NEVER))
         expressions = [re.compile(setting) for setting in self.settings]
         step = 0.0
@@ -274,7 +275,8 @@ def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float
     """Return the numbers of a line; raise ValueError with a reason if it is not one whole row."""
     if match is None:
         raise ValueError("is not a complete row")
-    text, row = match.string, dict[str, float]()
+    text = match.string
+    row = dict[str, float]()
     if again.search(text[: match.start()]) or again.search(text, match.end()):
         raise ValueError("holds two rows")
     for name, value in match.groupdict().items():
@@ -319,7 +321,9 @@ class Blocks(Importer):
         lines = Lines(file)
         cells = columns_of(self._blocks(lines))
         log = named_log(file, cells, self.trainers, columns, cut=lines.cut)
-        rows, cut, notes = log.rows, log.cut, (*log.notes, *lines.alike.notes)
+        rows = log.rows
+        cut = log.cut
+        notes = (*log.notes, *lines.alike.notes)
         lost = rows[:-1].isna().sum().drop("eval_loss", errors="ignore").max()
         if lost:
             notes += (f"{lost} blocks lack what others have",)
@@ -330,9 +334,11 @@ class Blocks(Importer):
         yield replace(log, rows=rows, cut=cut, notes=notes, left_out=left_out)
 
     def _blocks(self, lines: Lines) -> Iterator[tuple[int, dict[str, str]]]:
-        begins, metric = re.compile(self.begins), re.compile(self.metric)
+        begins = re.compile(self.begins)
+        metric = re.compile(self.metric)
         losses = {name for trainer in self.trainers for name in trainer.names["loss"]}
-        begun, block = 0, {}
+        begun = 0
+        block = {}
         for line, text in lines:
             if begin := begins.search(text):
                 if begun:
@@ -341,7 +347,8 @@ class Blocks(Importer):
                 begun = line
                 block = {name: value for name, value in begin.groupdict().items() if value}
             elif begun and (found := metric.search(text)):
-                name, value = found["name"], found["value"]
+                name = found["name"]
+                value = found["value"]
                 lines.alike.row(name, text)
                 if block.setdefault(name, value) != value:
                     lines.torn(line, f"repeats {name} within a block")
@@ -415,7 +422,8 @@ def _mllog(event: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     if event["key"] == "run_stop":
         return {ENDED: 1}
-    value, metadata = event["value"], event.get("metadata") or {}
+    value = event["value"]
+    metadata = event.get("metadata") or {}
     values = value if isinstance(value, Mapping) else {str(event["key"]): value}
     return {**values, **metadata}
 
@@ -549,7 +557,8 @@ def own_lines(train: str, evaluation: str) -> OwnLines:
         raise InputError(f"--train-line: the format lines needs one, e.g. {example}")
     groups: set[str] = set()
     for option, regex in options.items():
-        loss, here = given[option][1], _groups(option, regex)
+        loss = given[option][1]
+        here = _groups(option, regex)
         if not {loss, f"{loss}_bits"} & here:
             raise InputError(f"{option} {regex!r}: has no group {loss}; write (?P<{loss}>\\S+)")
         groups |= here

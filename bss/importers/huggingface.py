@@ -77,7 +77,8 @@ def _unfiltered(cells: Cells) -> Cells:
     The option logging_nan_inf_filter logs 0 instead of NaN. Losses of 0 are NaN if the gradient
     norm is NaN in any row with such a loss.
     """
-    loss, norm = cells.numbers.get("loss"), cells.numbers.get("grad_norm")
+    loss = cells.numbers.get("loss")
+    norm = cells.numbers.get("grad_norm")
     if loss is None or norm is None or not (np.isinf(norm) & (loss == 0)).any():
         return cells
     unfiltered = {**cells.numbers, "loss": np.where(loss == 0, np.inf, loss)}
@@ -110,7 +111,8 @@ class PrintedDicts(Importer):
                     lines.torn(line, "is not a complete dict")
             elif "'epoch': " in text and "train_runtime" not in text:
                 lines.alike.other(line, text)
-        rows, step = printed.dicts(), columns.get("step", "step")
+        rows = printed.dicts()
+        step = columns.get("step", "step")
         if not any(step in row for _, row in rows):
             raise InputError(f"{file}: {STEPLESS}")
         cells = _unfiltered(columns_of(rows))
@@ -187,10 +189,12 @@ class _Printed:
     def dicts(self) -> list[tuple[int, dict[str, str]]]:
         """Return all dicts; without bars, their steps follow from `logging_steps`."""
         self.end()
-        step, epoch = 0, ""
+        step = 0
+        epoch = ""
         for place, (_, row) in enumerate(self.rows):
             if place in self.begun or _before(row.get("epoch", ""), epoch):
-                step, epoch = 0, ""
+                step = 0
+                epoch = ""
             if not self.every or "max_steps" in row:
                 continue
             if "loss" in row:

@@ -152,13 +152,15 @@ class Alike:
             self._words.setdefault(kind, words_of(text))
             self._shapes.add(_shape(text))
         if new:
-            before, self._before = self._before, []
+            before = self._before
+            self._before = []
             for line, other in before:
                 self.other(line, other)
 
     def other(self, line: int, text: str) -> None:
         """Note a line that is not a row."""
-        words, shape = words_of(text), _shape(text)
+        words = words_of(text)
+        shape = _shape(text)
         rows = self._words.values()
         shared = any(len(row) > 1 and len(words & row) >= SHARE * len(row) for row in rows)
         if shared or any(_one_byte_apart(shape, row) for row in self._shapes):
@@ -285,7 +287,8 @@ def columns_of(rows: Iterable[tuple[int, Mapping[str, Any]]], labels: Iterable[s
     """
     numbers: dict[str, array[float]] = {}
     texts: dict[str, dict[int, str]] = {name: {} for name in labels}
-    lines, kept = array("q"), frozenset(labels)
+    lines = array("q")
+    kept = frozenset(labels)
     for at, (line, row) in enumerate(rows):
         lines.append(line)
         for name, value in row.items():

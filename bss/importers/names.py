@@ -278,7 +278,8 @@ def unread_of(
         read: Names that are read.
         given: Columns that the user named: he has chosen among names of their kind.
     """
-    read, given = set(read), set(given)
+    read = set(read)
+    given = set(given)
     unread = [name for name in available if name not in read]
     return tuple(name for name in unread if kind_of_name(name) not in {"", *given})
 
@@ -293,7 +294,8 @@ def fitting(
         available: Names in the log.
         given: Columns that the user named.
     """
-    available, given = list(available), set(given)
+    available = list(available)
+    given = set(given)
     own = [(trainer, set(trainer.named_in(available))) for trainer in trainers]
     named = [(trainer, names | given) for trainer, names in own if names]
     most = max((len(names) for _, names in named if set(LOSSES) & names), default=0)

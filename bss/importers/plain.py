@@ -96,7 +96,8 @@ class PlainTable(Importer):
         notes = found.notes
         chosen = {ours: names[name] for ours, name in found.names.items()}
         unread = unread_of(table.names, chosen.values(), given)
-        by, split = chosen.pop("run", None), chosen.pop("split", None)
+        by = chosen.pop("run", None)
+        split = chosen.pop("split", None)
         told = {names[name] for name in SETTINGS if name in names} - {*chosen.values()}
         counts = [name for name in counted_names(table.names) if name not in told]
         cells = table.read([*chosen.values(), *counts], filter(None, (by, split, *told)))
@@ -110,7 +111,8 @@ class PlainTable(Importer):
         left_out = table.left_out
         for run, part in rows.groupby(cells.labels(by or ""), sort=False):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
-                part, notes = completed(part), tuple(dict.fromkeys((*notes, FROM_0)))
+                part = completed(part)
+                notes = tuple(dict.fromkeys((*notes, FROM_0)))
             settings, part = _settings(file, str(run), part)
             log = log_of(file, part, settings, notes, table.cut, str(run), unread)
             log = held_out_by_source(log, chosen.get("loss", ""), columns)
@@ -183,7 +185,8 @@ def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
         if rows[name][logged].isna().all():
             known = np.unique(rows[name][~logged])
             known = known[np.isfinite(known)]
-            settings |= {name: int(known[0])} if len(known) == 1 else {}
+            if len(known) == 1:
+                settings[name] = int(known[0])
             rows = rows.drop(columns=name)
     return settings, rows
 
@@ -211,7 +214,7 @@ class LongTable(Importer):
         """Yield the runs of a table."""
         table = table_of(file)
         names = by_plain_name(table.names)
-        metric, value, step, by = (names.get(role, "") for role in _roles(names, columns))
+        metric, value, step, by = _roles(names, columns)
         context = next((names[name] for name in CONTEXT if name in names), "")
         cells = table.read([value, step], filter(None, (metric, by, context)))
         numbers = cells.rows({"step": step, "value": value}, file)
@@ -237,10 +240,10 @@ def _in_context(metric: str, context: str) -> str:
 
 
 def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:
-    """Return the plain names of the metric, the value, the step and the run; "" if none."""
+    """Return the names of the metric, the value, the step and the run; "" if there is none."""
     run = (plain_name(columns["run"]),) if "run" in columns else RUN
     roles = (METRIC, VALUE, METRICS.names["step"], run)
-    return [next((name for name in role if name in names), "") for role in roles]
+    return [next((names[name] for name in role if name in names), "") for role in roles]
 
 
 def long_log(

@@ -122,7 +122,9 @@ def _last_attempts(rows: Rows, key: str) -> _Attempts:
     counting = np.ones(len(rows), bool)
     repeated = np.zeros(len(rows), bool)
     places: dict[str, np.ndarray] = {}
-    restarts, superseded, duplicates = 0, 0, 0
+    restarts = 0
+    superseded = 0
+    duplicates = 0
     for column in [column for column in LOSSES if column in rows]:
         place = np.flatnonzero(rows[column].notna() & counting)
         if not _rising(counts[place]):
@@ -163,7 +165,8 @@ def _without_repeats(rows: Rows, place: np.ndarray, key: str) -> np.ndarray:
     chance: then only those go after which the log continues as if they were not there.
     """
     rows = rows.iloc[place]
-    new, counts = ~rows.duplicated().to_numpy(), rows[key].to_numpy()
+    new = ~rows.duplicated().to_numpy()
+    counts = rows[key].to_numpy()
     if len(np.unique(counts[new])) < new.sum():
         before = np.concatenate([[-np.inf], counts[:-1]])
         after = np.concatenate([counts[1:], [np.inf]])

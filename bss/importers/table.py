@@ -20,8 +20,10 @@ from bss.importers.lines import Cells, Lines, columns_of, misspelt
 from bss.importers.log import head_of
 
 JSON = (".jsonl", ".ndjson", ".json")
-FIRST, LETTERS = 200, 2**16
-"""Lines of a head, and letters of a line, by which a table is recognised."""
+FIRST = 200
+"""Number of lines of a head by which a table is recognised."""
+LETTERS = 2**16
+"""Number of letters of a line that are read for that."""
 LIST = "is a JSON list; write one object per line, as by jq -c '.[]' FILE > FILE.jsonl"
 _DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
 
@@ -96,7 +98,8 @@ class Delimited(Table):
         return cells
 
     def _rows(self, lines: Lines, places: Mapping[str, int]) -> Iterator[tuple[int, dict]]:
-        width, at = len(self.names), 0
+        width = len(self.names)
+        at = 0
 
         def texts() -> Iterator[str]:
             nonlocal at
@@ -154,7 +157,8 @@ class JsonLines(Table):
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return the columns, with the numbers of `labels` as texts."""
-        cells, texts = self.cells, dict(self.cells.texts)
+        cells = self.cells
+        texts = dict(self.cells.texts)
         for name in labels:
             column = cells.numbers.get(name, np.zeros(0))
             written = {int(i): f"{column[i]:.17g}" for i in np.flatnonzero(np.isfinite(column))}

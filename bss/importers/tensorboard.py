@@ -75,7 +75,8 @@ def _with_samples(values: pd.DataFrame) -> pd.DataFrame:
     Megatron logs its loss twice, at the step and at the samples consumed. The last value of the
     second tag may be cut off.
     """
-    by_step, by_samples = (values[values["name"] == tag] for tag in MEGATRON_LOSSES)
+    by_step = values[values["name"] == MEGATRON_LOSSES[0]]
+    by_samples = values[values["name"] == MEGATRON_LOSSES[1]]
     steps = by_step[: len(by_samples)]
     if len(by_step) - len(by_samples) > 1 or list(steps["value"]) != list(by_samples["value"]):
         return values

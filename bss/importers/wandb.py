@@ -72,7 +72,8 @@ def _histories(
     file: Path, table: Table, trainers: tuple[MetricNames, ...], columns: Mapping[str, str]
 ) -> Iterator[Log]:
     """Yield the run of a history, or the runs of one with a column that names them."""
-    names, by = table.names, columns.get("run")
+    names = table.names
+    by = columns.get("run")
     if by not in (None, *names):
         raise InputError(f"{file}: no column {by} for run; it has {some(names)}")
     by = by or next((name for name in RUNS if name in names), None)
@@ -174,7 +175,8 @@ def _chart(
     file: Path, table: Table, trainers: tuple[MetricNames, ...], columns: Mapping[str, str]
 ) -> Iterator[Log]:
     """Yield one log per run of a chart."""
-    axis, lines = table.names[0], _lines(file, table.names)
+    axis = table.names[0]
+    lines = _lines(file, table.names)
     cells = table.read([axis, *(name for metrics in lines.values() for name in metrics.values())])
     known = {name for name, values in cells.numbers.items() if not np.isnan(values).all()}
     empty = [run for run, metrics in lines.items() if not known & set(metrics.values())]
