@@ -64,9 +64,11 @@ def _priced(config: "SweepConfig") -> Output:
     from bss.sweeps.table import differing
 
     runs = planned(config.setup, config.every_axis(), engine_of(config.engine))
-    cost, varied = price(runs), differing(runs)
+    cost = price(runs)
+    varied = differing(runs)
     shown = [
-        {"seed": run.seed, "peak_lr": run.optimizer.lr, **varied[run.id]} for run in runs[:SHOWN]
+        {"seed": run.seed, "peak_lr": run.optimizer.lr, **own}
+        for run, own in zip(runs[:SHOWN], varied, strict=False)
     ]
     title = f"{len(shown)} of {len(runs)} runs"
     return Output(asdict(cost), str(cost), [Table.of_records(title, shown)])

@@ -28,7 +28,7 @@ from bss.sweeps.setup import EngineConfig, runs_per_program
 from bss.training.execution import Execution
 from bss.training.hardware import Slot
 from bss.training.run_config import RunConfig
-from bss.training.run_directory import CURVE, RunStatus, read_status, run_path
+from bss.training.run_directory import CURVE, RunStatus, run_path, status_at
 from bss.training.worker import Job
 from bss.values import to_dict
 
@@ -146,7 +146,7 @@ class QueueEngine(Engine):
         for run in group:
             status = RunStatus("failed", message=message)
             if not message:
-                status = read_status(run_path(execution.runs, run))
+                status = status_at(run_path(execution.runs, run), execution.plan(run))
             if status.status in ("to do", "running"):
                 hint = "name a directory of runs that all machines share"
                 status = RunStatus("failed", message=f"was trained, and is not here; {hint}")

@@ -91,7 +91,7 @@ def _overlay_plain(run: RunConfig, changes: Overlay) -> RunConfig:
 
 
 def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
-    """Return the distinct runs of a sweep, base runs at their last stop, last axis fastest.
+    """Return the distinct runs of a sweep, last axis fastest; see `distinct`.
 
     Examples:
         >>> from bss.models.sizes import named
@@ -103,16 +103,39 @@ def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
     expanded = [base]
     for axis in axes:
         expanded = [new for run in expanded for new in _along(run, axis)]
-    runs: dict[str, RunConfig] = {}
-    for run in expanded:
-        known = runs.get(run.id, run)
-        runs[run.id] = max(known, run, key=lambda r: r.schedule.tokens)
-    return list(runs.values())
+    return distinct(expanded)
 
 
 def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:
-    """Return the runs in order, without duplicates."""
-    return list({run.id: run for run in runs}.values())
+    """Return the runs in order, without duplicates.
+
+    Runs of one id that differ in their token budgets are all kept: the larger budget continues the
+    smaller.
+    """
+    return list({(run.id, run.schedule.tokens): run for run in runs}.values())
+
+
+def longest(runs: Iterable[RunConfig]) -> list[RunConfig]:
+    """Return one run per id, in order: the one with the largest token budget."""
+    found: dict[str, RunConfig] = {}
+    for run in runs:
+        known = found.get(run.id, run)
+        found[run.id] = max(known, run, key=lambda one: one.schedule.tokens)
+    return list(found.values())
+
+
+def stages(runs: Iterable[RunConfig]) -> list[list[RunConfig]]:
+    """Return the runs in stages, each of distinct ids: smaller token budgets come first.
+
+    The largest budget of every id is in the last stage, with the branches of all.
+    """
+    budgets: dict[str, list[RunConfig]] = {}
+    for run in distinct(runs):
+        budgets.setdefault(run.id, []).append(run)
+    for own in budgets.values():
+        own.sort(key=lambda run: -run.schedule.tokens)
+    count = max(map(len, budgets.values()), default=0)
+    return [[own[k] for own in budgets.values() if k < len(own)] for k in reversed(range(count))]
 
 
 def _along(run: RunConfig, axis: Axis) -> Iterable[RunConfig]:

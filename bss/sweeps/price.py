@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bss.sweeps.grid import distinct
+from bss.sweeps.grid import longest
 from bss.training.run_config import RunConfig
 from bss.units import format_tokens
 
@@ -32,8 +32,11 @@ class Price:
 
 
 def price(runs: Sequence[RunConfig]) -> Price:
-    """Return the cost of a list of runs, without reading data."""
-    runs = distinct(runs)
+    """Return the cost of a list of runs, without reading data.
+
+    A larger token budget continues a smaller one, so that only the largest of an id is paid for.
+    """
+    runs = longest(runs)
     trained = 0
     evaluated = 0
     flops = 0.0

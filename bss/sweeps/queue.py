@@ -19,7 +19,7 @@ from bss.sweeps.progress import Progress
 from bss.training.execution import Execution
 from bss.training.loop import is_done
 from bss.training.run_config import RunConfig
-from bss.training.run_directory import RunStatus, read_status, run_path
+from bss.training.run_directory import RunStatus, run_path, status_at
 from bss.training.vmapped import vmap_key
 
 Statuses = dict[str, RunStatus]
@@ -64,7 +64,7 @@ class Queue:
             plan = execution.plan(run)
             progress.add(run.id, plan.tokens - run.start)
             if is_done(run, plan, execution):
-                self._record(run, read_status(run_path(execution.runs, run)))
+                self._record(run, status_at(run_path(execution.runs, run), plan))
         left = {run.id: run for run in runs if run.id not in self.statuses}
         self._lengths = lengths([*left.values()])
         self._limits = {run.id: runs_per_program(run) for run in left.values()}

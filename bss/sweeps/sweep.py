@@ -125,7 +125,7 @@ def trained(
 def tables(runs: Sequence[RunConfig], trainer: Trainer) -> Sweep:
     """Return the run table and the final numbers of finished runs; raise InputError if none did."""
     measured = run_table(trainer.runs, runs)
-    ended = finals(runs, trainer.statuses)
+    ended = finals(runs, [trainer.status_of(run) for run in runs])
     ended = ended.merge(origins(trainer.runs, [run.id for run in runs]), on="run")
     return Sweep(measured, ended)
 

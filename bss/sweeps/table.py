@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
-from bss.sweeps.grid import distinct
+from bss.sweeps.grid import distinct, longest
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import (
     RunStatus,
+    curve_at,
     is_being_written,
     read_config,
     read_curve,
@@ -67,8 +68,11 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
 
 
 def lineage_curve(runs: Path, run: RunConfig) -> list[dict[str, Any]]:
-    """Return the rows of a run, with the rows of its parents before each fork."""
-    rows = read_curve(run_path(runs, run))
+    """Return the rows of a run, with the rows of its parents before each fork.
+
+    They end with the run's token budget, also if the directory has a longer run.
+    """
+    rows = curve_at(run_path(runs, run), run.plan())
     if run.parent is None:
         return rows
     before = lineage_curve(runs, read_config(runs / run.parent.run))
@@ -79,18 +83,18 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     """Return the tidy run table: each row of each curve, with the identity of its run.
 
     The curve of a forked run starts with the curve of its parent, so tokens and steps count from
-    zero. Fields that differ among the runs are added as columns with dotted names (`differing`).
+    zero. Fields that differ among the runs are added as columns with dotted names (`differing`). Of
+    runs that differ only in their token budgets, the longest has all rows.
 
     Raises:
         InputError: If `runs` is empty.
     """
     if not chosen:
         raise InputError(f"runs: none of {runs} finished, so there is nothing to measure")
-    varied = differing(chosen)
+    chosen = longest(chosen)
     rows: list[dict[str, Any]] = []
-    for run in chosen:
+    for run, own in zip(chosen, differing(chosen), strict=True):
         known = _identity(run)
-        own = varied[run.id]
         rows += [known | row | own for row in lineage_curve(runs, run)]
     return pd.DataFrame(rows)
 
@@ -121,48 +125,44 @@ def trained_table(runs: Path, *, only_finished: bool = False) -> tuple[pd.DataFr
     return run_table(runs, chosen), [remark] if others else []
 
 
-def finals(runs: Sequence[RunConfig], statuses: Mapping[str, RunStatus]) -> pd.DataFrame:
-    """Return final results of finished runs, one row per run.
+def finals(runs: Sequence[RunConfig], statuses: Sequence[RunStatus]) -> pd.DataFrame:
+    """Return final results of finished runs, one row per run and token budget.
 
     Args:
         runs: Finished runs.
-        statuses: Status of each run by id.
+        statuses: Status of each run at its own token budget.
 
     Returns:
         The columns of identity as in a run table, batch (the schedule as text), stop and the
         fields that differ. Then tokens, steps, eval_loss and test_loss with their weight averages,
-        and seconds.
+        and seconds. What was not measured at the end of a token budget is empty.
     """
-    varied = differing(runs)
     rows: list[dict[str, Any]] = []
-    for run in runs:
-        status = statuses[run.id]
+    for run, status, own in zip(runs, statuses, differing(runs), strict=True):
         losses = {name: loss for name, loss in status.losses.items() if name != "loss"}
         schedule = {"batch": str(run.schedule.batch), "stop": run.schedule.tokens}
-        ended = {"tokens": status.tokens, "steps": status.step, **losses, "seconds": status.seconds}
-        rows.append(_identity(run) | schedule | varied[run.id] | ended)
+        ended = {"tokens": status.tokens, "steps": status.step, **losses}
+        ended["seconds"] = status.seconds or None
+        rows.append(_identity(run) | schedule | own | ended)
     return pd.DataFrame(rows)
 
 
-def differing(runs: Iterable[RunConfig]) -> dict[str, dict[str, Any]]:
-    """Return the fields in which runs differ, by dotted name, and the parent, for each run id.
+def differing(runs: Iterable[RunConfig]) -> list[dict[str, Any]]:
+    """Return for each run the fields in which runs differ, by dotted name, and the parent.
 
     Fields that are columns of every run table are left out. Lists are converted to text. A field
     that a run does not have is None.
     """
     runs = list(runs)
     changing = [field for field in fields(RunConfig) if _differs(runs, field.name)]
-    flat = {run.id: _leaves(run, [field.name for field in changing]) for run in runs}
-    names = dict.fromkeys(name for fields in flat.values() for name in fields)
+    flat = [_leaves(run, [field.name for field in changing]) for run in runs]
+    names = dict.fromkeys(name for fields in flat for name in fields)
     varied = [
         name
         for name in names
-        if name not in _IDENTITY and len({fields.get(name) for fields in flat.values()}) > 1
+        if name not in _IDENTITY and len({fields.get(name) for fields in flat}) > 1
     ]
-    return {
-        run: {_COLUMNS.get(name, name): fields.get(name) for name in varied}
-        for run, fields in flat.items()
-    }
+    return [{_COLUMNS.get(name, name): fields.get(name) for name in varied} for fields in flat]
 
 
 _IDENTITY = ("seed", "data.seed", "data.seq_len", "optimizer.lr")

@@ -10,7 +10,7 @@ from bss.schedules.second_moment import short_second_moments
 from bss.sweeps.checks import check_sweep
 from bss.sweeps.contenders import Contender
 from bss.sweeps.engine import Engine
-from bss.sweeps.grid import distinct
+from bss.sweeps.grid import longest, stages
 from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.distributed import is_primary, log_primary
@@ -26,7 +26,7 @@ class Trainer(AbstractContextManager):
     Attributes:
         execution: Directory and settings for training runs.
         engine: Engine that trains them.
-        statuses: Statuses of all requested runs by id.
+        statuses: Statuses of all requested runs by id, at the largest token budget.
         finished: Runs that reached their last token, by id.
     """
 
@@ -36,6 +36,7 @@ class Trainer(AbstractContextManager):
         self.statuses: dict[str, RunStatus] = {}
         self.finished: dict[str, RunConfig] = {}
         self._warned = set[str]()
+        self._by_budget: dict[tuple[str, int], RunStatus] = {}
 
     def __exit__(self, *_: Any) -> None:
         self.engine.close()
@@ -60,7 +61,7 @@ class Trainer(AbstractContextManager):
         """
         if not runs:
             return []
-        wanted = distinct(runs)
+        wanted = longest(runs)
         new = [run for run in wanted if self.finished.get(run.id) != run]
         if new:
             check_sweep(new, self.engine.config, type(self.engine))
@@ -68,17 +69,24 @@ class Trainer(AbstractContextManager):
             log_primary(f"{title}: {price(new)}")
             self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
-        progress = Progress(title, quiet=not is_primary())
-        statuses = self.engine.train(wanted, execution, progress)
-        self.statuses |= statuses
+        for stage in stages(runs):
+            progress = Progress(title, quiet=not is_primary())
+            statuses = self.engine.train(stage, execution, progress)
+            self.statuses |= statuses
+            for run in stage:
+                self._by_budget[run.id, run.schedule.tokens] = statuses[run.id]
         for run in wanted:
-            status = statuses[run.id]
+            status = self.statuses[run.id]
             if status.finished:
                 self.finished[run.id] = run
             else:
                 why = status.message or f"at {status.tokens:,} tokens"
                 log_primary(f"run {run.id} (batch {run.schedule.batch}): {status.status}, {why}")
-        return [run for run in runs if statuses[run.id].finished]
+        return [run for run in runs if self.status_of(run).finished]
+
+    def status_of(self, run: RunConfig) -> RunStatus:
+        """Return the status of a requested run at its own token budget."""
+        return self._by_budget[run.id, run.schedule.tokens]
 
     def _warn(self, runs: Sequence[RunConfig]) -> None:
         """Warn once per beta2 rule that averages second moments over too few steps."""
@@ -92,4 +100,4 @@ class Trainer(AbstractContextManager):
     def contend(self, contenders: Sequence[Contender], title: str) -> list[Contender]:
         """Train the runs of `contenders`; return the finished ones."""
         self.train([contender.run for contender in contenders], title)
-        return [c for c in contenders if self.statuses[c.run.id].finished]
+        return [c for c in contenders if self.status_of(c.run).finished]

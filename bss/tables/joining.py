@@ -92,8 +92,14 @@ def tables_in(folder: Path, reading: Reading) -> tuple[list[Path], list[Path]]:
 
 
 def holds_runs(table: pd.DataFrame) -> bool:
-    """Return whether a table has loss curves; a table of last losses has one row per run."""
-    return has_run_columns(table) and bool(table["run"].duplicated().any())
+    """Return whether a table has loss curves.
+
+    A table of last losses has one row per run, or per run and token budget, `stop`.
+    """
+    if not has_run_columns(table):
+        return False
+    key = [name for name in ("run", "stop") if name in table]
+    return bool(table.duplicated(key).any())
 
 
 def has_run_columns(names: Iterable[Hashable]) -> bool:

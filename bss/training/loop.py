@@ -38,7 +38,7 @@ from bss.training.recorder import (
 )
 from bss.training.resume import resume
 from bss.training.run_config import DataConfig, RunConfig, fork_points
-from bss.training.run_directory import RunStatus, read_status, run_path
+from bss.training.run_directory import RunStatus, read_status, run_path, status_at
 from bss.training.sharding import DATA, make_mesh
 from bss.training.step import Metrics, State, state_shapes
 from bss.values import dotted, to_dict
@@ -70,7 +70,8 @@ def train(
         stop: if it is set, the run is saved at the next step and Interrupted is raised.
 
     Returns:
-        The final status; at once if the run has finished before.
+        The final status; at once if the run has finished before. If a run of a larger token budget
+        is there, it is the status at the end of this one; see `run_directory.status_at`.
 
     Raises:
         InputError: If the config, the data or the directory is bad.
@@ -87,7 +88,7 @@ def train(
         mesh = on_all_hosts(lambda: make_mesh(execution.devices, execution.fsdp))
         planned = [PlannedRun(run, plan)]
         _train(planned, execution, mesh, report, stop or Event(), vmapped=False)
-    return read_status(path)
+    return status_at(path, plan)
 
 
 def train_vmapped(
@@ -110,15 +111,15 @@ def train_vmapped(
     planned = [PlannedRun(run, execution.plan(run)) for run in runs]
     if left := [one for one in planned if not is_done(*one, execution)]:
         _train(left, execution, mesh, report, stop or Event(), vmapped=True)
-    return {run.id: read_status(run_path(execution.runs, run)) for run in runs}
+    return {run.id: status_at(run_path(execution.runs, run), plan) for run, plan in planned}
 
 
 def is_done(run: RunConfig, plan: Plan, execution: Execution) -> bool:
     """Return True if nothing of the plan is left to train, and every fork point exists."""
     path = run_path(execution.runs, run)
-    status = read_status(path)
+    status = status_at(path, plan)
     if status.status == "diverged":
-        return status.tokens <= plan.tokens
+        return True
     if not status.finished or status.tokens < plan.tokens:
         return False
     return not missing_forks(path, fork_points(run, plan, execution.forks))
@@ -153,6 +154,10 @@ def _train(
         try:
             shapes = state_shapes(planned[0].run, mesh)
             restored = resume(recorders, shapes)
+            for recorder, _ in restored:
+                if recorder.position.tokens > recorder.plan.tokens:  # of a larger token budget
+                    recorder.end(RunStatus("interrupted", recorder.position.tokens))
+            restored = [one for one in restored if not one[0].ended]
             for _, group in groupby(restored, key=lambda one: one[0].position.tokens):
                 with contextlib.suppress(NoActiveRuns):
                     train_and_evaluate([*group], sources, mesh, report, stop, vmapped=vmapped)

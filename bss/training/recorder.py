@@ -22,11 +22,8 @@ from bss.training.execution import NOT_COMPUTED, Execution
 from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
 from bss.training.run_config import RunConfig, fork_points
-from bss.training.run_directory import Rows, RunDirectory, RunStatus
+from bss.training.run_directory import STEP_COLUMNS, Rows, RunDirectory, RunStatus
 from bss.training.step import Metrics, State, noise_estimates, noise_rate
-
-STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
-"""The columns of a curve that are not held-out numbers."""
 
 
 class Diverged(Exception):
@@ -51,6 +48,8 @@ class TrainPosition:
         seconds: seconds in training steps, without evaluation, compilation and saving.
         loss_sum: sum of the losses of the steps since the last curve row.
         loss_steps: number of these steps.
+        row_loss_sum: `loss_sum` of the last curve row.
+        row_loss_steps: its number of steps; 0 if it is not known.
         noise_trace: numerator of the gradient noise scale, averaged.
         noise_square: its denominator.
     """
@@ -60,6 +59,8 @@ class TrainPosition:
     seconds: float = 0.0
     loss_sum: float = 0.0
     loss_steps: int = 0
+    row_loss_sum: float = 0.0
+    row_loss_steps: int = 0
     noise_trace: float = 0.0
     noise_square: float = 0.0
 
@@ -142,12 +143,29 @@ class RunRecorder:
             )
 
     def resume(self, position: TrainPosition, curve: Rows) -> None:
-        """Continue from a position, with the curve of its checkpoint; [] for a new run."""
+        """Continue from a position, with the curve of its checkpoint; [] for a new run.
+
+        The row at the end of a smaller token budget is taken off. Without that budget there would
+        be no row, and the loss of the next one would be a mean from the row before on.
+        """
         self.position = position
         self.curve = curve
+        logged = position.tokens
+        if self._passes_end():
+            self.directory.keep_end(curve.pop())
+            position.loss_sum = position.row_loss_sum
+            position.loss_steps = position.row_loss_steps
+            logged -= 1
         self.checkpoints.drop_newer(position.tokens)
         self.directory.truncate_curve(position.tokens, curve)
-        self._loggers.begin(self.run, self.directory.path, position.tokens)
+        self._loggers.begin(self.run, self.directory.path, logged)
+
+    def _passes_end(self) -> bool:
+        """Return True if the last row is there only because a smaller budget ended at it."""
+        if not self.curve or not self.position.row_loss_steps:
+            return False
+        at = self.position.tokens
+        return self.curve[-1]["tokens"] == at < self.plan.tokens and at not in self.rows
 
     def add_step(self, end_tokens: int, loss: float, grad_norm: float, update_norm: float) -> None:
         """Record a step.
@@ -209,6 +227,8 @@ class RunRecorder:
         self.curve.append(row)
         self.directory.add_row(row)
         self._loggers.each(lambda logger: logger.row(dict(row)))
+        position.row_loss_sum = position.loss_sum
+        position.row_loss_steps = position.loss_steps
         position.loss_sum = 0.0
         position.loss_steps = 0
 

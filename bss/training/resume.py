@@ -52,7 +52,10 @@ def _resume_group(group: Sequence[RunRecorder], shapes: State) -> list[tuple[Run
 
 
 def _read_position(record: Mapping[str, Any]) -> TrainPosition:
-    return TrainPosition(**{f.name: record[f.name] for f in fields(TrainPosition)})
+    # Records of earlier versions have no sums of the last row.
+    return TrainPosition(
+        **{f.name: record[f.name] for f in fields(TrainPosition) if f.name in record}
+    )
 
 
 def _list_resumable(recorder: RunRecorder) -> set[int]:

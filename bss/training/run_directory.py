@@ -4,6 +4,7 @@
               execution.json   where and how it ran, one record per start
               curve.jsonl      one row per evaluation; cut on resume to the checkpoint's tokens
               status.json      running, interrupted, failed, diverged or finished; the final numbers
+              ends.json        the ends of smaller token budgets, past which the run went on
               checkpoints/     the newest two;  forks/  fork points;  damaged/  what was moved aside
 
 config.json and status.json have their own checksums, and the status of a run that has ended has the
@@ -26,6 +27,7 @@ from typing import Any, Literal
 from bss.errors import InputError
 from bss.files import is_locked, read_json, write_json, write_text
 from bss.registry import UntrustedError, reading_data
+from bss.schedules.plan import Plan
 from bss.training.distributed import is_primary
 from bss.training.run_config import RunConfig
 from bss.values import from_dict, to_dict
@@ -33,6 +35,9 @@ from bss.values import from_dict, to_dict
 Rows = list[dict[str, Any]]
 
 CURVE = "curve.jsonl"
+ENDS = "ends.json"
+STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
+"""The columns of a curve that are not held-out numbers."""
 _HASH_DIGITS = 16
 
 
@@ -93,6 +98,19 @@ class RunStatus:
         return self.status == "finished"
 
 
+@dataclass(frozen=True)
+class End:
+    """The end of a token budget past which a run went on.
+
+    Attributes:
+        status: the final status at this end.
+        row: its curve row, which is none of the longer run's.
+    """
+
+    status: RunStatus
+    row: Mapping[str, Any]
+
+
 def throughput(
     rows: Rows, peak_tokens_per_second: float | None, start: int = 0
 ) -> tuple[Speed, ...]:
@@ -131,7 +149,7 @@ class RunDirectory:
         self._curve_hash: Any = None  # once this process has written the curve
 
     def check_config(self, run: RunConfig) -> None:
-        """Write the run's config.
+        """Write the run's config, unless a larger token budget was trained.
 
         Raises:
             InputError: If the directory belongs to another run.
@@ -153,7 +171,8 @@ class RunDirectory:
             raise InputError(
                 f"{file} holds run {found}, not {run.id}; choose another runs directory"
             )
-        write_json(file, with_checksum({"id": run.id, **to_dict(run)}))
+        if read_status(self.path).tokens <= run.schedule.tokens or not file.exists():
+            write_json(file, with_checksum({"id": run.id, **to_dict(run)}))
 
     def _resumable_config(self) -> RunConfig:
         """Return the run of the directory, whose config must have its checksum."""
@@ -196,6 +215,22 @@ class RunDirectory:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+
+    def keep_end(self, row: Mapping[str, Any]) -> None:
+        """Keep the end of a smaller token budget before the run goes on past it.
+
+        Args:
+            row: the curve row there.
+        """
+        ends = read_ends(self.path)
+        tokens = row["tokens"]
+        if not self.writable or tokens in ends:  # kept already, before the process was killed
+            return
+        status = read_status(self.path)
+        if not status.finished or status.tokens != tokens:
+            status = _measure_at(row, tokens, row["step"])
+        ends[tokens] = End(status, row)
+        write_json(self.path / ENDS, {str(at): to_dict(end) for at, end in ends.items()})
 
     def write_status(self, status: RunStatus) -> None:
         """Replace the status."""
@@ -295,6 +330,58 @@ def read_status(path: Path) -> RunStatus:
         message = f"{CURVE} changed since the run was {status.status}; train it again"
         return RunStatus("damaged", status.tokens, message=message)
     return status
+
+
+def read_ends(path: Path) -> dict[int, End]:
+    """Return by tokens the ends past which a run went on; none, with a warning, if damaged."""
+    file = path / ENDS
+    if not file.exists():
+        return {}
+    hint = "the numbers at the ends of smaller token budgets are lost"
+    try:
+        return {
+            int(tokens): from_dict(End, end, f"{file}: ", strict=False)
+            for tokens, end in read_json(file, hint).items()
+        }
+    except (InputError, ValueError) as damage:
+        _warn(f"{file}: {damage}; {hint}")
+        return {}
+
+
+def status_at(path: Path, plan: Plan) -> RunStatus:
+    """Return the status of a run directory as of a plan, past which the run may have gone on.
+
+    Then the run counts as finished at the plan's end. Losses that were not measured there are None;
+    `seconds` are 0 without a row there.
+    """
+    status = read_status(path)
+    if status.status in ("to do", "skipped", "damaged") or status.tokens <= plan.tokens:
+        return status
+    end = read_ends(path).get(plan.tokens)
+    if end is not None:
+        return end.status
+    rows = [row for row in read_curve(path) if row["tokens"] <= plan.tokens]
+    row = rows[-1] if rows else {"tokens": plan.start, "step": 0}
+    steps = row["step"] + plan.steps - plan.step_at(row["tokens"])
+    return _measure_at(row, plan.tokens, steps)
+
+
+def curve_at(path: Path, plan: Plan) -> Rows:
+    """Return the rows of a curve up to a plan's end, past which the run may have gone on."""
+    rows = [row for row in read_curve(path) if row["tokens"] <= plan.tokens]
+    end = read_ends(path).get(plan.tokens)
+    if end is not None and (not rows or rows[-1]["tokens"] < plan.tokens):
+        rows.append(dict(end.row))
+    return rows
+
+
+def _measure_at(row: Mapping[str, Any], tokens: int, step: int) -> RunStatus:
+    """Return the final status of a run at `tokens`, given its last row up to there."""
+    measured = row if row["tokens"] == tokens else {}
+    names = [name for name in row if name not in STEP_COLUMNS]
+    losses = {name: measured.get(name) for name in ("loss", *names, "test_loss")}
+    seconds = measured.get("seconds", 0.0)
+    return RunStatus("finished", tokens, step, losses, seconds)
 
 
 def read_executions(path: Path) -> Rows:

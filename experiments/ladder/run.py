@@ -115,5 +115,5 @@ def experiment(study: Study) -> None:
             trainer.train(runs, f"seed {seed}")
             finished = [*trainer.finished.values()]
             stable = [run for run in finished if not run.schedule.decay]
-            tables = {"finals.csv": finals(finished, trainer.statuses)}
+            tables = {"finals.csv": finals(finished, [trainer.status_of(run) for run in finished])}
             results.write(tables | {"curves.parquet": run_table(trainer.runs, stable)}, trainer)

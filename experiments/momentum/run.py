@@ -183,7 +183,8 @@ def tables(trainer: Trainer) -> dict[str, pd.DataFrame]:
         }
         for run in runs
     ]
-    table = finals(runs, trainer.statuses).drop(columns="parent", errors="ignore")
+    statuses = [trainer.status_of(run) for run in runs]
+    table = finals(runs, statuses).drop(columns="parent", errors="ignore")
     stable = [run for run in runs if not run.schedule.decay]
     return {
         "finals.csv": pd.concat([table, pd.DataFrame(own)], axis=1),

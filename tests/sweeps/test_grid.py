@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bss.errors import InputError
-from bss.sweeps.grid import expand, overlay, product, seeded, zipped
+from bss.sweeps.grid import expand, longest, overlay, product, seeded, stages, zipped
 from bss.sweeps.price import price
 from bss.sweeps.table import differing
 from bss.training.run_config import RunConfig
@@ -20,12 +20,23 @@ def test_combinations():
         zipped({"seed": [0], "data.seed": [0, 1]})
 
 
-def test_equal_runs_are_kept_once_and_a_trunk_at_its_farthest_stop(tiny_run):
+def test_equal_runs_are_kept_once_and_every_budget_is_one(tiny_run):
     stops = [1024, 4096, 2048]
     runs = expand(tiny_run, product({"seed": [0, 1, 0], "schedule.tokens": stops}))
-    assert [(run.seed, run.schedule.tokens) for run in runs] == [(0, 4096), (1, 4096)]
+    every = [(seed, stop) for seed in (0, 1) for stop in stops]
+    assert [(run.seed, run.schedule.tokens) for run in runs] == every
+    assert [(run.seed, run.schedule.tokens) for run in longest(runs)] == [(0, 4096), (1, 4096)]
     decayed = product({"schedule.decay": [512], "schedule.tokens": stops})
     assert len(expand(tiny_run, decayed)) == 3
+
+
+def test_smaller_budgets_come_in_earlier_stages_and_every_id_in_the_last(tiny_run):
+    budgets = {"seed": [0], "schedule.tokens": [2048, 1024, 4096]}
+    runs = [*expand(tiny_run, product(budgets)), overlay(tiny_run, {"seed": 1})]
+    found = [[(run.seed, run.schedule.tokens) for run in stage] for stage in stages(runs)]
+    last = tiny_run.schedule.tokens
+    assert found == [[(0, 1024)], [(0, 2048)], [(0, 4096), (1, last)]]
+    assert stages([]) == []
 
 
 def test_an_axis_may_be_a_function_of_the_run(tiny_run):

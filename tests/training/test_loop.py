@@ -68,8 +68,23 @@ def test_a_finished_run_is_a_no_op(tiny_run, whole, monkeypatch):
     execution, status = whole
     monkeypatch.setattr("bss.training.loop.open_source", None)
     assert train(tiny_run, execution) == status
-    shorter = overlay(tiny_run, {"schedule.tokens": 6000})
-    assert train(shorter, execution) == status
+
+
+def test_a_smaller_budget_of_a_finished_run_is_cut_at_its_own_tokens(tiny_run, whole, monkeypatch):
+    execution, status = whole
+    monkeypatch.setattr("bss.training.loop.open_source", None)
+    rows = read_curve(directory_of(tiny_run, execution))
+    measured = rows[len(rows) // 2]
+    cut = train(overlay(tiny_run, {"schedule.tokens": measured["tokens"] + 1}), execution)
+    assert (cut.status, cut.tokens, cut.step) == ("finished", measured["tokens"], measured["step"])
+    assert cut.losses["eval_loss"] == measured["eval_loss"] != status.losses["eval_loss"]
+    assert cut.losses["test_loss"] is None
+    between = overlay(tiny_run, {"schedule.tokens": measured["tokens"] + 64})
+    cut = train(between, execution)
+    assert (cut.tokens, cut.step) == (between.plan().tokens, between.plan().steps)
+    assert {*cut.losses} >= {"loss", "eval_loss", "test_loss"}
+    assert {*cut.losses.values()} == {None}
+    assert train(tiny_run, execution) == status
 
 
 @pytest.mark.parametrize(
@@ -127,27 +142,31 @@ def test_a_fork_asked_for_behind_the_last_step_is_kept_at_its_end(tiny_run):
     assert fork_points(run, plan, (2048, 8200, 9000)) == {2048, 8192}
 
 
-@pytest.mark.slow
-def test_a_trunk_goes_on_when_more_tokens_are_asked_for(
-    tiny_run, tiny_execution, whole, assert_same_outcome
+@pytest.mark.parametrize("middle", [(), pytest.param((4000, 6000), marks=pytest.mark.slow)])
+def test_a_finished_run_that_goes_on_equals_one_that_never_ended(
+    tiny_run, tiny_execution, whole, assert_same_outcome, middle
 ):
-    first = overlay(tiny_run, {"schedule.tokens": 3000})
-    assert first.id == tiny_run.id
-    assert train(first, tiny_execution).tokens == 2944
-    assert train(tiny_run, tiny_execution).tokens == 8192
-    rows = read_curve(directory_of(tiny_run, tiny_execution))
-    straight = read_curve(directory_of(tiny_run, whole[0]))
-    same = {r["tokens"]: r["eval_loss"] for r in straight}
-    assert {r["tokens"]: r["eval_loss"] for r in rows if r["tokens"] != 2944} == same
+    execution = dataclasses.replace(tiny_execution, forks=whole[0].forks)
+    ended = {}
+    for tokens in (3000, *middle):
+        shorter = overlay(tiny_run, {"schedule.tokens": tokens})
+        assert shorter.id == tiny_run.id
+        ended[tokens] = train(shorter, execution)
+        assert ended[tokens].tokens == shorter.plan().tokens
+    assert train(tiny_run, execution).tokens == 8192
+    assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
+    for tokens, status in ended.items():  # what was measured there is not lost
+        assert train(overlay(tiny_run, {"schedule.tokens": tokens}), execution) == status
 
 
 def test_an_interrupted_trunk_asked_for_less_is_done(tiny_run, tiny_execution, stop_after):
     with pytest.raises(Interrupted):
         train(tiny_run, tiny_execution, stop=stop_after(70))
-    stopped = read_status(directory_of(tiny_run, tiny_execution)).tokens
+    stopped = read_status(directory_of(tiny_run, tiny_execution))
     status = train(overlay(tiny_run, {"schedule.tokens": 1024}), tiny_execution)
-    assert stopped > 1024
-    assert (status.status, status.tokens) == ("finished", stopped)
+    assert stopped.tokens > 1024
+    assert (status.status, status.tokens) == ("finished", 1024)
+    assert read_status(directory_of(tiny_run, tiny_execution)) == stopped
 
 
 @pytest.mark.slow
