@@ -145,10 +145,12 @@ def free_batches(fit: CurveFit, tokens: int, rate: Rate, bounds: Sequence[float]
 
 
 @jit
-def _objective(log_batch, law: CurveLaw, size, lr):
+def _objective(
+    log_batch: jax.Array, law: CurveLaw, size: jax.Array, lr: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return the log of the excess loss, plus a little for the steps, and its gradient."""
 
-    def value(log_batch):
+    def value(log_batch: jax.Array) -> jax.Array:
         batch = jnp.exp(log_batch)
         steps = size / batch
         segments = Segments(steps[None], lr[None], batch[None])
