@@ -69,6 +69,15 @@ def write_runs(path: Path) -> None:
     path.write_text(RUN_TABLE)
 
 
+ONE_BATCH = ("--batch", "8", "--seq-len", "64")
+
+
+def write_page(path: Path) -> None:
+    """A scalar as TensorBoard's page saves it."""
+    rows = "".join(f"{1000.0 + i},{10 * i},{4 - i / 8}\n" for i in range(1, 9))
+    path.write_text(f"Wall time,Step,Value\n{rows}")
+
+
 TABLES = [
     corpus("foundry-history.csv"),
     corpus("lightning-history.jsonl"),
@@ -89,6 +98,7 @@ TEXTS = [
 ]  # fmt: skip
 OTHERS = [
     corpus("hf-state/trainer_state.json"),
+    Sample("tensorboard", "run-a-tag-train_loss.csv", ONE_BATCH, write_page),
     Sample("tensorboard", "run/events.out.tfevents.1.host", ("--seq-len", "64"), write_events),
 ]
 SAMPLES = [*TABLES, *TEXTS, *OTHERS]
@@ -239,7 +249,8 @@ ONE_OF_A_KIND = [*TABLES, *TEXTS[:7], *OTHERS]
 @pytest.mark.parametrize("sample", ONE_OF_A_KIND, ids=lambda sample: sample.file)
 def test_files_in_another_order_are_the_same_runs(tmp_path, sample):
     paths = [sample.put(tmp_path / name) for name in ("b", "a")]
-    if sample.file == "long-mlflow.csv" or sample.format == "bss":  # the files name their runs
+    names_its_runs = sample.file in ("long-mlflow.csv", "run-a-tag-train_loss.csv")
+    if names_its_runs or sample.format == "bss":
         with pytest.raises(InputError, match="occurs twice"):
             runs_of(sample, *paths)
         return
