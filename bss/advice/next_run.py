@@ -48,6 +48,11 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
     Raises:
         InputError: The fit has no draws, or no such goal; or a column is missing.
     """
+    if fit.KIND == "es" and "B_opt" not in fit.law.batches and goal.startswith("B_opt"):
+        raise InputError(
+            f"fit: its law, {fit.law.name}, has no B_opt, the only goal of a fit E(S); fit "
+            "again without --law, or with a law that has one, e.g. --law surface"
+        )
     table, goal_of = _goal(fit, goal)
     columns = KINDS[fit.KIND][1]
     runs = _around(fit, columns) if candidates is None else candidates

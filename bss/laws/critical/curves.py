@@ -90,7 +90,8 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> list[StepsCur
     """Return the curves of a table of points, in its order.
 
     Args:
-        points: as `bss.tables.read_points` returns it; a column batch_tokens is checked.
+        points: as `bss.tables.read_points` returns it; a column batch_tokens is checked. Budgets
+            that equal steps times batch (times seq_len) are tokens consumed, and no budget.
         unit: of the batch: "sequences", or "tokens" to compare context lengths.
 
     Raises:
@@ -100,6 +101,7 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> list[StepsCur
     """
     check(unit in UNITS, "unit", unit, f"one of {', '.join(UNITS)}")
     _check_units(points, unit)
+    points = _without_consumed(points)
     keys = ["model", "params", "budget_tokens", "target_loss", "kind", "seq_len"]
     reached = points.loc[points["reached"].to_numpy(bool)]
     levels = reached.assign(log_steps=np.log(reached["steps"].astype(float)))
@@ -107,6 +109,21 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> list[StepsCur
     refuse_mixed_rows(levels, cell, "log_steps", USUAL_SLOPE)
     groups = points.groupby(keys, dropna=False, sort=False)
     return [_curve(key, rows, unit) for key, rows in groups]
+
+
+def _without_consumed(points: pd.DataFrame) -> pd.DataFrame:
+    """Return points without budgets if these are the tokens or sequences consumed to the target.
+
+    A budget is that of a size, whatever the batch. What steps consumed differs with the batch.
+    """
+    budget = points["budget_tokens"].to_numpy(float)
+    sequences = points["steps"].to_numpy(float) * points["batch"].to_numpy(float)
+    lengths = points["seq_len"].to_numpy(float)
+    for consumed in (sequences, sequences * lengths):
+        # 1%: tokens are printed with two digits or more.
+        if np.isclose(budget, consumed, rtol=0.01).all() and np.ptp(budget) > 0:
+            return points.assign(budget_tokens=np.nan)
+    return points
 
 
 def _check_units(points: pd.DataFrame, unit: str) -> None:

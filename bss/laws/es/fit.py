@@ -206,6 +206,8 @@ def _select(
             with suppress(InputError):
                 comparison = cross_validated(data, [law], constraints)
         return law, REQUESTED, comparison
+    names = [name for one in LAWS.values() for name in one.parameters._fields]
+    parse_ranges(constraints, names, "the set of laws E(S)")
     if most < FEWEST:
         return INTERPOLATOR, UNSELECTED, None
     comparison = cross_validated(data, [*LAWS.values()], constraints)
