@@ -132,24 +132,36 @@ def float64(tree: Any) -> Any:
 
 
 @functools.partial(jit, static_argnums=0)
-def _linearize(residual: Residual, parameters: jax.Array, data: Any):
+def _linearize(residual: Residual, parameters: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
     return residual(parameters, data), jax.jacfwd(residual)(parameters, data)
 
 
 @functools.partial(jit, static_argnums=(0, 1, 2))
-def _solve(residual: Residual, iterations: int, accelerated: bool, *problems: Any):
+def _solve(
+    residual: Residual, iterations: int, accelerated: bool, *problems: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return descents from starts [Q, P], with bounds and data that have the same leading axis."""
     return jax.vmap(functools.partial(_descend, residual, iterations, accelerated))(*problems)
 
 
-def _descend(residual, iterations, accelerated, start, lower, upper, data):
+def _descend(
+    residual: Residual,
+    iterations: int,
+    accelerated: bool,
+    start: jax.Array,
+    lower: jax.Array,
+    upper: jax.Array,
+    data: Any,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Levenberg-Marquardt from one start; the iterate stays in the box."""
 
-    def bend(best, step):
+    def bend(best: _Iterate, step: jax.Array) -> jax.Array:
         ahead = residual(best.theta + AHEAD * step, data)
         return 2 / AHEAD * ((ahead - best.values) / AHEAD - step @ best.slopes)
 
-    def iterate(carry, _):
+    def iterate(
+        carry: tuple[jax.Array, _Iterate, jax.Array], _: None
+    ) -> tuple[tuple[jax.Array, _Iterate, jax.Array], jax.Array]:
         candidate, best, damping = carry
         values, push = jax.linearize(lambda theta: residual(theta, data), candidate)
         trial = _Iterate(candidate, 0.5 * jnp.sum(values**2), values, jax.vmap(push)(basis))
@@ -177,7 +189,13 @@ class _Iterate(NamedTuple):
     slopes: jax.Array
 
 
-def _propose(best: _Iterate, damping, lower, upper, bend=None):
+def _propose(
+    best: _Iterate,
+    damping: jax.Array,
+    lower: jax.Array,
+    upper: jax.Array,
+    bend: Callable[[_Iterate, jax.Array], jax.Array] | None = None,
+) -> tuple[jax.Array, jax.Array]:
     """The damped step, and whether residuals are orthogonal to every free derivative.
 
     `bend` returns the second derivative of the residuals along a step, which accelerates it.
@@ -207,7 +225,7 @@ def _solved(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     """
     count = jnp.arange(vector.size)[:, None]
 
-    def eliminate(i, system):
+    def eliminate(i: jax.Array, system: jax.Array) -> jax.Array:
         row = system[i][None] / system[i, i]
         return jnp.where(count == i, row, system - system[:, i][:, None] * row)
 

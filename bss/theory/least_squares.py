@@ -27,6 +27,7 @@ AVERAGES = ("start", "tail", "exponential")
 PER_OCTAVE = 8
 SMALLEST_RATE = 1e-3
 WINDOWS = 8
+Moments = tuple[jax.Array, jax.Array, jax.Array]
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,9 @@ def _exponential_risks(problem: list, counts: np.ndarray, windows: np.ndarray) -
     return np.stack(risks)
 
 
-def _moved(A, spectrum, rates, batch, noise):
+def _moved(
+    A: jax.Array, spectrum: jax.Array, rates: jax.Array, batch: jax.Array, noise: jax.Array
+) -> jax.Array:
     """Return the second moments after one step."""
     keep = 1 - rates * spectrum
     risk = (spectrum * A).sum(-1, keepdims=True)
@@ -197,11 +200,18 @@ def _moved(A, spectrum, rates, batch, noise):
 
 
 @jit
-def _advance(state, steps, spectrum, rates, batch, noise):
+def _advance(
+    state: Moments,
+    steps: int,
+    spectrum: jax.Array,
+    rates: jax.Array,
+    batch: jax.Array,
+    noise: jax.Array,
+) -> Moments:
     """Return A, C, T [G, modes] after `steps` more steps."""
     keep = 1 - rates * spectrum
 
-    def step(_, state):
+    def step(_: int, state: Moments) -> Moments:
         A, C, T = state
         C = keep * C + A
         return _moved(A, spectrum, rates, batch, noise), C, T + 2 * C - A
@@ -210,11 +220,19 @@ def _advance(state, steps, spectrum, rates, batch, noise):
 
 
 @jit
-def _advance_exponential(state, steps, spectrum, rates, batch, noise, decay):
+def _advance_exponential(
+    state: Moments,
+    steps: int,
+    spectrum: jax.Array,
+    rates: jax.Array,
+    batch: jax.Array,
+    noise: jax.Array,
+    decay: jax.Array,
+) -> Moments:
     """A [G, modes], E ξw and E ξ² [W, G, modes] of ξ ← τξ + (1 − τ)w after more steps."""
     keep = 1 - rates * spectrum
 
-    def step(_, state):
+    def step(_: int, state: Moments) -> Moments:
         A, cross, square = state
         A = _moved(A, spectrum, rates, batch, noise)
         ahead = keep[None] * cross
@@ -225,7 +243,9 @@ def _advance_exponential(state, steps, spectrum, rates, batch, noise, decay):
 
 
 @jit
-def _tail_risk(state, before, count, spectrum, rates):
+def _tail_risk(
+    state: Moments, before: Moments, count: int, spectrum: jax.Array, rates: jax.Array
+) -> jax.Array:
     """Risk of the average of the last `count` iterates, from the moments then and before.
 
     Σ over both in the tail = all − all before − 2·(before × tail); the last is a geometric sum

@@ -36,8 +36,16 @@ def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndar
 
 
 @jit
-def _scan(eigenvalues, start, noise, rates, batches):
-    def step(moments, settings):
+def _scan(
+    eigenvalues: jax.Array,
+    start: jax.Array,
+    noise: jax.Array,
+    rates: jax.Array,
+    batches: jax.Array,
+) -> jax.Array:
+    def step(
+        moments: jax.Array, settings: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         rate, batch = settings
         twice_risk = eigenvalues @ moments
         kicked = rate**2 / batch * eigenvalues * (eigenvalues * moments + twice_risk + noise)

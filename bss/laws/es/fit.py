@@ -501,7 +501,13 @@ def _check(points: pd.DataFrame) -> None:
         positive(points, name, Origin("points"))
 
 
-def _slopes(run, batch, target, log_tokens, reached) -> np.ndarray:
+def _slopes(
+    run: np.ndarray,
+    batch: np.ndarray,
+    target: np.ndarray,
+    log_tokens: np.ndarray,
+    reached: np.ndarray,
+) -> np.ndarray:
     """Return −dL/dlog E [N]: central differences along runs, averaged over runs of a batch."""
     slope = np.full(len(run), np.nan)
     for label in np.unique(run):

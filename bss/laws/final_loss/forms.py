@@ -119,7 +119,7 @@ class Bowl(Form):
     floor, size, exponent = 0.2, (np.log(1e-9), np.log(1e3)), (0.01, 4.0)
     grid = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.3, 0.6)
 
-    def loss(self, theta, n, d, b, *rate, xp=np):
+    def loss(self, theta: Any, n: Any, d: Any, b: Any, *rate: Any, xp: Any = np) -> Any:
         """Nats, by the formula."""
         L_0, k, A, a, G, g, h, u, v, B_star, q, r, H, U, V, E, x, y, p, s, t, S, T = theta
         away = b - B_star - q * d - r * n
@@ -130,7 +130,7 @@ class Bowl(Form):
         return L_0 + (xp.exp(A - a * n) + xp.exp(G - g * (d - xp.log1p(wasted)))) ** k
 
     @property
-    def usual(self):
+    def usual(self) -> tuple[np.ndarray, np.ndarray]:
         """Priors of all parameters but L_0 and sizes."""
         centre = [0, 0.7, 0, 0.4, 0, 0.4, -1, 0.7, 0.7, 0, 0.4, 0, -1, 0.7, 0.7, 0, -0.3, 0.2, 0.5,
                   0, 0, 0, 0]  # fmt: skip

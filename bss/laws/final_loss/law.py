@@ -82,7 +82,9 @@ class LossLaw:
         if (self.theta < lower - slack).any() or (self.theta > upper + slack).any():
             raise InputError(f"{where}theta has a parameter outside of its bounds")
 
-    def logs(self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None):
+    def logs(
+        self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None
+    ) -> np.ndarray:
         """Return [m, 3 or 4], logarithms about the middle; without lr at the best one.
 
         The arguments broadcast, and are flattened.

@@ -109,7 +109,9 @@ def _remembered(c_K: Number, q: Number, times: Number, begins: Number, jumps: Nu
 
 
 @_remembered.defjvp
-def _remembered_slopes(values, tangents):
+def _remembered_slopes(
+    values: tuple[Number, ...], tangents: tuple[Number, ...]
+) -> tuple[Number, Number]:
     """Share the [N, G] arrays between all derivatives, which are most of the cost of a fit."""
     c_K, q, times, begins, jumps = values
     in_c_K, in_q, in_times, in_begins, in_jumps = tangents

@@ -160,13 +160,13 @@ def _scales(units: tuple[float, float, float]) -> dict[str, Scale]:
     return {n: Scale(NAMES.index(n), scaled.get(n, 1.0), n in logs) for n in names}
 
 
-def curve_errors(theta, data):
+def curve_errors(theta: Any, data: Any) -> Any:
     """Return errors of log loss, fitted minus measured, [R, N]; 0 for padding."""
     loss = curve_law.curve_losses(law_of(theta, jnp), data["segments"], data["points"])
     return (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
 
 
-def curve_residual(theta, data):
+def curve_residual(theta: Any, data: Any) -> Any:
     """Return the errors, [R·N], transformed so that their squares are a pseudo-Huber loss."""
     error = curve_errors(theta, data)
     return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / HUBER) ** 2)))).ravel()
@@ -211,10 +211,10 @@ def curve_starts(problem: CurveProblem) -> np.ndarray:
 
 
 @jit
-def _terms(points, data):
+def _terms(points: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
     """Return signal and noise of unit size at each point [K, P], [K, R, N]."""
 
-    def terms(theta):
+    def terms(theta: jax.Array) -> tuple[Any, Any]:
         law = law_of(theta, jnp)  # of sizes e^0 = 1
         signal, noise, _ = curve_law.curve_terms(law, data["segments"], data["points"])
         return law.c_1 * signal, law.A_0 * noise
