@@ -295,23 +295,30 @@ def test_an_interrupt_is_one_line_in_every_command(capsys, monkeypatch):
         assert error == f"bss {command}: interrupted; no file is half-written: run it again\n"
 
 
+WAITING = """
+import runpy, signal, sys, time
+
+# Whoever started the tests may ignore interrupts, and a process inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def wait(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("fit.json"):
+        print("opens", flush=True)
+        time.sleep(60)
+
+sys.addaudithook(wait)
+runpy.run_module("bss", run_name="__main__")
+"""
+
+
 def test_a_process_that_is_interrupted_leaves_with_130(tmp_path):
-    """It waits for a pipe that is opened for it, so that it is known where it is."""
-    os.mkfifo(tmp_path / "fit.json")
-    # Whoever started the tests may ignore interrupts, and a process inherits that.
-    heeds = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{heeds}; runpy.run_module('bss', run_name='__main__')"]
-    command += shlex.split(f"{ADVISE} --from {tmp_path}/fit.json")
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    with open(tmp_path / "fit.json", "w"):
+    """It waits where it opens a fit, so that it is known where it is."""
+    (tmp_path / "fit.json").write_text("{}")
+    command = [sys.executable, "-c", WAITING, *shlex.split(ADVISE), f"--from={tmp_path}/fit.json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout.readline() == "opens\n"
         process.send_signal(signal.SIGINT)
-        try:
-            _, error = process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:  # it came between two instructions, just before the wait
-            process.send_signal(signal.SIGINT)
-            try:
-                _, error = process.communicate(timeout=60)
-            finally:
-                process.kill()
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error == "bss advise: interrupted; no file is half-written: run it again\n"
