@@ -79,21 +79,13 @@ class Pooled(NamedTuple):
 
 
 def pool(sources: Mapping[str, Rule], setting: Setting, constants: Constants) -> Pooled:
-    """Return the pooled best batch size of a setting.
-
-    The interval holds the answer at the setting of every source that was not fitted there, because
-    sources disagree by more outside of their ranges.
-    """
+    """Return the pooled best batch size of a setting."""
     found = {name: predict(rule, setting, constants) for name, rule in sources.items()}
     total = sum(1 / variance for _, variance, _ in found.values())
     weights = {name: 1 / variance / total for name, (_, variance, _) in found.items()}
     value = sum(weights[name] * log for name, (log, _, _) in found.items())
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.hypot(constants.between, total**-0.5)
-    far = [rule for name, rule in sources.items() if found[name][-1] > ROUNDING]
-    asked = [math.log2(rule(setting).batch_tokens or 2.0**value) for rule in far]
-    low = min([value - half, *asked])
-    high = max([value + half, *asked])
-    batch = Estimate(2.0**value, 2.0**low, 2.0**high, LEVEL)
+    batch = Estimate(*(2.0**end for end in (value, value - half, value + half)), level=LEVEL)
     inside = tuple(name for name, (*_, far) in found.items() if far <= ROUNDING)
     return Pooled(batch, weights, inside)
 

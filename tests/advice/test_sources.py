@@ -178,16 +178,3 @@ def test_a_rule_of_a_user_is_one_more_source(tmp_path, monkeypatch):
 def test_the_committed_constants_say_how_they_were_made():
     entry = json.loads((calibrated.ROOT / "bss/advice/calibration.json").read_text())
     assert entry["command"] == "python -m benchmarks.advice --write"
-
-
-@pytest.mark.parametrize(
-    ("params", "tokens", "seq_len"),
-    [(67e9, 2e12, 4096), (405e9, 15e12, 8192), (7e9, 2e12, 4096)],
-)
-def test_an_interval_holds_its_sources_at_the_point_asked(params, tokens, seq_len):
-    setting = Setting(params=params, tokens=tokens, seq_len=seq_len)
-    constants, table = calibration()
-    sources = {TABLE: table} | {name: RULES[name] for name in POOLED}
-    batch = pool(sources, setting, constants).batch
-    for rule in sources.values():
-        assert batch.low * (1 - 1e-9) <= rule(setting).batch_tokens <= batch.high * (1 + 1e-9)
