@@ -168,6 +168,13 @@ CONTROLS = {
     "registration": "results/predictions/es_wsd_controls.json",
     "setup.engine.runs": "runs/es_wsd_controls",
 }
+ON_GPU = {
+    "setup.model": "25M",
+    "setup.text": {"corpus": "synthetic", "seq_len": 256},
+    "setup.schedule": {"tokens": 200_000_000, "warmup": 2_000_000},
+    "setup.evaluation": {"tokens": 1_048_576, "test_tokens": 4_194_304, "first": 5_000_000},
+    "setup.engine.buckets": (1, 2, 4, 8, 16, 32, 64),
+}
 SEVEN = {"arms": constants(1, 2, 4, 8, 16, 32, 64), "seeds": (10, 11, 12), "ends": ()}
 SIZES = {
     "smoke": {
@@ -280,17 +287,13 @@ SIZES = {
     "beta2g": {
         "title": "E(S) at 4.7M and 25M parameters with the LR tuned, by rule for beta2",
         "models": {"4700k": "mini", "25000k": "25M"},
-        "arms": tuned({batch: RATES[batch][1:] for batch in (1, 4, 16, 64)}, PER_STEP, SLOW),
+        "arms": tuned(LARGE_RATES, PER_STEP, SLOW),
         "seeds": (10,),
         "ends": (),
         "dry_run": True,
         "registration": "",
         "results": "results/es_wsd/beta2_gpu",
-        "setup.model": "25M",
-        "setup.text": {"corpus": "synthetic", "seq_len": 256},
-        "setup.schedule": {"tokens": 200_000_000, "warmup": 2_000_000},
-        "setup.evaluation": {"tokens": 1_048_576, "test_tokens": 4_194_304, "first": 5_000_000},
-        "setup.engine.buckets": (1, 2, 4, 8, 16, 32, 64),
+        **ON_GPU,
     },
     "gpu": {
         "title": "E(S) at 4.7M and 25M parameters",
@@ -300,11 +303,7 @@ SIZES = {
         "dry_run": True,
         "registration": "",
         "results": "results/es_wsd/gpu",
-        "setup.model": "25M",
-        "setup.text": {"corpus": "synthetic", "seq_len": 256},
-        "setup.schedule": {"tokens": 200_000_000, "warmup": 2_000_000},
-        "setup.evaluation": {"tokens": 1_048_576, "test_tokens": 4_194_304, "first": 5_000_000},
-        "setup.engine.buckets": (1, 2, 4, 8, 16, 32, 64),
+        **ON_GPU,
     },
 }
 
