@@ -32,8 +32,8 @@ So do a2r for 99k parameters and a3r for the final losses of a3. a3 and later pa
 schedules in the file SCHEDULES. `python -m experiments.es_wsd.analysis --schedules` derives it from
 a1 and a1r. Questions and how they are decided: experiments/es_wsd/questions.toml.
 
-beta2, beta2l, longer and start ask what a1r and a3r left open: experiments/es_wsd/conditions.toml. In
-beta2 the LR is chosen for each batch size and rule on the first two seeds; the others decide.
+beta2, beta2l, longer and start ask what a1r and a3r left open: experiments/es_wsd/conditions.toml.
+In beta2 the LR is chosen for each batch size and rule on the first two seeds; the others decide.
 """
 
 import json

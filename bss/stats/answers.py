@@ -166,7 +166,8 @@ def effect_of(numbers: Numbers | ArrayLike, qualifies: float = math.inf) -> Effe
     """
     if not isinstance(numbers, Numbers):
         numbers = Numbers.measured(numbers)
-    low, high = numbers.low[numbers.trained], numbers.high[numbers.trained]
+    low = numbers.low[numbers.trained]
+    high = numbers.high[numbers.trained]
     if not len(low):
         return Effect(value=math.nan, error=math.nan, freedom=0, seeds=0, test="none")
     share = float(np.mean(low < high))
@@ -325,18 +326,13 @@ def answers(claims: Mapping[str, Claim], effects: Mapping[str, Effect]) -> dict[
     """
     known = [key for key in claims if key in effects]
     p = {key: one for key in known if (one := effects[key].p) is not None}
-    adjusted = dict(zip(p, holm([*p.values()]), strict=True))
-    factors = dict(zip(p, _factors([*p.values()]), strict=True))
-    return {
-        key: Answer(
-            effect=effects[key],
-            claim=claims[key],
-            family=len(p) if key in p else 0,
-            p=float(adjusted[key]) if key in p else None,
-            level=1 - (1 - LEVEL) / factors.get(key, 1.0),
-        )
-        for key in known
-    }
+    adjusted = holm([*p.values()])
+    factors = _factors([*p.values()])
+    found = {key: Answer(effect=effects[key], claim=claims[key]) for key in known}
+    for key, own, factor in zip(p, adjusted, factors, strict=True):
+        level = 1 - (1 - LEVEL) / float(factor)
+        found[key] = replace(found[key], family=len(p), p=float(own), level=level)
+    return found
 
 
 def _factors(p: Sequence[float]) -> np.ndarray:
