@@ -77,13 +77,13 @@ def damaged(entry, place, damage):
     return whole
 
 
-def changes(kind):
-    """Yield the JSON of a fit with one change each, and what the change is."""
+def changes(kind, first=0, stride=1):
+    """Yield what each change is, and the JSON of a fit with it; or of every so many changes."""
     entry = entry_of(kind)
-    for place, _ in places(entry):
-        for damage in damages(entry, place):
-            what = "removed" if damage is REMOVED else f"{damage!r:.30}"
-            yield f"{place}: {what}", damaged(entry, place, damage)
+    every = ((place, bad) for place, _ in places(entry) for bad in damages(entry, place))
+    for place, damage in itertools.islice(every, first, None, stride):
+        what = "removed" if damage is REMOVED else f"{damage!r:.30}"
+        yield f"{place}: {what}", damaged(entry, place, damage)
 
 
 def check(kind, what, entry):
@@ -105,8 +105,8 @@ def test_any_change_of_a_fit_is_refused_in_one_line_or_has_answers(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_changes_of_a_fit_are_refused_in_one_line_or_have_answers(kind):
-    stride = 1997 if kind in ("table", "curve") else 397
-    for what, entry in itertools.islice(changes(kind), 7, None, stride):
+    stride = 797 if kind in ("table", "curve") else 397
+    for what, entry in changes(kind, 7, stride):
         check(kind, what, entry)
 
 

@@ -38,29 +38,31 @@ def trained(tiny_execution):
 SHORT = {"schedule.tokens": 1024, "schedule.batch": "4", "averages": ("4%",)}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"optimizer.lr": 3e-3, "optimizer.beta1": 0.5, "optimizer.weight_decay": 0.0},
-        {"seed": 1, "data.seed": 1},
-        {"schedule.rate": "cosine", "schedule.warmup": 0},
-        {"optimizer.eps": 1e-3},
-        {"optimizer.clip": 0.1},
-        {"model.shrink": 1.0},
-        {"averages": ()},
-        {"schedule.batch": "2"},
-        {"noise_scale.half_life": 500},
-        {"optimizer.name": "schedule_free"},
-    ],
-    ids=lambda changes: next(iter(changes)),
+CHANGES = (
+    {"optimizer.lr": 3e-3, "optimizer.beta1": 0.5, "optimizer.weight_decay": 0.0},
+    {"seed": 1, "data.seed": 1},
+    {"schedule.rate": "cosine", "schedule.warmup": 0},
+    {"optimizer.eps": 1e-3},
+    {"optimizer.clip": 0.1},
+    {"model.shrink": 1.0},
+    {"averages": ()},
+    {"schedule.batch": "2"},
+    {"noise_scale.half_life": 500},
+    {"optimizer.name": "schedule_free"},
 )
-def test_a_run_after_another_has_the_bits_that_it_has_alone(tiny_run, compiled, trained, changes):
+
+
+def test_runs_after_others_have_the_bits_that_they_have_alone(tiny_run, compiled, trained):
     first = overlay(tiny_run, SHORT)
-    run = overlay(first, changes)
-    alone = trained("alone", run)
+    runs = [first, *(overlay(first, changes) for changes in CHANGES)]
+    alone = []
+    for i, run in enumerate(runs):
+        compiled.clear()
+        alone.append(trained(f"alone/{i}", run))
+    assert all(alone[0] != one for one in alone[1:])
     compiled.clear()
-    assert trained("first", first) != alone
-    assert trained("second", run) == alone
+    for run, changes, expected in zip(runs, ({}, *CHANGES), alone, strict=True):
+        assert trained("together", run) == expected, changes
 
 
 def test_rates_and_schedules_compile_nothing(tiny_run, compiled, trained):
