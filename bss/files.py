@@ -107,6 +107,7 @@ def locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise InputError(f"{path.parent}: is a file; name a directory") from None
+    refuse_stream(path)
     with open(path, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +118,12 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: str | Path) -> bool:
-    """Return whether a process, of any machine that shares the file, holds its lock."""
+    """Return whether a process, of any machine that shares the file, holds its lock.
+
+    Raises:
+        InputError: If the file is a pipe or a device.
+    """
+    refuse_stream(path)
     try:
         with open(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -152,6 +158,22 @@ def refuse_stream(path: str | Path, field: str = "") -> None:
         raise InputError(f"{name}: is a pipe or a device; save what it has in a file, and name it")
 
 
+def read_text(path: str | Path, field: str = "", *, errors: str = "strict") -> str:
+    """Return the text of a file in UTF-8.
+
+    Args:
+        path: Path of the file.
+        field: the option or field that named it, put before the path.
+        errors: as `open` takes it: what is done about bytes that are no UTF-8.
+
+    Raises:
+        InputError: If it is a pipe, a socket or a device.
+        OSError: If it cannot be read.
+    """
+    refuse_stream(path, field)
+    return Path(path).read_text(encoding="utf-8", errors=errors)
+
+
 def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
     """Return the JSON object of a file.
 
@@ -164,9 +186,8 @@ def read_json(path: str | Path, hint: str, field: str = "") -> dict[str, Any]:
         InputError: If the file does not exist, cannot be read, or is not a JSON object.
     """
     name = f"{field} {path}".strip()
-    refuse_stream(path, field)
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(read_text(path, field))
     except RecursionError:
         raise InputError(f"{name}: is nested too deeply for JSON of this kind; {hint}") from None
     except FileNotFoundError:

@@ -68,15 +68,26 @@ def _answers(
     if failed := sum(x.status in ("failed", "interrupted") for x in trainer.statuses.values()):
         message = f"{failed} runs failed and are in no table; the same command tries again"
         print(f"bss sweep: {message}", file=sys.stderr)
-    best = swept.finals.loc[swept.finals["eval_loss"].idxmin()]
-    lowest = f"{number(best['eval_loss'])} of run {best['run']}, batch {best['batch']}"
     fits = {name: fit.to_dict() for name, fit in found.fits.items()}
     payload = {"report": str(report), "runs": list(swept.finals["run"]), "fit": fits.get("")}
     return Output(
         payload | {"fits": fits, "warnings": remarks},
-        f"{len(swept.finals)} runs finished; lowest held-out loss {lowest}",
+        f"{len(swept.finals)} runs finished; {lowest_loss(swept.finals)}",
         [Table.of_frame(f"{n} {x.answer}".strip(), x.summary()) for n, x in found.fits.items()],
         remarks,
         [f"report: {report}"],
         status=1 if failed else 0,
     )
+
+
+def lowest_loss(finals: pd.DataFrame) -> str:
+    """Return the lowest final held-out loss and its run as text.
+
+    A run need not be evaluated at its end, e.g. one that a longer run was cut to.
+    """
+    measured = finals.dropna(subset=["eval_loss"]) if "eval_loss" in finals else finals[:0]
+    if measured.empty:
+        return "no held-out loss was measured at the end of a run"
+    best = measured.loc[measured["eval_loss"].astype(float).idxmin()]
+    loss = number(best["eval_loss"])
+    return f"lowest held-out loss {loss} of run {best['run']}, batch {best['batch']}"

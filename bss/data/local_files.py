@@ -21,6 +21,7 @@ from typing import Any
 
 from bss.data.corpus import Corpus, CorpusRequest, encoded, slugged
 from bss.errors import InputError
+from bss.files import read_text
 
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -182,7 +183,7 @@ class PackageFiles(Corpus):
 
     def _list(self) -> dict[str, Any]:
         try:
-            wanted = json.loads(self.listed.read_text())
+            wanted = json.loads(read_text(self.listed))
         except (OSError, ValueError) as error:
             raise InputError(f"corpus: {self.listed}: not a list ({error}); {_EXPECTED}") from None
         if not isinstance(wanted, dict) or not isinstance(wanted.get("packages"), dict):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.files import read_text
 from bss.values import from_dict
 
 VERSION = 1
@@ -211,7 +212,7 @@ def open_shards(directory: Path) -> Shards:
     """
     directory = Path(directory)
     try:
-        manifest = Manifest.from_json((directory / MANIFEST).read_text())
+        manifest = Manifest.from_json(read_text(directory / MANIFEST))
     except OSError as error:
         raise InputError(
             f"shards: cannot read {directory / MANIFEST} ({error.strerror}); "

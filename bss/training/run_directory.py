@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bss.errors import InputError
-from bss.files import is_locked, read_json, write_json, write_text
+from bss.files import is_locked, read_json, refuse_stream, write_json, write_text
 from bss.registry import UntrustedError, reading_data
 from bss.schedules.plan import Plan
 from bss.training.distributed import is_primary
@@ -265,6 +265,7 @@ def open_run(path: Path) -> Iterator[RunDirectory]:
         yield RunDirectory(path, writable=False)
         return
     path.mkdir(parents=True, exist_ok=True)
+    refuse_stream(path / "lock")
     with open(path / "lock", "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -387,6 +388,7 @@ def _measure_at(row: Mapping[str, Any], tokens: int, step: int) -> RunStatus:
 def read_executions(path: Path) -> Rows:
     """Return the records of a run's starts; none, with a warning, if they cannot be read."""
     file = path / "execution.json"
+    refuse_stream(file)
     try:
         records = json.loads(file.read_text()) if file.exists() else []
     except (ValueError, RecursionError) as error:
@@ -398,8 +400,13 @@ def read_executions(path: Path) -> Rows:
 
 
 def read_curve(path: Path) -> Rows:
-    """Return the rows of a curve, up to an incomplete line."""
+    """Return the rows of a curve, up to an incomplete line.
+
+    Raises:
+        InputError: If the curve is a pipe or a device.
+    """
     rows: Rows = []
+    refuse_stream(path / CURVE)
     unreadable = (FileNotFoundError, ValueError, TypeError, RecursionError)
     with suppress(*unreadable):  # not there; no JSON; no object
         for line in (path / CURVE).read_text(errors="replace").splitlines():
@@ -441,6 +448,7 @@ def _text_hash(data: bytes) -> str:
 
 
 def _file_hash(file: Path) -> str:
+    refuse_stream(file)
     return _text_hash(file.read_bytes() if file.exists() else b"")
 
 

@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from bss.cli import main
+from bss.errors import InputError
+from bss.models.sizes import named
+from bss.training.run_config import RunConfig
+from bss.training.run_directory import is_being_written, read_curve, read_executions
+from bss.values import to_dict
 from tests.cli.called import refused
 
 READERS = [
@@ -47,6 +53,35 @@ def test_odd_files_of_a_run_directory_are_one_line(tmp_path, capsys):
     (run / "config.json").unlink()
     os.mkfifo(run / "config.json")
     assert "is a pipe or a device" in refused(capsys, "runs", str(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "name", ["status.json", "curve.jsonl", "execution.json", "ends.json", "lock"]
+)
+def test_a_pipe_in_a_run_directory_is_not_waited_for(name, tmp_path, capsys):
+    run = RunConfig(named("nano", 256))
+    folder = tmp_path / run.id
+    folder.mkdir()
+    texts = {"config.json": json.dumps(to_dict(run)), "status.json": '{"status": "finished"}'}
+    texts["curve.jsonl"] = '{"step": 1, "tokens": 64, "loss": 3.0}\n'
+    for file, text in texts.items():
+        (folder / file).write_text(text)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    for command in ("runs", "points"):
+        assert main([command, str(tmp_path)]) in (0, 2)
+    assert capsys.readouterr().err.count("Traceback") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("curve.jsonl", read_curve), ("execution.json", read_executions), ("lock", is_being_written)],
+)
+def test_a_pipe_that_a_run_needs_is_refused(name, read, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=f"{name}: is a pipe or a device"):
+        read(tmp_path)
 
 
 def test_a_long_table_of_steps_is_refused_in_one_line(capsys):

@@ -7,6 +7,7 @@ import pytest
 
 import bss
 from bss.cli import main
+from bss.cli.answers import lowest_loss
 from bss.files import locked
 from bss.sweeps.engines import JointEngine
 from bss.training.run_directory import RunStatus
@@ -99,6 +100,18 @@ def test_runs_that_are_too_few_for_points_are_written_all_the_same(config, tmp_p
     assert "no fit of E(S)" in told["warnings"][0]
     assert not (tmp_path / "out/fits.json").exists()
     assert len(pd.read_csv(tmp_path / "out/finals.csv")) == 1
+
+
+@pytest.mark.parametrize("losses", [[None, None], [float("nan"), 3.5], [3.75, 3.5]])
+def test_runs_without_a_last_loss_are_not_the_lowest(losses):
+    finals = pd.DataFrame({"run": ["a", "b"], "batch": [2, 4], "eval_loss": losses})
+    line = lowest_loss(finals)
+    assert line == (
+        "lowest held-out loss 3.5 of run b, batch 4"
+        if losses[1]
+        else "no held-out loss was measured at the end of a run"
+    )
+    assert "no held-out loss" in lowest_loss(finals.drop(columns="eval_loss"))
 
 
 @pytest.mark.slow
