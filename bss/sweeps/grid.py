@@ -6,6 +6,7 @@ returns the runs which replace a run. `expand` combines several axes.
 
 import difflib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -17,16 +18,22 @@ from bss.values import dotted, from_dict, replace_fields, to_dict
 
 Overlay = Mapping[str, Any]
 Axis = Sequence[Overlay] | Callable[[RunConfig], Iterable[RunConfig]]
+MOST_RUNS = 20_000
+"""Number of runs of one sweep that is planned in seconds; more is usually a slip in an axis."""
 _FIELDS = {field.name for field in fields(RunConfig)}
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
     """Return every combination of the axes' values. The last axis varies fastest.
 
+    Raises:
+        InputError: If they are more than `MOST_RUNS`.
+
     Examples:
         >>> product({"seed": [0, 1], "schedule.batch": ["4"]})
         [{'seed': 0, 'schedule.batch': '4'}, {'seed': 1, 'schedule.batch': '4'}]
     """
+    _check_count(math.prod(len(values) for values in axes.values()))
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
@@ -93,6 +100,9 @@ def _overlay_plain(run: RunConfig, changes: Overlay) -> RunConfig:
 def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
     """Return the distinct runs of a sweep, last axis fastest; see `distinct`.
 
+    Raises:
+        InputError: If an axis names no field, or the runs are more than `MOST_RUNS`.
+
     Examples:
         >>> from bss.models.sizes import named
         >>> base = RunConfig(named("nano", 256))
@@ -102,8 +112,19 @@ def expand(base: RunConfig, *axes: Axis) -> list[RunConfig]:
     """
     expanded = [base]
     for axis in axes:
+        if not callable(axis):
+            _check_count(len(expanded) * len(axis))
         expanded = [new for run in expanded for new in _along(run, axis)]
+        _check_count(len(expanded))
     return distinct(expanded)
+
+
+def _check_count(runs: int) -> None:
+    if runs > MOST_RUNS:
+        raise InputError(
+            f"axes: they give {runs:,} runs, and one sweep has at most {MOST_RUNS:,}; give fewer "
+            "values, or several sweeps that share --set engine.runs=DIR"
+        )
 
 
 def distinct(runs: Iterable[RunConfig]) -> list[RunConfig]:

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from bss.errors import InputError
+from bss.sweeps.axes import read_axes
 from bss.sweeps.grid import expand, longest, overlay, product, seeded, stages, zipped
 from bss.sweeps.price import price
 from bss.sweeps.table import differing
@@ -83,3 +84,16 @@ def test_the_id_of_a_run_is_computed_once(tiny_run, monkeypatch):
     price(runs)
     assert len(hashed) == len(runs)
     assert runs[0] == dataclasses.replace(runs[0])  # which has no id yet
+
+
+def test_a_sweep_of_too_many_runs_is_refused_before_they_are_made(tiny_run):
+    batches = {"schedule.batch": list(range(1, 100_001))}
+    with pytest.raises(InputError, match="axes: they give 100,000 runs, and one sweep has at most"):
+        read_axes(batches)
+    with pytest.raises(InputError, match="they give 1,000,000,000 runs"):
+        read_axes({"seed": list(range(100_000)), "optimizer.lr": [1e-3] * 10_000})
+    seeds = [{"seed": seed} for seed in range(200)]
+    with pytest.raises(InputError, match="they give 40,000 runs"):
+        expand(tiny_run, seeds, [{"data.seed": seed} for seed in range(200)])
+    with pytest.raises(InputError, match="they give 30,000 runs"):
+        expand(tiny_run, lambda run: [run] * 30_000)
