@@ -13,17 +13,20 @@ from bss.cli.options import Number, Repeated, Trust
 from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.reading import (
     FitOptions,
+    PointTables,
     TableOptions,
     Tables,
     TargetOptions,
     measured_points,
+    read_loss_tables,
+    read_point_tables,
     read_run_table,
 )
 from bss.cli.step_time import TimeOptions
 from bss.laws.base import DRAWS
 from bss.laws.step_time import CRITERIA, equal_time, sentence
 from bss.points.units import in_nats
-from bss.tables import Reading, read_points
+from bss.tables import Reading
 from bss.units import parse_tokens
 
 
@@ -64,7 +67,7 @@ def es(
 
 
 def critical(
-    points: Path,
+    points: PointTables,
     /,
     *,
     overhead: Number = 0.2,
@@ -79,7 +82,8 @@ def critical(
     """Fit critical batch sizes and their law in model size and tokens.
 
     Args:
-        points: CSV or Parquet: model, params or params_m, tokens, target_loss, batch, steps
+        points: CSV or Parquet, or directories of them: model, params or params_m, tokens,
+            target_loss, batch, steps
         overhead: tokens above linear scaling, 0.2 for 20%
         reference_batch: a batch that scales linearly: 256, smallest (of each curve), or 10% (of
             each b/a)
@@ -90,15 +94,16 @@ def critical(
         bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
     """
     step_time = time.read()
-    measured = how.selected(_critical_points(points, table.reading()))
+    found, warnings = _critical_points(points, table.reading())
+    measured = how.selected(found)
     given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
     fit = _fitted(laws.fit_critical, measured, how, 2000, **given)
-    output = _output(fit, (), figure("critical.critical_figure", fit))
+    output = _output(fit, warnings, figure("critical.critical_figure", fit))
     return _with_time(output, fit, step_time, time.price)
 
 
 def table(
-    runs: Path,
+    runs: Tables,
     /,
     *,
     form: Repeated = (),
@@ -110,7 +115,7 @@ def table(
     """Fit the law of final losses over model size, tokens, batch and learning rate.
 
     Args:
-        runs: a runs directory, or CSV or Parquet with a row per run: params, tokens, loss, batch
+        runs: runs directories, or CSV or Parquet with a row per run: params, tokens, loss, batch
             and seq_len or batch_tokens; lr if it was varied
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
 
@@ -118,13 +123,9 @@ def table(
         bss fit table LOSSES.csv
         bss fit table LOSSES.csv --resamples 20 --json
     """
-    from bss.laws.final_loss.table import final_losses, read_losses
+    from bss.laws.final_loss.table import read_losses
 
-    if runs.is_dir():
-        found, warnings = read_run_table([runs], table.reading(), only_finished=True)
-        losses = final_losses(found)
-    else:
-        losses, warnings = read_losses(runs, table.reading()), []
+    losses, warnings = read_loss_tables(runs, table.reading(), read_losses)
     fit = _fitted(laws.fit_table, how.selected(losses), how, 300, forms=[*form] or None)
     return _output(fit, warnings, figure("final_loss.table_figure", fit))
 
@@ -202,15 +203,15 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     )
 
 
-def _critical_points(path: Path, how: Reading) -> pd.DataFrame:
-    """Read a table of points.
+def _critical_points(paths: Sequence[Path], how: Reading) -> tuple[pd.DataFrame, list[str]]:
+    """Read tables of points as one; return it with warnings.
 
     Points of runs get the largest budget of their model and target, as the budgets of runs differ
     by the remainder of a step.
     """
-    measured = read_points(path, how)
+    measured, warnings = read_point_tables(paths, how)
     if "run" not in measured:
-        return measured
+        return measured, warnings
     cell = ["model", "params", "target_loss", "kind", "seq_len"]
     largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
-    return measured.assign(budget_tokens=largest)
+    return measured.assign(budget_tokens=largest), warnings

@@ -13,7 +13,7 @@ from bss.cells import Table, estimate, number
 from bss.cli.options import Count, Positive, Trust
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
-from bss.cli.reading import read_run_table
+from bss.cli.reading import read_loss_tables, read_run_table
 from bss.errors import InputError
 from bss.laws import (
     CriticalFit,
@@ -63,7 +63,8 @@ class Question:
         lr: table, curve: peak learning rate
         warmup: curve: tokens, or a percentage of the budget
         decay: curve: tokens, or a percentage of the budget
-        runs: table, curve: a table of runs, to predict each; its loss is optional
+        runs: table, curve: a table of runs, to predict each; may be repeated; its loss is
+            optional
         columns: names of its columns, OURS=THEIRS
     """
 
@@ -75,12 +76,12 @@ class Question:
     lr: Positive | None = None
     warmup: str | None = None
     decay: str | None = None
-    runs: Path | None = None
+    runs: Annotated[tuple[Path, ...], Parameter(consume_multiple=False)] = ()
     columns: str | None = None
 
     def of(self, kind: str) -> dict[str, Any]:
         """Return the given options of a kind of fit; InputError for another, or a missing one."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        given = {name: value for name, value in vars(self).items() if value not in (None, ())}
         used, needed, where = USED[kind], NEEDED[kind], f"with a {kind} fit"
         if "runs" in given and "runs" in used:
             used, needed, where = OF_RUNS, (), "with --runs"
@@ -201,12 +202,12 @@ def _batch(given: dict[str, Any]) -> int:
 def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
     """Predict the last loss of each run of a table."""
     length = given.get("seq_len") or (None if fit.seq_len is None else int(fit.seq_len))
-    how, path = Reading.parse(given.get("columns"), length), given["runs"]
+    how = Reading.parse(given.get("columns"), length)
     if fit.KIND == "curve":
-        table, warnings = read_run_table([path], how, need_loss=False)
+        table, warnings = read_run_table(given["runs"], how, need_loss=False)
     else:
-        table = _final_losses(path, how)
-        warnings = [] if fit.with_lr and "lr" in table else ["losses are at tuned LRs"]
+        table, warnings = _final_losses(given["runs"], how)
+        warnings += [] if fit.with_lr and "lr" in table else ["losses are at tuned LRs"]
     found = fit.predict(table).rename(columns={"loss": "predicted"})
     frame = table.assign(measured=table[loss_column(table)]).join(found)
     frame = frame.groupby("run", sort=False).tail(1)
@@ -223,11 +224,17 @@ def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
     return Output(payload, answer, [Table.of_frame(title, frame)], warnings)
 
 
-def _final_losses(path: Path, how: Reading) -> pd.DataFrame:
+def _final_losses(paths: Sequence[Path], how: Reading) -> tuple[pd.DataFrame, list[str]]:
     """Read final losses; without a loss they are NaN, without names runs have numbers."""
-    read, origin = read_table(path, how)
-    table = check_losses(read if "loss" in read else read.assign(loss=np.nan), origin)
-    return table if "run" in table else table.assign(run=np.arange(1, len(table) + 1).astype(str))
+
+    def read(path: Path, how: Reading) -> pd.DataFrame:
+        table, origin = read_table(path, how)
+        return check_losses(table if "loss" in table else table.assign(loss=np.nan), origin)
+
+    table, warnings = read_loss_tables(paths, how, read)
+    numbers = pd.Series(np.arange(1, len(table) + 1).astype(str), table.index)
+    named = table["run"].fillna(numbers) if "run" in table else numbers
+    return table.assign(run=named), warnings
 
 
 def _check_inside(outside: Sequence[str], extrapolate: bool) -> None:

@@ -1,6 +1,6 @@
 """Options for tables of runs and points, and for fits of them; and how they are read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,13 +14,18 @@ from bss.laws.base import Options, parse_ranges
 from bss.points.measuring import measure_points, tuned_points
 from bss.tables import Reading, check_runs, holds_points, read_points, read_runs
 from bss.tables.columns import Origin
-from bss.tables.joining import join_tables, tables_in
+from bss.tables.joining import holds_losses, holds_runs, join_tables, tables_in
 from bss.tables.likeness import held_out_name
 from bss.tables.reading import only, without
+from bss.tables.storage import read_table
 from bss.units import parse_tokens
 
 Tables = Annotated[list[Path], Parameter(name="RUNS")]
 """Run tables, which are read as one."""
+
+
+PointTables = Annotated[list[Path], Parameter(name="POINTS")]
+"""Tables of points, which are read as one."""
 
 
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
@@ -92,16 +97,76 @@ def read_run_table(
     return join_tables(tables), warnings
 
 
+def read_loss_tables(
+    paths: Sequence[Path], how: Reading, read: Callable[[Path, Reading], pd.DataFrame]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read the last losses of runs as one table; return it with warnings.
+
+    Args:
+        paths: Each a table with a row per run, a directory of such tables, or a directory of runs
+            or their loss curves, of which the last losses are taken.
+        how: names of the columns.
+        read: reads a table with a row per run.
+
+    Raises:
+        InputError: as `read_run_table`, or if a row is refused.
+    """
+    from bss.laws.final_loss.table import final_losses
+
+    tables: list[tuple[Path, pd.DataFrame]] = []
+    warnings: list[str] = []
+    for path in paths:
+        files = _tables_of(path, how, holds_losses, "tables of last losses", warnings)
+        if path.is_dir() and files == [path]:
+            runs, more = read_run_table([path], how, only_finished=True)
+            tables.append((path, final_losses(runs)))
+            warnings += more
+        else:
+            tables += [(file, read(file, how)) for file in files]
+    return join_tables(tables), warnings
+
+
+def read_point_tables(paths: Sequence[Path], how: Reading) -> tuple[pd.DataFrame, list[str]]:
+    """Read points, from tables or directories of them, as one table; return it with warnings.
+
+    Raises:
+        InputError: if a file is no table of points, or a row is refused.
+    """
+    warnings: list[str] = []
+    files: list[Path] = []
+    for path in paths:
+        here = _tables_of(path, how, holds_points, "tables of points", warnings)
+        if path.is_dir() and here == [path]:
+            raise InputError(f"{path}: holds no table of points; write one with `bss points`")
+        files += here
+    return join_tables([(file, read_points(file, how)) for file in files]), warnings
+
+
 def _files_of(path: Path, how: Reading, warnings: list[str]) -> list[Path]:
     """Return the files of a directory of run tables; a path that is none is returned as it is."""
-    if not path.is_dir() or (path / "runs.parquet").is_file():
+    return _tables_of(path, how, holds_runs, "run tables", warnings)
+
+
+def _tables_of(
+    path: Path,
+    how: Reading,
+    holds: Callable[[pd.DataFrame], bool],
+    kind: str,
+    warnings: list[str],
+) -> list[Path]:
+    """Return the tables of one kind in a directory; a path that has none is returned as it is.
+
+    A directory of runs is not looked into, and for another kind than run tables no directory of
+    those.
+    """
+    if not path.is_dir() or (path / "runs.parquet").is_file() or any(path.glob("*/config.json")):
         return [path]
-    found, others = tables_in(path, how)
-    if not found or any(path.glob("*/config.json")):
+    found, others = tables_in(path, how, holds)
+    if not found:
         return [path]
     if others:
         names = ", ".join(other.name for other in others)
-        warnings.append(f"{path}: read are its {len(found)} run tables, not {names}")
+        warnings.append(f"{path}: read are its {len(found)} {kind}, not {names}")
     return found
 
 
@@ -157,7 +222,7 @@ def measured_points(
     has the columns of --keep and --drop, else their points are. If a batch size has several peak
     LRs, each target uses the best one, or the one that `at_rate` selects.
     """
-    measured = [path for path in paths if path.is_file() and holds_points(path, table.reading())]
+    measured = [path for path in paths if _are_points(path, table.reading())]
     if measured:
         others = [path for path in paths if path not in measured]
         if others:
@@ -165,13 +230,23 @@ def measured_points(
                 f"{others[0]}: has loss curves, and {measured[0]} has points; measure the points "
                 "of both first, with `bss points`"
             )
-        points = join_tables([(path, read_points(path, table.reading())) for path in measured])
-        return tuned_points(rows.selected(points), targets.measuring()["targets"], at_rate)
+        points, warnings = read_point_tables(measured, table.reading())
+        found, more = tuned_points(rows.selected(points), targets.measuring()["targets"], at_rate)
+        return found, [*warnings, *more]
     runs, warnings = read_curves(paths, table, targets)
     of_runs, of_points = rows.by_columns(runs)
     runs = of_runs.selected(runs)
     points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
     return of_points.selected(points), [*warnings, *more]
+
+
+def _are_points(path: Path, how: Reading) -> bool:
+    """Return whether a file has points, or a directory tables of them and none of runs."""
+    if path.is_file():
+        return holds_points(read_table(path, how)[0])
+    runs = _tables_of(path, how, holds_runs, "run tables", [])
+    points = _tables_of(path, how, holds_points, "tables of points", [])
+    return path.is_dir() and runs == [path] and points != [path]
 
 
 @Parameter(name="*", group=Group("Rows", sort_key=4))

@@ -5,7 +5,7 @@ A run whose name is in two tables gets as much of its table's path as makes the 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -76,18 +76,22 @@ def _naming_parts(path: Path) -> tuple[str, ...]:
     return path.parent.parts if path.stem == "runs" else path.with_suffix("").parts
 
 
-def tables_in(folder: Path, reading: Reading) -> tuple[list[Path], list[Path]]:
-    """Return the run tables among the CSV and Parquet files of a directory, and the other files.
+def tables_in(
+    folder: Path, reading: Reading, holds: Callable[[pd.DataFrame], bool] | None = None
+) -> tuple[list[Path], list[Path]]:
+    """Return the tables of one kind among the CSV and Parquet files of a directory, and the others.
 
     Args:
         folder: The directory; others in it are not looked into.
         reading: Names of the columns.
+        holds: Whether a table is of the kind; by default `holds_runs`.
 
     Raises:
         InputError: If a file cannot be read.
     """
     files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
-    found = [path for path in files if holds_runs(read_table(path, reading)[0])]
+    is_kind = holds or holds_runs
+    found = [path for path in files if is_kind(read_table(path, reading)[0])]
     return found, [path for path in files if path not in found]
 
 
@@ -100,6 +104,18 @@ def holds_runs(table: pd.DataFrame) -> bool:
         return False
     key = [name for name in ("run", "stop") if name in table]
     return bool(table.duplicated(key).any())
+
+
+def holds_losses(table: pd.DataFrame) -> bool:
+    """Return whether a table has a row per run: its size, and its last loss unless it is unknown.
+
+    Examples:
+        >>> holds_losses(pd.DataFrame({"params": [1], "tokens": [1], "batch": [8], "loss": [3.0]}))
+        True
+    """
+    columns = {*table}
+    sized = {"params", "tokens"} <= columns and columns & {"batch", "batch_tokens"}
+    return bool(sized) and not holds_runs(table) and not columns & {"target_loss", "target"}
 
 
 def has_run_columns(names: Iterable[Hashable]) -> bool:

@@ -189,10 +189,9 @@ TARGET = ("target_loss", "target")
 KINDS = ("stable", "averaged", "annealed")
 
 
-def holds_points(path: str | Path, reading: Reading | None = None) -> bool:
+def holds_points(table: pd.DataFrame) -> bool:
     """Return whether a table has target losses, and no loss curves."""
-    frame, _ = read_table(path, reading)
-    return bool({*TARGET} & {*frame}) and not {"loss", "eval_loss"} & {*frame}
+    return bool({*TARGET} & {*table}) and not {"loss", "eval_loss"} & {*table}
 
 
 def read_points(

@@ -1,7 +1,9 @@
 """Several run tables, and directories of them, are one table for every command that reads runs."""
 
+import itertools
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -91,3 +93,63 @@ def test_a_held_out_loss_of_another_name_is_told(tables, tmp_path, capsys):
     columns = ["--columns", "eval_loss=val_loss"]
     read = printed(capsys, "points", path, *POINTS, *columns)
     assert not any("look like held-out" in warning for warning in read["warnings"])
+
+
+@pytest.fixture
+def split(tmp_path):
+    """A table as it is, and split over a CSV and a Parquet file of a directory."""
+
+    def tables(whole, name):
+        folder = tmp_path / name
+        folder.mkdir()
+        half = len(whole) // 2
+        whole.to_csv(tmp_path / f"{name}.csv", index=False)
+        whole[:half].to_csv(folder / "a.csv", index=False)
+        whole[half:].to_parquet(folder / "b.parquet", index=False)
+        (folder / "README.md").write_text("none")
+        files = [str(folder / "a.csv"), str(folder / "b.parquet")]
+        return [[str(tmp_path / f"{name}.csv")], files, [str(folder)]]
+
+    return tables
+
+
+def test_points_of_several_tables_are_one(split, capsys):
+    batches = [8, 16, 32, 64, 128, 256]
+    steps = [round(200 + 30_000 / batch) for batch in batches]
+    ways = split(pd.DataFrame({"target_loss": 3.0, "batch": batches, "steps": steps}), "points")
+    command = ["fit", "critical", "--reference-batch", "smallest", "--resamples", "10"]
+    whole, *others = [printed(capsys, *command[:2], *paths, *command[2:]) for paths in ways]
+    assert others == [whole, whole]
+    seq_len = pd.DataFrame({"target_loss": 3.0, "batch": batches, "steps": steps, "seq_len": 64})
+    ways = split(seq_len, "es")
+    command = ["fit", "es", "--law", "hyperbola", "--resamples", "10"]
+    whole, *others = [printed(capsys, *command[:2], *paths, *command[2:]) for paths in ways]
+    assert others == [whole, whole]
+
+
+def test_last_losses_of_several_tables_are_one(split, tmp_path, capsys):
+    grid = itertools.product((1e8, 4e8), (2e9, 8e9), (64, 128, 256, 512))
+    losses = pd.DataFrame([*grid], columns=["params", "tokens", "batch"]).assign(seq_len=1024)
+    best = 128 * (losses["tokens"] / 2e9) ** 0.4
+    bowl = 0.03 * np.log(losses["batch"] / best) ** 2
+    losses["loss"] = 2.0 + 300 / losses["params"] ** 0.35 + bowl
+    ways = split(losses, "losses")
+    command = ["fit", "table", "--form", "bowl", "--resamples", "10"]
+    whole, *others = [printed(capsys, *command[:2], *paths, *command[2:]) for paths in ways]
+    assert others == [whole, whole]
+    fit = tmp_path / "fit.json"
+    fit.write_text(json.dumps(whole))
+    told = [
+        printed(capsys, "predict", "--from", str(fit), *(x for p in paths for x in ("--runs", p)))
+        for paths in ways
+    ]
+    assert len(told[0]["runs"]) == len(losses)
+    assert told[1] == told[0] and told[2] == told[0]
+
+
+def test_a_directory_without_such_tables_is_one_line(tables, tmp_path, capsys):
+    _, _, folder = tables
+    line = refused(capsys, "fit", "critical", folder)
+    assert "holds no table of points; write one with `bss points`" in line
+    (tmp_path / "empty").mkdir()
+    assert "empty: " in refused(capsys, "fit", "table", str(tmp_path / "empty"))
