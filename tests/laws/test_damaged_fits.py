@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -31,13 +32,20 @@ def entry_of(kind):
     return json.loads((Path(__file__).parents[2] / "results/demo/fits.json").read_text())["surface"]
 
 
+@cache
+def fitted_loss(kind):
+    """Return a target loss of the undamaged fit, as a law per target has no draws at another."""
+    return entry_of(kind)["fits"][2]["target_loss"]
+
+
 def answers(kind, fit):
     """Return what people ask of a fit: estimates, predictions, residuals and a schedule."""
     found = [fit.answer, fit.noise, fit.goal, fit.cv_error, fit.summary(), fit.residuals()]
     found += [*fit.details().values(), repr(fit), fit.to_dict()]
     if kind in ("es", "surface"):
-        table = pd.DataFrame({"target_loss": [1.9], "batch": [8]})
-        found += [fit.predict(table), fit.best_batch(1.9), fit.losses(8, 1e6)]
+        loss = fitted_loss(kind)
+        table = pd.DataFrame({"target_loss": [loss], "batch": [8]})
+        found += [fit.predict(table), fit.best_batch(loss), fit.losses(8, 1e6)]
         found += [schedule(fit, "follow-optimum"), fit.draws_at(table)]
     elif kind == "critical":
         found += [fit.best_batch(params=1e5), fit.predict(pd.DataFrame({"tokens": [1e6]}))]
@@ -95,11 +103,16 @@ def check(kind, what, entry):
         raise AssertionError(f"{kind}, {what}: {error!r}") from error
 
 
+# Every so many changes, more where answers cost more: one change in six is not refused. As no
+# stride divides the number of damages of a place, the damages differ from place to place.
+STRIDES = {"es": 11, "surface": 7, "critical": 3, "table": 53, "curve": 31}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_change_of_a_fit_is_refused_in_one_line_or_has_answers(kind):
+def test_many_changes_of_a_fit_are_refused_in_one_line_or_have_answers(kind):
     answers(kind, fit_from_dict(entry_of(kind)))
-    for what, entry in changes(kind):
+    for what, entry in itertools.islice(changes(kind), 0, None, STRIDES[kind]):
         check(kind, what, entry)
 
 
@@ -147,3 +160,11 @@ def test_no_command_uses_a_damaged_fit(command, tmp_path, monkeypatch, capsys):
     run = ["--params", "1M", "--tokens", "1B", "--seq-len", "64"] if command == "advise" else []
     line = refused(capsys, *command.split(), *fit, *run)
     assert "fit: damaged, fit.measured_batches[0] is nan; expected a number above 0" in line
+
+
+def test_a_law_of_negative_tokens_is_refused():
+    entry = changed(entry_of("es"), ("fits", 0, "parameters", "E_min"), -1)
+    table = pd.DataFrame({"target_loss": [entry["fits"][0]["target_loss"]], "batch": [8]})
+    fit = fit_from_dict(entry)
+    with pytest.raises(InputError, match=r"fit: damaged, the .* law has -\S+ sequences"):
+        fit.predict(table)

@@ -152,9 +152,19 @@ class Law:
         raise NotImplementedError
 
     def log_sequences(self, p: Any, batch: Number, target: Number = None) -> np.ndarray:
-        """Return log E at a batch size, in float64; infinite if the target is never reached."""
+        """Return log E at a batch size, in float64; infinite if the target is never reached.
+
+        Raises:
+            InputError: If E is negative, as with parameters that no fit has.
+        """
         with jax.enable_x64(True), np.errstate(divide="ignore"):
-            return np.log(np.asarray(self.sequences(p, batch, target), np.float64))
+            E = np.asarray(self.sequences(p, batch, target), np.float64)
+            if (E < 0).any():
+                raise InputError(
+                    f"fit: damaged, the {self.name} law has {E.min():g} sequences to its target; "
+                    "expected 0 or more; fit again"
+                )
+            return np.log(E)
 
     def quantities(self, p: Any, target: Number = None) -> dict[str, np.ndarray]:
         """Return S_min, E_min at B_opt, and S_opt if the law has them, and its `batches`."""
