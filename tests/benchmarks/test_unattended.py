@@ -10,7 +10,7 @@ from benchmarks.unattended.__main__ import BAD, too_few
 
 SEED = int(os.environ.get("UNATTENDED_SEED", random.randrange(10**6)))
 DAMAGES = int(os.environ.get("UNATTENDED_DAMAGES", 20))
-KILLS = int(os.environ.get("UNATTENDED_KILLS", 10))
+KILLS = int(os.environ.get("UNATTENDED_KILLS", 4))
 
 
 def test_a_full_run_needs_kills_of_each_kind():

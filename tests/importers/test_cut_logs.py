@@ -13,6 +13,8 @@ from bss.importers.formats import own_lines
 from tests.importers.test_corpus import EXPECTED, READ, files_of
 
 LOGS = [name for name in READ if len(files_of(name)) == 1]
+MOST_ENDS = 15
+"""Of the line ends of a log, about so many are cut at: their cost grows with the log's square."""
 BLOCKS = ("olmo", "composer")
 """Formats whose row is several lines: a cut between them is the end of a block."""
 
@@ -114,10 +116,11 @@ def test_a_cut_or_damaged_log_loses_nothing_in_silence(tmp_path, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOGS)
-def test_every_cut_and_damage_is_reported(tmp_path, name):
+def test_cuts_and_damages_of_every_log_are_reported(tmp_path, name):
     shape, rng = Shape(name, tmp_path), np.random.default_rng(1)
-    check_cuts(shape, name, rng, slice(None), 15)
-    check_bytes(shape, name, rng, 15)
+    every = max(shape.data.count(shape.end) // MOST_ENDS, 1)
+    check_cuts(shape, name, rng, slice(int(rng.integers(every)), None, every), 8)
+    check_bytes(shape, name, rng, 10)
 
 
 def test_there_are_160_shapes():

@@ -212,7 +212,7 @@ def test_sigterm_in_one_process_saves_all_at_one_step(run, execution_in, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "devices", "fsdp"), [(4, 1, 1), (2, 4, 1), (4, 2, 2)])
+@pytest.mark.parametrize(("processes", "devices", "fsdp"), [(2, 4, 1), (4, 2, 2)])
 def test_many_processes_and_devices_are_one(
     run, tiny_transformer, execution_in, tmp_path, processes, devices, fsdp
 ):
@@ -243,10 +243,11 @@ def killed(folder: Path, victim: int, ready, after: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("then", [2, 4, 1])
+@pytest.mark.parametrize(("then", "kills"), [(2, (0, 1)), (4, (0,)), (1, (1,))])
 def test_killed_at_random_points_it_continues_in_any_number_of_processes(
-    run, execution_in, tmp_path, alone_in, assert_same_outcome, then
+    run, execution_in, tmp_path, alone_in, assert_same_outcome, then, kills
 ):
+    """`kills` are the processes that are killed, one after the other."""
     longer = overlay(run, {"schedule.tokens": 9600, "schedule.batch": "0:4 50%:8"})
     execution = dataclasses.replace(
         execution_in(tmp_path / "runs"), buckets=(4,), checkpoint_seconds=0
@@ -257,9 +258,9 @@ def test_killed_at_random_points_it_continues_in_any_number_of_processes(
     def rows() -> int:
         return len(read_curve(directory))
 
-    for attempt in range(10 if then == 2 else 2):
+    for victim in kills:
         before = rows()
-        killed(tmp_path, attempt % 2, lambda b=before: rows() > b + 1, draw.uniform(0, 0.2))
+        killed(tmp_path, victim, lambda b=before: rows() > b + 1, draw.uniform(0, 0.2))
         assert read_status(directory).status == "running"
     done_by(tmp_path, [job(longer, execution)], then)
     undisturbed = alone_in(longer, execution, then)
