@@ -13,7 +13,8 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.points.curve import loss_column, peak_rate
-from bss.points.groups import find_groups, row_levels, run_groups
+from bss.points.divergence import without_diverged
+from bss.points.groups import Groups, find_groups, row_levels, run_groups
 
 FEWEST = 3
 """Equal losses of a short curve that make it a copy: two floats agree by chance, three do not."""
@@ -58,7 +59,8 @@ def _copies(runs: pd.DataFrame) -> list[str]:
     """
     column = loss_column(runs)
     found: list[str] = []
-    kept: dict[tuple[Any, str], list[np.ndarray]] = {}
+    kept: dict[tuple[Any, ...], list[np.ndarray]] = {}
+    fixed = [name for name in ("model", "params", "seq_len", "batch") if name in runs]
     tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
     forked = {
         name: "parent" in run and str(run["parent"].iloc[0]) in tables
@@ -67,7 +69,8 @@ def _copies(runs: pd.DataFrame) -> list[str]:
     for name in sorted(tables, key=lambda name: (forked[name], -len(tables[name]))):
         run = tables[name]
         curve = run.loc[run[column].notna(), ["tokens", column]].to_numpy(float)
-        others = kept.setdefault((run["batch"].iloc[0], str(peak_rate(run))), [])
+        place = *run[fixed].iloc[0].astype(str), str(peak_rate(run))
+        others = kept.setdefault(place, [])
         if forked[name] or any(_same_start(curve, other) for other in others):
             found.append(name)
         else:
@@ -97,45 +100,49 @@ def conditions(runs: pd.DataFrame) -> list[str]:
 
 
 def by_condition(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the runs of each model, sequence length and condition, by what differs as text.
+    """Return the runs of each condition, by what differs as text; "" if there is one condition.
 
-    If nothing differs, the only name is "". Runs that differ in no column but by far more than
-    their noise are of several conditions, too.
+    Conditions are those of `find_conditions`.
     """
-    names = differing(runs)
-    if names:
-        groups = runs.groupby(names, dropna=False)
-        parts = {", ".join(map(_text, names, values)): some for values, some in groups}
-    else:
-        parts = {"": runs}
+    independent = independent_runs(runs)[0]
+    names, groups = find_conditions(independent)
+    if groups is not None:
+        named = {run for some in groups.runs.values() for run in some}
+        others = [run for run in independent["run"].unique() if run not in named]
+        kinds = groups.runs | ({"other runs": others} if others else {})
+        return {n.replace("=", " "): runs.loc[runs["run"].isin(kind)] for n, kind in kinds.items()}
+    if not names:
+        return {"": runs}
+    by_columns = runs.groupby(names, dropna=False)
+    parts = {", ".join(map(_text, names, values)): some for values, some in by_columns}
     found: dict[str, pd.DataFrame] = {}
-    for name, some in parts.items():
-        mixed = _mixed(independent_runs(some)[0])
-        for kind, members in mixed.items():
-            label = ", ".join(filter(None, (name, kind.replace("=", " "))))
-            found[label] = some.loc[some["run"].isin(members)] if members else some
+    for label, part in parts.items():
+        for kind, some in by_condition(part).items():
+            found[", ".join(filter(None, (label, kind)))] = some
     return found
 
 
-def differing(runs: pd.DataFrame) -> list[str]:
-    """Return the columns of which a fit needs one value, but the runs have several.
+def find_conditions(
+    runs: pd.DataFrame, *, schedules: bool = False
+) -> tuple[list[str], Groups | None]:
+    """Return the columns that separate the conditions of runs, and groups if no column does.
 
-    They are model, sequence length, params of one batch size, and `conditions`.
+    The columns are model, sequence length, params of one batch size, and `conditions`. Groups of
+    runs differ in none of them, but by far more than their noise.
+
+    Args:
+        runs: As `independent_runs` returns them.
+        schedules: Whether runs of a condition may have several schedules.
     """
     names = [name for name in ("model", "seq_len") if name in runs and runs[name].nunique() > 1]
     if "params" in runs and runs.groupby([*names, "batch"])["params"].nunique().gt(1).any():
         names.append("params")
-    return [*names, *conditions(independent_runs(runs)[0])]
-
-
-def _mixed(runs: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the runs of each condition that only losses show; one without runs if there is one."""
-    groups = run_groups(runs)
-    if groups is None:
-        return {"": []}
-    named = {run for some in groups.runs.values() for run in some}
-    others = [run for run in runs["run"].unique() if run not in named]
-    return groups.runs | ({"other runs": others} if others else {})
+    names += conditions(runs)
+    if schedules:
+        names = [name for name in names if not name.startswith("schedule.")]
+    if names:
+        return names, None
+    return [], run_groups(without_diverged(runs, loss_column(runs))[0])
 
 
 def _text(name: str, value: Any) -> str:
@@ -153,11 +160,8 @@ def refuse_conditions(runs: pd.DataFrame, *, schedules: bool = False) -> None:
         InputError: If there are several. The message names the columns or the runs, and the option
             that selects one.
     """
-    names = differing(runs)
-    if schedules:
-        names = [name for name in names if not name.startswith("schedule.")]
+    names, groups = find_conditions(runs, schedules=schedules)
     refuse_columns(runs, names)
-    groups = run_groups(runs)
     if groups is not None:
         raise InputError(f"runs: {groups}")
 

@@ -5,6 +5,9 @@ in tokens that is nearly the same at every batch size, they are of two condition
 and no law holds for both. The level of a run is its mean log tokens to a loss, relative to the mean
 of the runs of its batch size. Levels are explained by a column or by a part of the run names, with
 an offset for each of its values (analysis of variance, derived here).
+
+Conditions are not recognized if they share fewer batch sizes than SHARED, or fewer than SORTED if
+no column or part of the names separates them: one offset may be the luck of a run.
 """
 
 import itertools

@@ -23,6 +23,7 @@ from bss.points.conditions import (
     near_as_one,
     refuse_conditions,
 )
+from bss.points.copies import copied_rows, relative_spacings
 from bss.points.curve import (
     ROUNDING,
     default_targets,
@@ -32,6 +33,8 @@ from bss.points.curve import (
     points,
     rate_numbers,
 )
+from bss.points.divergence import left_out, marked_diverged, without_diverged
+from bss.points.groups import SEED_NOISE, USUAL_SLOPE
 from bss.points.units import in_nats
 from bss.tables import SETTINGS
 
@@ -75,13 +78,14 @@ def measure_points(
     runs, left = independent_runs(runs)
     if at_rate is not None:
         runs = runs_at_rate(runs, at_rate)
-    refuse_conditions(runs)
+    healthy, diverged = without_diverged(runs, loss_column(runs))
+    refuse_conditions(healthy)
     if targets is None:
-        targets = default_targets(runs, count, warmup_tokens=warmup, smooth=smooth)
-    every, early = _after_first_loss(points(runs, targets, smooth=smooth), runs)
+        targets = default_targets(healthy, count, warmup_tokens=warmup, smooth=smooth)
+    every, early = _after_first_loss(points(healthy, targets, smooth=smooth), healthy)
     best, tuned = best_rates(every)
-    traps = [*design_warnings(runs, every), *rate_warnings(runs, best)]
-    return best, [*few, *units, *left, *early, *tuned, *traps]
+    traps = [*design_warnings(healthy, every), *rate_warnings(healthy, best)]
+    return best, [*few, *units, *left, *diverged, *early, *tuned, *traps]
 
 
 def tuned_points(
@@ -97,7 +101,7 @@ def tuned_points(
     Raises:
         InputError: If no row has a target, or the LR.
     """
-    points = with_runs(points)
+    points, copies = independent_points(with_runs(points))
     if targets is not None:
         losses = points["target_loss"].to_numpy(float)
         near = [np.isclose(losses, target) for target in targets]
@@ -108,7 +112,35 @@ def tuned_points(
         points = points.loc[np.any(near, axis=0)]
     if at_rate is not None:
         points = runs_at_rate(points, at_rate)
-    return best_rates(points)
+    best, tuned = best_rates(points)
+    return best, [*copies, *tuned]
+
+
+def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return points without diverged runs and copies of runs, and messages about them.
+
+    Columns mark a diverged run (`bss.points.divergence.marked_diverged`). A copy needs as many
+    steps as another run to each target that it reached. Targets that were not reached are no
+    values, because runs end after equal steps.
+
+    Args:
+        points: A table of points; rows without a run are named by their seeds.
+    """
+    marked = marked_diverged(points)
+    lost = [*with_runs(points).loc[marked, "run"].unique()]
+    points = points.loc[~marked]
+    curve = [name for name in ("model", "params", "kind", "seq_len") if name in points]
+    reached = points["reached"].astype(bool)
+    named = with_runs(points).assign(steps=points["steps"].where(reached))
+    curves = [named[name] for name in curve]
+    counts = [named["steps"], named["steps"] * named["batch"]]  # runs are evaluated every so many
+    spacings = [
+        count.groupby(curves, dropna=False).transform(relative_spacings) for count in counts
+    ]
+    cell = [*curve, "target_loss", "batch", "peak_lr", *SETTINGS]
+    noise = SEED_NOISE / USUAL_SLOPE
+    copied, messages = copied_rows(named, cell, "steps", noise, np.max(spacings, axis=0))
+    return points.loc[~copied], [*([left_out(lost)] if lost else []), *messages]
 
 
 def with_runs(points: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.tables.columns import Origin, counts, need, numbers, positive, refuse_duplicates
+from bss.tables.columns import (
+    Origin,
+    as_numbers,
+    counts,
+    need,
+    numbers,
+    positive,
+    refuse_duplicates,
+)
 from bss.tables.reading import SETTINGS, Reading
 from bss.tables.storage import read_table
 
@@ -53,11 +61,13 @@ def check_runs(
     Args:
         frame: rows of a run in order; runs may alternate.
         source: Name of the table in error messages.
-        need_loss: refuse rows without a loss; else they are of the schedule alone, their loss NaN.
+        need_loss: refuse rows without a loss, except at the end of a run that diverged; else they
+            are of the schedule alone, their loss NaN.
 
     Returns:
         A new frame with columns run (text), step, tokens, batch, seq_len (int64) and loss. A
-        missing loss is replaced by the eval_loss.
+        missing loss is replaced by the eval_loss. If a run has no finite loss at its end, and other
+        runs have one, its `status` is "diverged".
 
     Raises:
         InputError: If a column or value is missing, or a value is not finite, not positive or (for
@@ -82,6 +92,7 @@ def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.Da
     for column in ("step", "tokens"):
         if column in runs:
             runs[column] = counts(runs, column, origin, least=0)
+    runs = _mark_diverged(runs, need_loss)
     _check_losses(runs, origin, need_loss)
     if len(runs["run"].unique()) == 1:
         return _integrated(runs, origin)
@@ -150,6 +161,27 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
     return lengths
 
 
+def _mark_diverged(runs: pd.DataFrame, need_loss: bool) -> pd.DataFrame:
+    """Mark runs that have no finite loss at their end as "diverged" in the column `status`.
+
+    Their infinite losses become missing ones. If no run would be left, none is marked, so that the
+    rows are refused.
+    """
+    columns = [column for column in ("loss", "eval_loss") if column in runs]
+    losses = {name: as_numbers(pd.Series(runs[name])).astype(float) for name in columns}
+    infinite = {name: np.isinf(values) for name, values in losses.items()}
+    lost = np.all([infinite[name] | runs[name].isna() for name in columns], axis=0)
+    if not need_loss:  # a row without a loss is of the schedule alone
+        lost &= np.any([*infinite.values()], axis=0)
+    ends = lost & ~runs["run"].duplicated(keep="last").to_numpy()
+    marked = runs["run"].isin(runs.loc[ends, "run"])
+    if not columns or not marked.any() or marked.all():
+        return runs
+    finite = {name: runs[name].mask(marked & infinite[name]) for name in columns}
+    status = runs["status"] if "status" in runs else pd.Series("", runs.index)
+    return runs.assign(**finite, status=status.mask(marked, "diverged"))
+
+
 def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
     """Make the loss columns numbers, none infinite; a row has one of them where it needs it.
 
@@ -158,6 +190,8 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
     columns = [column for column in ("loss", "eval_loss") if column in runs]
     losses = {column: positive(runs, column, origin, missing_ok=True) for column in columns}
     lacking = np.all([np.isnan(values) for values in losses.values()], axis=0) & need_loss
+    if "status" in runs:
+        lacking &= (runs["status"] != "diverged").to_numpy()
     for i in np.flatnonzero(lacking)[:1]:
         origin.refuse(i, f"{columns[0]} is missing or NaN; drop the rows after divergence")
     for column in ("loss", *columns):
@@ -242,7 +276,8 @@ def read_points(
     points["reached"] = _booleans(pd.Series(points["reached"]), origin)
     _derive_to_target(points, origin)
     key = ["model", "params", "target_loss", "kind", "batch", "seq_len"]
-    key += ["seed", "data_seed", "peak_lr", *(name for name in SETTINGS if name in points)]
+    key += ["seed", "data_seed", "peak_lr"]
+    key += [name for name in ("run", *SETTINGS) if name in points]
     refuse_duplicates(points, key, origin)
     extra = [column for column in points if column not in POINTS]
     return points.reindex(columns=[*POINTS, *extra])

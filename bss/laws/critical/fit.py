@@ -31,6 +31,7 @@ from bss.laws.critical.shape import (
 from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
 from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms
+from bss.points.measuring import independent_points
 
 LAW_UNIT = 1e6  # of N and D in a law
 REACH = 2.0  # times the batches measured: a bend further outside is a bound
@@ -70,10 +71,11 @@ def fit_critical(
     parse_ranges(constraints, (), "S = a + b/B")
     level = options.level
     generator = np.random.default_rng(options.seed)
-    curves = steps_curves(points, unit)
+    kept, copies = independent_points(points)
+    curves = steps_curves(kept, unit)
     fitted = [_Fitted.of(curve, options.resamples, generator) for curve in curves]
     fits, draws = zip(*(_critical_batch(one, definition, level) for one in fitted), strict=True)
-    warnings = [text for fit in fits for text in _warnings(fit)]
+    warnings = [*copies, *(text for fit in fits for text in _warnings(fit))]
     nonlinear = sum(fit.is_linear for fit in fits) * 2 < len(fits)
     quantity: Quantity = "B_crit" if nonlinear else "cbs"
     if nonlinear:

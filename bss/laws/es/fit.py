@@ -53,7 +53,7 @@ from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
 from bss.laws.resampling import RunEffects, redraw, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, repeated, solve
 from bss.points.conditions import refuse_mixed_rows
-from bss.points.measuring import with_runs
+from bss.points.measuring import independent_points, with_runs
 from bss.tables import SETTINGS
 from bss.tables.columns import Origin, positive
 
@@ -454,17 +454,17 @@ def es_data(points: pd.DataFrame) -> EsData:
             under 3 batches.
     """
     _check(points)
-    named = with_runs(points)
+    kept, warnings = independent_points(points)
+    named = with_runs(kept)
     reached_rows = named.loc[named["reached"].to_numpy(bool)]
     levels = reached_rows.assign(log_tokens=np.log(reached_rows["tokens_to_target"].astype(float)))
     refuse_mixed_rows(levels, CELL, "log_tokens", USUAL_SLOPE, SETTINGS)
     points = named.assign(run=named.groupby("run", sort=False).ngroup(), name=named["run"])
     batches = points.groupby("run")["batch"]
     changing = (batches.transform("max") > batches.transform("min") * (1 + 1e-6)).to_numpy(bool)
-    warnings = ()
     if changing.any():
         count = points.loc[changing, "run"].nunique()
-        warnings = (f"{count} runs change their batch and are left out of the fit",)
+        warnings.append(f"{count} runs change their batch and are left out of the fit")
         points = points.loc[~changing]
     reached, run = points["reached"].to_numpy(bool), points["run"].to_numpy()
     numbers = points[["batch", "target_loss", "steps", "tokens_to_target"]].to_numpy(float)
@@ -488,7 +488,7 @@ def es_data(points: pd.DataFrame) -> EsData:
         reached=reached,
         slope=_slopes(run, batch, target, np.log(tokens), reached),
         seq_len=seq_len,
-        warnings=warnings,
+        warnings=tuple(warnings),
     )
 
 
@@ -549,10 +549,14 @@ def cross_validated(data: EsData, laws: Sequence[Law], constraints: str = "") ->
     least = max(law.least_cross_validated for law in able.values())
     targets = np.array([t for t in data.targets if reaching[t] >= least])
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:  # laws compile side by side
-        found = pool.map(lambda law: _errors(data, targets, law, constraints), able.values())
-        errors = {n: error for n, error in zip(able, found, strict=True) if error is not None}
+        tried = pool.map(lambda law: _errors(data, targets, law, constraints), able.values())
+        found = dict(zip(able, tried, strict=True))
+    errors = {name: x for name, x in found.items() if isinstance(x, np.ndarray)}
+    reasons = {name: x for name, x in found.items() if isinstance(x, InputError)}
     if not errors:
-        raise InputError("points: one target is reached; laws of all targets need two")
+        wanted = {*parse_ranges(constraints)}
+        lacking = {name: len(wanted - {*able[name].parameters._fields}) for name in found}
+        raise reasons[min(reasons, key=lambda name: lacking[name])]
     rows = [_row(able[name], error, data, len(targets)) for name, error in errors.items()]
     lowest = min(row["interior_loss"] for row in rows)
     tied = [row for row in rows if row["interior_loss"] ** 2 <= TIE * lowest**2]
@@ -574,15 +578,17 @@ def _row(law: Law, error: np.ndarray, data: EsData, targets: int) -> dict:
     }
 
 
-def _errors(data: EsData, targets: np.ndarray, law: Law, constraints: str) -> np.ndarray | None:
+def _errors(
+    data: EsData, targets: np.ndarray, law: Law, constraints: str
+) -> np.ndarray | InputError:
     """Return the error [N] in log E of each reached row without its batch size, else NaN.
 
-    None if the law cannot be fitted to these targets.
+    If the law cannot be fitted to these targets, return the reason.
     """
     try:
         problem = law.constrained(law.problem(data, targets), constraints, data.seq_len)
-    except InputError:
-        return None
+    except InputError as reason:
+        return reason
     every = solve(problem.residual, problem.starts, problem.lower, problem.upper, problem.data)
     folds, error = data.batches, np.full(len(data.batch), np.nan)
 

@@ -13,11 +13,14 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.final_loss.points import VARIED, LossPoints
+from bss.laws.final_loss.points import DIVERGED, VARIED, LossPoints
 from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms
 from bss.points.conditions import HORIZON, conditions, near_as_one, refuse_mixed_rows
+from bss.points.copies import copied_rows
 from bss.points.curve import loss_column
+from bss.points.divergence import marked_diverged
+from bss.points.groups import SEED_NOISE
 from bss.tables.columns import Origin, as_numbers, need, positive
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
@@ -148,8 +151,8 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
         InputError: no row has a finite loss, or runs are of several conditions.
     """
     cell = [*SIZE, "lr"]
-    finite = table.loc[np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)]
-    refuse_mixed_rows(finite, cell, "loss", 1.0, ("seq_len",))
+    table, left = independent_losses(table)
+    refuse_mixed_rows(table, cell, "loss", 1.0, ("seq_len",))
     tried, means, runs, warnings = _runs(table)
     with_lr, said = _varies(runs, table)
     by = [*SIZE, "rate"] if with_lr else SIZE
@@ -167,7 +170,30 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
         noise=_noise(tried, means, counts),
         seq_len=float(lengths[0]) if len(lengths) == 1 else None,
     )
-    return points, [*warnings, *said, *_rate_warnings(table, runs)]
+    return points, [*left, *warnings, *said, *_rate_warnings(table, runs)]
+
+
+def independent_losses(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return checked rows without diverged runs and copies of runs, and messages about them.
+
+    A run has diverged, too, if its loss is far above a repetition of it.
+
+    Raises:
+        InputError: no row has a finite loss.
+    """
+    losses = table["loss"].to_numpy(float)
+    finite = np.isfinite(losses) & ~marked_diverged(table)
+    if not finite.any():
+        raise InputError("loss: no row has a finite one; give final losses")
+    cell = [name for name in [*SIZE, "lr", "seq_len", *MODELS] if name in table]
+    cells = [table[name] for name in cell]
+    lowest = table["loss"].where(finite).groupby(cells, dropna=False).transform("min")
+    known = table.loc[finite & (losses <= (1 + DIVERGED) * lowest.to_numpy(float))]
+    copied, messages = copied_rows(known, cell, "loss", SEED_NOISE / known["loss"].to_numpy(float))
+    if len(known) < len(table):
+        reasons = "without a finite loss, marked as diverged, or far above their repetitions"
+        messages = [f"{len(table) - len(known)} rows {reasons}: left out", *messages]
+    return known.loc[~copied], messages
 
 
 def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
@@ -191,15 +217,10 @@ def _varies(runs: pd.DataFrame, table: pd.DataFrame) -> tuple[bool, list[str]]:
 
 
 def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[str]]:
-    """Finite rows with their rate, these by setting, the mean and count of each, and warnings."""
-    finite = np.isfinite(table["loss"].to_numpy(float)) & ~_diverged(table)
-    if not finite.any():
-        raise InputError("loss: no row has a finite one; give final losses")
-    lost, warnings = int((~finite).sum()), []
-    if lost:
-        warnings = [f"{lost} rows without a finite loss, or marked as diverged: left out"]
-    known = table.loc[finite]
-    tried = known.assign(rate=known["lr"].map(near_as_one(known["lr"])) if "lr" in known else 0.0)
+    """Rows with their rate, these by setting, the mean and count of each, and warnings."""
+    warnings = []
+    rates = table["lr"].map(near_as_one(table["lr"])) if "lr" in table else 0.0
+    tried = table.assign(rate=rates)
     settings = _settings(tried)
     if settings:
         warnings.append(
@@ -212,14 +233,6 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
     means = tried.groupby(key, sort=True)["loss"]
     runs = pd.DataFrame({"loss": means.mean(), "count": means.size()}).reset_index()
     return tried, means, runs, warnings
-
-
-def _diverged(table: pd.DataFrame) -> np.ndarray:
-    """[n], True if the column `diverged` is set."""
-    if "diverged" not in table:
-        return np.zeros(len(table), bool)
-    marks = table["diverged"].astype(str).str.strip().str.lower()
-    return marks.isin(["1", "1.0", "true", "yes"]).to_numpy()
 
 
 def _settings(table: pd.DataFrame) -> list[str]:

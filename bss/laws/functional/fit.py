@@ -42,6 +42,10 @@ from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
 from bss.laws.resampling import redraw, rms, robust_scale
 from bss.laws.solver import Solution, linearize
 from bss.points.conditions import independent_runs, refuse_conditions
+from bss.points.copies import copied_rows
+from bss.points.curve import loss_column
+from bss.points.divergence import without_diverged
+from bss.points.groups import SEED_NOISE
 from bss.tables import check_runs
 
 OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
@@ -74,12 +78,29 @@ def fit_curve(
         InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, runs
             are of several conditions, or too few runs are left.
     """
-    curves = curves_of(runs, warmup=warmup, since=since)
     checked = check_runs(runs, need_loss=False)
+    healthy, diverged = without_diverged(checked, loss_column(checked))
+    checked, copies = independent_curves(healthy)
+    curves = curves_of(checked, warmup=warmup, since=since)
     refuse_conditions(independent_runs(checked)[0], schedules=True)
     several = clock is None and len(curves.runs) >= FEWEST
     every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), constraints)
-    return _fitted(curves, every, since, warmup, options or Options(resamples=60))
+    fit = _fitted(curves, every, since, warmup, options or Options(resamples=60))
+    return replace(fit, warnings=(*diverged, *copies, *fit.warnings))
+
+
+def independent_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the runs without copies, and a message if there were some.
+
+    A fork is no copy, because it has losses after the fork.
+
+    Args:
+        runs: A run table as `bss.tables.check_runs` returns it.
+    """
+    column = loss_column(runs)
+    cell = ["model", "params", "seq_len", "tokens", "batch", "lr"]
+    copied, messages = copied_rows(runs, cell, column, SEED_NOISE / runs[column].to_numpy(float))
+    return runs.loc[~copied], messages
 
 
 def _solved_by_clock(curves: Curves, clocks: Sequence[str], constraints: str) -> dict[str, Solved]:
