@@ -7,6 +7,8 @@ file experiments/papers.toml lists the questions that test each figure of a pape
 conditions.
 """
 
+import math
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,16 +39,36 @@ def read_findings(results: Path = RESULTS) -> pd.DataFrame:
 
 def findings_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, str]) -> str:
     """Return one table of the questions tested under a paper's own conditions."""
-    own = {(claim["paper"], key) for claim in claims for key in claim.get("questions", ())}
-    lines = [_header("findings")]
+    own = {
+        (claim["paper"], key)
+        for claim in claims
+        for field in ("questions", "narrower")
+        for key in claim.get(field, ())
+    }
+    lines = [_header("findings"), ""]
+    lines += ["| paper | tests and their units | family of Holm |", "|---|---|---|"]
+    lines += [f"| {number} | {tests_of(found, number)} |" for number in papers]
+    lines += ["", "| paper | question | answer | effect, 95% CI | n | asked before | measured at |"]
+    lines += ["|---|---|---|---|---|---|---|"]
     for (paper, key), rows in found.groupby(["paper", "key"], sort=False):  # type: ignore[misc]
         hidden = (rows["answer"] == "not tested") | (rows["source"] == ARCHIVED)
         if (str(paper), key) not in own or hidden.all():
             continue
         first = rows.iloc[0]
         cells = [str(paper), first["question"], answer(rows), effect(rows), span(rows["n"])]
-        lines.append(f"| {' | '.join([*cells, conditions(rows)])} |")
+        before = first["asked_before"] if isinstance(first["asked_before"], str) else "–"
+        lines.append(f"| {' | '.join([*cells, before, conditions(rows)])} |")
     return "\n".join([*lines, "", *(f"- {number}: {name}" for number, name in papers.items()), ""])
+
+
+def tests_of(found: pd.DataFrame, paper: str) -> str:
+    """Return the kinds of tests of a paper with their counts, and the size of Holm's family."""
+    rows = found.loc[(found["paper"].astype(str) == paper) & (found["source"] != ARCHIVED)]
+    rows = rows.loc[rows["answer"] != "not tested"]
+    kinds = rows["test"].replace(r", \d+ trimmed.*", ", trimmed", regex=True)
+    kinds = kinds.replace("none: bounds", "no test, only bounds")
+    texts = [f"{name}: {count}" for name, count in kinds.value_counts().items()]
+    return f"{'; '.join(texts)} | {int(rows['family'].max())} tests"
 
 
 def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, str]) -> str:
@@ -54,41 +76,52 @@ def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, s
     lines = [_header("figures")]
     for number, name in papers.items():
         lines += ["", f"## {name}, arXiv {number}", ""]
-        lines += ["| figure | claim | under the paper's conditions | under others | see |"]
-        lines += ["|---|---|---|---|---|"]
+        lines += ["| figure | claim | from | under the paper's conditions | under others | see |"]
+        lines += ["|---|---|---|---|---|---|"]
         of_paper = found.loc[found["paper"].astype(str) == number]
         for claim in (c for c in claims if c["paper"] == number):
-            own, others = (
-                of_keys(of_paper, claim.get(field, ())) for field in ("questions", "others")
-            )
-            if "tests" in claim:
-                names = sorted({test.partition("::")[0] for test in claim["tests"]})
-                own = "**holds** within the tolerances of " + " and ".join(
-                    f"[{name.rpartition('/')[2]}](../{name})" for name in names
-                )
-            own = own or f"**missing**: {claim.get('missing', 'its runs are not trained')}"
+            own = _own(of_paper, claim)
+            others = of_keys(of_paper, claim.get("others", ())) or "–"
             book = claim.get("notebook")
             see = f"[{book}](../notebooks/{book}.ipynb)" if book else "–"
-            lines.append(
-                f"| {claim['figure']} | {claim['text']} | {own} | {others or '–'} | {see} |"
-            )
+            cells = [claim["figure"], claim["text"], claim["from"], own, others, see]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def _own(found: pd.DataFrame, claim: dict) -> str:
+    """Return the answers to a claim, the tests of exact theory, or why it is not tested."""
+    if "tests" in claim:
+        names = sorted({test.partition("::")[0] for test in claim["tests"]})
+        links = [f"[{name.rpartition('/')[2]}](../{name})" for name in names]
+        return "**holds** within the tolerances of " + " and ".join(links)
+    if answers := of_keys(found, claim.get("questions", ())):
+        return answers
+    missing = f"**missing**: {claim.get('missing', 'its runs are not trained')}"
+    narrower = of_keys(found, claim.get("narrower", ()), named=True)
+    return f"{missing}<br>narrower: {narrower}" if narrower else missing
 
 
 def _header(page: str) -> str:
     return tomllib.loads(PAPERS.read_text(encoding="utf-8"))["header"][page].rstrip("\n")
 
 
-def of_keys(found: pd.DataFrame, keys: Sequence[str]) -> str:
-    """Return the answers of some questions in a cell; "" if none was tested."""
+def of_keys(found: pd.DataFrame, keys: Sequence[str], *, named: bool = False) -> str:
+    """Return the answers of some questions in a cell; "" if none was tested.
+
+    Args:
+        found: Findings of a paper.
+        keys: Keys of questions.
+        named: Whether one answer is preceded by its statement, too.
+    """
     parts = []
     for key in keys:
         rows = found.loc[(found["key"] == key) & (found["answer"] != "not tested")]
         if len(rows):
             known = effect(rows) if len(rows) == 1 else ""
-            name = key.removesuffix(OTHER).replace("_", " ")
             text = answer(rows) + f": {known}" * bool(known)
-            parts.append(f"{name}: {text}" if len(keys) > 1 else text)
+            asked = str(rows["question"].iloc[0]).rstrip(".")
+            parts.append(f"{asked}: {text}" if named or len(keys) > 1 else text)
     return "<br>".join(parts)
 
 
@@ -99,8 +132,9 @@ def answer(rows: pd.DataFrame) -> str:
     parts = [f"**{name}**" for name in counts.index]
     if len(tested) > 1:
         parts = [f"{part} in {n} of {len(tested)}" for part, n in zip(parts, counts, strict=True)]
-    if len(tested) == 1 and counts.index[0] == "inconclusive":
-        parts = [f"{parts[0]}, ± {tested['detectable'].iloc[0]:.2g}"]
+    one = tested.iloc[0]
+    if len(tested) == 1 and one["answer"] == "inconclusive" and pd.notna(one["detectable"]):
+        parts = [f"{parts[0]}, detects {_size(one['detectable'], one['unit'])}"]
     return ", ".join(parts) + f" ({ARCHIVED})" * (rows["source"].iloc[0] == ARCHIVED)
 
 
@@ -111,10 +145,54 @@ def effect(rows: pd.DataFrame) -> str:
         return "–"
     unit = known["unit"].iloc[0]
     if len(known) > 1:
-        return f"{_signed(known['effect'].min())} to {_signed(known['effect'].max())} {unit}"
+        ends = [_quantity(known["effect"].agg(end), unit) for end in ("min", "max")]
+        return f"{'–'.join(ends)} {_unit(unit)}"
     one = known.iloc[0]
-    ends = f" ({_signed(one['low'])} to {_signed(one['high'])})" * bool(pd.notna(one["low"]))
-    return f"{_signed(one['effect'])}{ends} {unit}"
+    ends = ""
+    if pd.notna(one["low"]):
+        ends = f" [{_quantity(one['low'], unit)}, {_quantity(one['high'], unit)}]"
+    bound = f"{one['bound']} " if isinstance(one.get("bound"), str) and one["bound"] else ""
+    before = "exponent " if unit.startswith("exponent") else ""
+    return f"{before}{bound}{_quantity(one['effect'], unit)}{ends} {_unit(unit)}".rstrip()
+
+
+RATIOS = {
+    "log tokens": "times the tokens",
+    "log steps": "times the steps",
+    "log seconds": "times the time",
+    "log batch": "times the critical batch size",
+    "doublings": "times the batch size",
+}
+"""Units of logarithms, with the ratio that they mean."""
+OFFSET = re.compile(r"exponent minus ([\d.]+)")
+SHARE = re.compile(r"log of ([\d.]+)% of the tokens")
+
+
+def _quantity(value: float, unit: str) -> str:
+    """Return a value as a number that a reader knows: a ratio for a log, a share in percent."""
+    if unit in RATIOS:
+        return f"{2**value if unit == 'doublings' else math.exp(value):.3g}"
+    if share := SHARE.fullmatch(unit):
+        return f"{float(share[1]) * math.exp(value):.3g}%"
+    if unit == "of the gap":
+        return f"{100 * value:.0f}%"
+    if unit.startswith("exponent"):
+        offset = OFFSET.fullmatch(unit)
+        return f"{value + float(offset[1] if offset else 0):.2f}".replace("-", "−")
+    return _signed(value)
+
+
+def _unit(unit: str) -> str:
+    if unit.startswith("exponent"):
+        return ""
+    return "of the tokens" if SHARE.fullmatch(unit) else RATIOS.get(unit, unit)
+
+
+def _size(value: float, unit: str) -> str:
+    """Return a detectable effect in the unit of its question."""
+    if unit in RATIOS or SHARE.fullmatch(unit):
+        return f"a factor of {2**value if unit == 'doublings' else math.exp(value):.2g}"
+    return f"{value:.2g}"
 
 
 def conditions(rows: pd.DataFrame) -> str:

@@ -2,7 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,22 @@ def analyze(description: str | None, write: Callable[[Path], None]) -> None:
     except (InputError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def show_warnings(where: str, texts: Iterable[str]) -> None:
+    """Write the warnings of measured points or fits to stderr: each once, with its count."""
+    for text, count in Counter(texts).items():
+        times = f" ({count} times)" if count > 1 else ""
+        print(f"note: {where}: {text}{times}", file=sys.stderr)
+
+
+@contextmanager
+def shown_warnings(where: str) -> Iterator[None]:
+    """Write the Python warnings of a block to stderr, each once, also where they are errors."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    show_warnings(where, (str(one.message) for one in caught))
 
 
 @dataclass(frozen=True)

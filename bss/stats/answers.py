@@ -8,6 +8,7 @@ A statement claims an effect of one sign, a difference of either sign, or equali
   (Tukey and McLaughlin 1963). With more, the answer is "inconclusive", and the effect is a bound.
 - P values are adjusted by Holm over the family, and each interval is as wide as its adjusted p
   needs: it excludes 0 exactly if the adjusted p is below 5% (derived here).
+- A mean of two seeds decides nothing: LEAST_FREEDOM.
 - Equality needs two one-sided 5% tests within the margin. The margin must be below half of the
   effect that the equality qualifies, else it is "not testable here".
 """
@@ -24,6 +25,8 @@ from bss.stats.paired import LEVEL, detectable_shift, holm
 
 MOST_CENSORED = 0.2
 """Largest share of seeds with a bound in place of a number for which a statement is tested."""
+LEAST_FREEDOM = 2
+"""Fewest degrees of freedom that decide: two numbers alone may agree by chance."""
 MOST_SEEDS = 500
 
 SUPPORTED = "supported"
@@ -179,10 +182,10 @@ def _bounded(low: np.ndarray, high: np.ndarray) -> Effect:
     """Return a bound of the mean of numbers between two ends."""
     value = math.nan
     bound = ""
-    if np.isfinite(low).all():
+    if np.isfinite(low).all() and np.isinf(high).any():
         value = float(low.mean())
         bound = "at least"
-    elif np.isfinite(high).all():
+    elif np.isfinite(high).all() and np.isinf(low).any():
         value = float(high.mean())
         bound = "at most"
     return Effect(
@@ -219,12 +222,14 @@ class Claim:
         sign: Sign of the claimed effect; 0 for a difference of either sign.
         margin: Largest effect that is not relevant.
         equal: Whether the statement claims an effect within the margin.
+        or_equal: Whether an effect within the margin supports the statement, too.
         asked_before: What earlier seeds or conditions answered, e.g. "inconclusive (5 seeds)".
     """
 
     sign: int
     margin: float
     equal: bool = False
+    or_equal: bool = False
     asked_before: str = ""
 
 
@@ -271,7 +276,7 @@ class Answer:
         """One of WORDS."""
         if not self.effect.seeds:
             return NOT_TESTED
-        if not self.effect.tested:
+        if not self.effect.tested or self.effect.freedom < LEAST_FREEDOM:
             return INCONCLUSIVE
         return self._of_equality() if self.claim.equal else self._of_difference()
 
@@ -289,7 +294,9 @@ class Answer:
             return SUPPORTED if agrees else CONTRADICTED
         if not self.effect.within(self.claim.margin):
             return INCONCLUSIVE
-        return EQUAL if self.testable else NOT_TESTABLE
+        if not self.testable:
+            return NOT_TESTABLE
+        return SUPPORTED if self.claim.or_equal else EQUAL
 
     @property
     def detectable(self) -> float:

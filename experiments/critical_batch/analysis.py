@@ -1,6 +1,7 @@
 """Tables and answers from the curves that `run.py` wrote; nothing is trained.
 
     python -m experiments.critical_batch.analysis        # results/critical_batch/*.csv, fits.json
+    python -m experiments.critical_batch.analysis --answers  # without the fits of single curves
 
 After Zhang et al. (arXiv 2410.21676). The target of a model and a token budget D is the loss at D
 of the best setting of the smallest batch size. At every batch size the setting counts that needs
@@ -9,7 +10,6 @@ the fewest steps to the target. Parts that are not trained are left out.
 
 import argparse
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from bss.errors import InputError
 from bss.files import write_json
@@ -26,21 +25,22 @@ from bss.laws import CriticalFit, fit_critical
 from bss.laws.base import Options
 from bss.laws.critical.values import CriticalBatch
 from bss.points.curve import points, smooth_curve
-from bss.stats import LEVEL, POWER, holm
+from bss.stats import LEVEL, MOST_CENSORED, Effect, Numbers, effect_of, mean_of
 from bss.tables import read_points
+from experiments.conditions import Conditions, conditions_of
 from experiments.critical_batch.resampled import (
     Cell,
-    Estimated,
     cells_of,
     critical,
     estimated,
     exponents,
     exponents_table,
+    freedom_of,
     resampled,
 )
-from experiments.findings import Question, answers_table, read_questions
+from experiments.findings import Measured, findings, measurements, read_questions
 from experiments.shared import critical_table
-from experiments.tables import Tables, add_directory
+from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
 
 RESULTS = Path("results/critical_batch")
 PUBLISHED = Path("results/published/mlperf_rcp.csv")
@@ -133,8 +133,7 @@ def measured(
 
 def _met(table: pd.DataFrame, targets: Sequence[float], column: str, kind: str) -> pd.DataFrame:
     """Return points, also if no run reaches a target; large batch sizes have few evaluations."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "points: .* fewer than")
+    with shown_warnings(f"points at {', '.join(f'{target:.3f}' for target in targets)}"):
         last = [float(smooth_curve(run, column).loss[-1]) for _, run in table.groupby("run")]
         reach = {max(target, min(last)): target for target in targets}
         met = points(table, [*reach], column=column, kind=kind)
@@ -219,7 +218,9 @@ def designs(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def fitted(table: pd.DataFrame, unit: str = "sequences") -> CriticalFit:
     """Return the critical batch sizes and their law."""
     options = Options(2000, LEVEL)
-    return fit_critical(table, reference="smallest", unit=unit, options=options)
+    fit = fit_critical(table, reference="smallest", unit=unit, options=options)
+    show_warnings("critical batch size", fit.warnings)
+    return fit
 
 
 def by_size(fit: CriticalFit) -> dict[str, CriticalFit]:
@@ -240,74 +241,147 @@ def curve_table(table: pd.DataFrame, fits: Mapping[str, CriticalFit]) -> pd.Data
 # Answers
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The estimate that answers a question, and what it was measured on."""
-
-    estimate: Estimated
-    n: int
-    conditions: str
-    table: str
-
-
-def grid_answers() -> dict[str, Answer]:
-    """Return the answers on N and D, and write their tables."""
+def grid() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs and the points of all model sizes."""
     runs = pd.concat([curves(part) for part in trained(*GRID)], ignore_index=True)
-    table = measured(runs, BUDGETS).round(7)
+    return runs, measured(runs, BUDGETS).round(7)
+
+
+def grid_fits() -> None:
+    """Write the critical batch size of every curve of the grid."""
+    _, table = grid()
     write("points.csv", table)
     fits = {name: fitted(some) for name, some in designs(table).items()}
     write_json(RESULTS / "fits.json", {name: fit.to_dict() for name, fit in fits.items()})
     write("curves.csv", curve_table(table, {"both": fits["both"]}))
     write("steps.csv", minima(table))
-    cells = sorted(cells_of(table), key=lambda cell: cell.params)
+
+
+def grid_cells(table: pd.DataFrame) -> list[Cell]:
+    """Return the cells of the grid by model size."""
+    return sorted(cells_of(table), key=lambda cell: cell.params)
+
+
+def grid_answers() -> dict[str, Measured]:
+    """Return the answers on N and D, and write their tables."""
+    runs, table = grid()
+    cells = grid_cells(table)
     values = [critical(c, t) for c, t in zip(cells, resampled(cells, RESAMPLES), strict=True)]
     laws = {name: exponents(cells, [v[name] for v in values]) for name in ("cbs", "b/a")}
-    write("exponents.csv", exponents_table(laws))
-    told = f"{', '.join(c.size for c in cells)} (muP); D 0.1M to 0.8M; LR tuned; averaged weights"
-    found = {}
+    crossing = exponents(cells, crossings(cells, Tables(RESULTS).read("curves.csv")))
+    write("exponents.csv", exponents_table({**laws, "measured crossing": crossing}))
+    more = f"muP; D {BUDGETS[0] / 1e6:g}M to {BUDGETS[-1] / 1e6:g}M"
+    known = known_of(runs, GRID[0], more)
+    effects: dict[str, Effect] = {}
     for quantity, end in (("cbs", ""), ("b/a", "_other")):
         law = laws[quantity]
-        chosen = {"together": (1, 1), "data": (0, 1), "size": (1, 0), "data_size": (-1, 1)}
-        estimates = {key: law.of(*weights) for key, weights in chosen.items()}
-        if not end:
-            estimates["published_exponent"] = law.of(1, 1, 0.47)
-            estimates["width"] = _last_slope(cells, [v["cbs"] for v in values])
-        for key, one in estimates.items():
-            found[key + end] = Answer(one, law.curves, f"{told}; 2 seeds", "exponents.csv")
-    return found | average_answers(curves(f"c1-{SIZE}"))
+        in_data = abs(law.of(0, 1).value)  # what a small exponent of N qualifies
+        effects |= {
+            f"together{end}": law.of(1, 1),
+            f"data{end}": law.of(0, 1),
+            f"size{end}": replace(law.of(1, 0), qualifies=in_data),
+            f"data_size{end}": law.of(-1, 1),
+        }
+    effects["published_exponent"] = replace(laws["cbs"].of(1, 1, 0.47), qualifies=0.47)
+    last = _last_slope(cells, [v["cbs"] for v in values])
+    effects["width"] = replace(last, qualifies=abs(effects["size"].value))
+    found = {key: Measured(one, known, "exponents.csv") for key, one in effects.items()}
+    return found | average_answers(curves(f"c1-{SIZE}")) | average_sizes(runs)
 
 
-def _last_slope(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Estimated:
+def crossings(cells: Sequence[Cell], fitted_curves: pd.DataFrame) -> list[np.ndarray]:
+    """Return per cell the measured crossing of 20% above linear scaling, twice [2, D].
+
+    The rows of an estimate without resamples are alike. NaN where the curve has no crossing.
+    """
+    found = []
+    for cell in cells:
+        own = fitted_curves.loc[fitted_curves["params"] == cell.params].set_index("tokens")
+        values = own["cbs_interpolated"].reindex(cell.budgets).to_numpy(float)
+        found.append(np.stack([values, values]))
+    return found
+
+
+def known_of(runs: pd.DataFrame, part: str, more: str) -> Conditions:
+    """Return the conditions of runs; the config of one part has what all parts share."""
+    return conditions_of(runs, Tables(RESULTS / part).config, "averaged", more)
+
+
+def _last_slope(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Effect:
     """Return the slope of log critical batch over log N between the two widest models."""
     shared = min(value.shape[1] for value in values[-2:])
     logs = np.log(values[-1][:, :shared] / values[-2][:, :shared])
-    return estimated(logs.mean(axis=1) / math.log(cells[-1].params / cells[-2].params))
+    slopes = logs.mean(axis=1) / math.log(cells[-1].params / cells[-2].params)
+    return estimated(slopes, freedom_of(cells), cells[-1].logs[0].shape[2])
 
 
-def average_answers(runs: pd.DataFrame) -> dict[str, Answer]:
-    """Return the answers on weight averages, and write the tokens to the targets by half-life."""
+def average_answers(runs: pd.DataFrame) -> dict[str, Measured]:
+    """Return the answers on weight averages, and write the tokens to the targets by half-life.
+
+    Numbers with and without an average are of the same seeds, and are paired by them.
+    """
     table = measured(runs, BUDGETS, (*HALF_LIVES, NONE))
     [cell] = cells_of(table)
-    tokens, rows = {}, []
+    names = sorted({*table["average"]})
+    rows = []
     for average in (*HALF_LIVES, NONE):
-        some = table.loc[table["average"] == average]
-        [part] = cells_of(some)
-        tokens[average] = resampled([part], RESAMPLES)[0]
-        for i, batch in enumerate(part.batches):
-            for k, budget in enumerate(part.budgets):
+        tokens = lowest_tokens(cell, [names.index(average)])
+        for i, batch in enumerate(cell.batches):
+            for k, budget in enumerate(cell.budgets):
                 row = {"average": average, "batch_tokens": batch, "budget_tokens": budget}
-                rows.append(row | {"tokens_to_target": np.exp(tokens[average][0, i, k])})
+                rows.append(row | {"tokens_to_target": np.exp(tokens[i, k])})
     write("averages.csv", pd.DataFrame(rows))
-    [averaged] = resampled(cells_of(table.loc[table["average"] != NONE]), RESAMPLES)
-    apart = averaged - tokens[NONE]
-    last = np.flatnonzero(np.isfinite(apart[0]).all(axis=0))[-1]  # D that all runs reached
-    gain = apart[:, :, last]
-    told = f"{SIZE} parameters; D {cell.budgets[last] / 1e6:g}M; batch 32 to 2,048 tokens"
-    numbers = {"averages": gain.mean(axis=1), "averages_batch": gain[:, -1] - gain[:, 0]}
-    return {
-        key: Answer(estimated(draws), cell.logs[0].shape[2], told, "averages.csv")
-        for key, draws in numbers.items()
+    with_average = [names.index(average) for average in HALF_LIVES]
+    without = [names.index(NONE)]
+    apart = lowest_tokens(cell, with_average) - lowest_tokens(cell, without)
+    last = int(np.flatnonzero(np.isfinite(apart).all(axis=0))[-1])  # D that all runs reached
+    gains = np.stack(
+        [
+            best_of_seed(cell, with_average, seed) - best_of_seed(cell, without, seed)
+            for seed in range(cell.logs[0].shape[2])
+        ]
+    )[:, :, last]
+    known = known_of(runs, f"c1-{SIZE}", f"D {cell.budgets[last] / 1e6:g}M")
+    numbers = {"averages": gains.mean(axis=1), "averages_batch": gains[:, -1] - gains[:, 0]}
+    return measurements(numbers, known, "averages.csv")
+
+
+def average_sizes(runs: pd.DataFrame) -> dict[str, Measured]:
+    """Return the gain of weight averages over model sizes, one number for each size."""
+    table = measured(runs, BUDGETS[:1], (*HALF_LIVES, NONE))
+    names = sorted({*table["average"]})
+    with_average = [names.index(average) for average in HALF_LIVES]
+    gains = {
+        cell.size: lowest_tokens(cell, with_average) - lowest_tokens(cell, [names.index(NONE)])
+        for cell in grid_cells(table)
     }
+    seeds = int(runs["seed"].nunique())
+    effect = effect_of([float(np.nanmean(gain)) for gain in gains.values()])
+    effect = replace(effect, seeds=seeds, test=f"paired t over {len(gains)} model sizes")
+    known = known_of(runs, GRID[0], f"D {BUDGETS[0] / 1e6:g}M")
+    return {"averages_sizes": Measured(effect, known, "points.csv")}
+
+
+def lowest_tokens(cell: Cell, averages: Sequence[int]) -> np.ndarray:
+    """Return the lowest mean log tokens over LRs and some averages, [batch, D]."""
+    lowest = []
+    for logs in cell.logs:
+        mean = logs.mean(axis=2)[:, [*averages]]
+        value = np.where(np.isnan(mean), np.inf, mean).min(axis=(0, 1))
+        lowest.append(np.where(np.isinf(value), np.nan, value))
+    return np.stack(lowest)
+
+
+def best_of_seed(cell: Cell, averages: Sequence[int], seed: int) -> np.ndarray:
+    """Return a seed's log tokens [batch, D] at the setting with the lowest mean over seeds."""
+    found = []
+    for logs in cell.logs:
+        some = logs[:, [*averages]]
+        mean = np.where(np.isnan(some.mean(axis=2)), np.inf, some.mean(axis=2))
+        best = mean.reshape(-1, mean.shape[-1]).argmin(axis=0)
+        own = some[:, :, seed].reshape(-1, mean.shape[-1])
+        found.append(own[best, np.arange(len(best))])
+    return np.stack(found)
 
 
 @dataclass(frozen=True)
@@ -339,35 +413,81 @@ PAIRS = {
 }
 
 
-def pair_answers(part: str) -> dict[str, Answer]:
-    """Return log critical batch in tokens of each second cell minus the first; write the tables."""
+def pair_points(part: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs and the points of a part and of the model that it is compared with."""
     runs = pd.concat([curves(f"c1-{SIZE}"), curves(part)], ignore_index=True)
-    table, name = measured(runs, SHORT), part.removeprefix("c2-")
-    table["model"] = table["size"]
+    table = measured(runs, SHORT)
+    return runs, table.assign(model=table["size"])
+
+
+def pair_fits(part: str) -> None:
+    """Write the critical batch sizes of the curves of a part."""
+    _, table = pair_points(part)
+    name = part.removeprefix("c2-")
     fits = {f"D = {d}": fitted(some, "tokens") for d, some in table.groupby("budget_tokens")}
     write(f"curves_{name}.csv", curve_table(table, fits))
     write(f"steps_{name}.csv", minima(table))
+
+
+def pair_answers(part: str, donors: Sequence[Cell]) -> dict[str, Measured]:
+    """Return log critical batch in tokens of each second cell minus the first."""
+    runs, table = pair_points(part)
     found = {}
     for key, pair in PAIRS.items():
         if pair.part == part:
-            told = f"12k parameters; {pair.conditions}; D 0.1M and 0.2M; 2 seeds"
-            ratio = _log_ratio(table, pair)
-            found[key] = Answer(ratio, 2 * len(SHORT), told, f"curves_{name}.csv")
+            effect, told = _log_ratio(table, pair, donors)
+            some = runs.loc[runs[pair.column].isin([pair.first, pair.second])]
+            known = known_of(some, part, "; ".join([pair.conditions, *told]))
+            name = part.removeprefix("c2-")
+            found[key] = Measured(effect, known, f"curves_{name}.csv")
     return found
 
 
-def _log_ratio(table: pd.DataFrame, pair: Pair) -> Estimated:
-    """Return log critical batch of the second cell of a pair minus the first, mean over D."""
-    logs = []
+def _log_ratio(table: pd.DataFrame, pair: Pair, donors: Sequence[Cell]) -> tuple[Effect, list[str]]:
+    """Return log critical batch of the second cell of a pair minus the first, mean over D.
+
+    A curve whose target is missed at more than 20% of the batch sizes has no critical batch size.
+    The effect is then of the other budgets and is not tested; the text names what is missing.
+    """
+    logs, told, open_budgets = [], [], set()
     for seed, value in enumerate((pair.first, pair.second)):
         [cell] = cells_of(table.loc[table[pair.column] == value])
-        [tokens] = resampled([cell], RESAMPLES, seed=seed)
+        [tokens] = resampled([cell], RESAMPLES, seed=seed, donors=[*donors, cell])
         logs.append(np.log(critical(cell, tokens, pair.smallest)["cbs"]))
-    return estimated((logs[1] - logs[0]).mean(axis=1))
+        for k, missed in enumerate(missed_batches(cell, pair.smallest)):
+            if len(missed) > MOST_CENSORED * len(cell.batches):
+                open_budgets.add(k)
+                at = f"{value}, D {cell.budgets[k] / 1e6:g}M"
+                told.append(f"{at}: a seed misses the target at {_listed(missed)} tokens per step")
+    ratios = logs[1] - logs[0]
+    count = ratios.shape[1]
+    closed = [k for k in range(count) if k not in open_budgets]
+    seeds = int(table["seed"].nunique())
+    effect = estimated(ratios[:, closed].mean(axis=1), freedom_of(donors), seeds)
+    if open_budgets:
+        effect = replace(effect, censored=len(open_budgets) / count, test="none: bounds")
+        told.append(f"the effect is of D {_listed(cell.budgets[k] / 1e6 for k in closed)}M alone")
+    return effect, told
 
 
-def schedule_answers() -> dict[str, Answer]:
-    """Return the answers on LR schedules, and write the steps of each to the target."""
+def missed_batches(cell: Cell, smallest: int = 0) -> list[list[int]]:
+    """Return per budget the batch sizes in tokens at which no setting reached the target."""
+    tokens = lowest_tokens(cell, range(cell.logs[0].shape[1]))
+    return [
+        [
+            b
+            for b, value in zip(cell.batches, column, strict=True)
+            if b >= smallest and value != value
+        ]
+        for column in tokens.T
+    ]
+
+
+def schedule_answers() -> dict[str, Measured]:
+    """Return the answers on LR schedules, and write the steps of each to the target.
+
+    A schedule's horizons or tokens end somewhere: a run that misses the target has a bound there.
+    """
     parts = trained(*SCHEDULED, name="schedules.parquet")
     constant = curves(f"c1-{SIZE}")
     others = pd.concat([curves(part, "schedules.parquet") for part in parts])
@@ -380,29 +500,66 @@ def schedule_answers() -> dict[str, Answer]:
     for name, some in others.groupby("name", sort=False):
         ends = final_losses(some) if name in ("cosine", "WSD") else some
         tables[str(name)] = _met(ends.assign(average=NONE), [target], "eval_loss", "annealed")
-    best, draws = [], {}
-    for name, table in tables.items():
-        table = table.assign(size=SIZE, budget_tokens=SHORT[-1])
-        best.append(minima(table).assign(schedule=name))
-        tokens = resampled(cells_of(table), RESAMPLES)[0][:, :, 0]
-        longest = np.log(table.groupby("batch")["tokens_to_target"].max().to_numpy(float))
-        draws[name] = np.where(np.isnan(tokens), longest, tokens)
-    apart = {name: some - draws[CONSTANT] for name, some in draws.items()}
-    rows = pd.concat(best, ignore_index=True)
-    needed = rows.loc[rows["schedule"] == CONSTANT].set_index("batch")["tokens_to_target"]
-    rows["relative"] = rows["tokens_to_target"] / rows["batch"].map(needed.get)
-    rows["batch_tokens"] = rows["batch"] * rows["seq_len"]
-    rows["error"] = [
-        estimated(apart[row["schedule"]][:, batches.index(row["batch"])]).error
-        for row in rows.to_dict("records")
-    ]
-    write("schedules.csv", rows)
-    told = f"{SIZE} parameters; target of D 0.2M; batch 64, 512 and 2,048 tokens; 2 seeds"
-    return {
-        key: Answer(estimated(apart[name].mean(axis=1)), 6, told, "schedules.csv")
-        for name, key in SCHEDULES.items()
-        if name in draws
+    tables = {
+        name: table.assign(size=SIZE, budget_tokens=SHORT[-1]) for name, table in tables.items()
     }
+    write("schedules.csv", schedules_table(tables))
+    found = {}
+    for name, key in SCHEDULES.items():
+        if name in tables:
+            told = "; ".join([f"target of D {SHORT[-1] / 1e6:g}M", _reached(tables[name])])
+            known = known_of(constant, f"c1-{SIZE}", told)
+            apart = [
+                log_tokens(tables[name], batch) - log_tokens(tables[CONSTANT], batch)
+                for batch in batches
+            ]
+            found |= measurements({key: mean_of(*apart)}, known, "schedules.csv")
+    return found
+
+
+def schedules_table(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the best setting of each schedule and batch size, relative to constant LR.
+
+    The column `relative` is empty and `at_least` has the bound if a seed missed the target. `error`
+    is the standard error of the log ratio over seeds.
+    """
+    rows = pd.concat(
+        [minima(table).assign(schedule=name) for name, table in tables.items()], ignore_index=True
+    )
+    rows["batch_tokens"] = rows["batch"] * rows["seq_len"]
+    for row in rows.index:
+        name, batch = rows.loc[row, ["schedule", "batch"]]
+        apart = log_tokens(tables[name], batch) - log_tokens(tables[CONSTANT], batch)
+        ratio = float(np.exp(apart.low.mean()))
+        rows.loc[row, "at_least" if apart.censored.any() else "relative"] = ratio
+        rows.loc[row, "of_seeds"] = len(apart.low)
+        if not apart.censored.any():
+            rows.loc[row, "error"] = effect_of(apart).error
+    return rows
+
+
+def log_tokens(table: pd.DataFrame, batch: float) -> Numbers:
+    """Return log tokens to the target per seed at the setting with the most seeds, then fewest.
+
+    A seed that missed the target has a bound, the tokens of its longest run.
+    """
+    here = table.loc[table["batch"] == batch]
+    logs = np.log(here["tokens_to_target"].to_numpy(float))
+    here = here.assign(logs=logs).set_index(["peak_lr", "average"])
+    settings = here.groupby(level=[0, 1]).apply(
+        lambda rows: (-int(rows["reached"].sum()), float(rows["logs"].mean()))
+    )
+    best = here.loc[[min(settings.index, key=lambda key: settings[key])]].sort_values("seed")
+    return Numbers.to_target(best["logs"].to_numpy(), best["reached"].to_numpy())
+
+
+def _reached(table: pd.DataFrame) -> str:
+    """Return in words how many seeds reached the target at each batch size."""
+    counts = []
+    for batch in sorted(table["batch"].unique()):
+        missed = log_tokens(table, batch).censored
+        counts.append(f"{int((~missed).sum())} of {len(missed)} at {batch:g}")
+    return f"seeds that reach it, by batch size: {', '.join(counts)}"
 
 
 def final_losses(table: pd.DataFrame) -> pd.DataFrame:
@@ -437,37 +594,6 @@ def published_table() -> pd.DataFrame:
 # Findings
 
 
-def findings(questions: Sequence[Question], answers: Mapping[str, Answer]) -> pd.DataFrame:
-    """Return one row per question, decided as `questions.toml` says."""
-    tested = [q.key for q in questions if q.sign and q.key in answers]
-    adjusted = holm([answers[key].estimate.p for key in tested]) if tested else []
-    p = dict(zip(tested, adjusted, strict=True))
-
-    def answered(question: Question, one: Answer) -> dict[str, Any]:
-        low, high = one.estimate.ends()
-        row = {"effect": one.estimate.value, "low": low, "high": high, "n": one.n}
-        row |= {"conditions": one.conditions, "table": one.table, "p": p.get(question.key)}
-        row["answer"] = decided(question, one.estimate, p.get(question.key, 1.0))
-        row["detectable"] = float(norm.ppf((1 + LEVEL) / 2) + norm.ppf(POWER)) * one.estimate.error
-        if row["answer"] == "inconclusive":
-            ratio = row["detectable"] / question.margin
-            row["seeds_needed"] = math.ceil(question.seeds * ratio**2)
-        return row
-
-    return answers_table(questions, answers, answered, **PAPER)
-
-
-def decided(question: Question, one: Estimated, p: float) -> str:
-    """Return the answer to a question from its estimate and adjusted p value."""
-    within = max(map(abs, one.ends(0.90))) < question.margin
-    if question.sign == 0:
-        outside = min(map(abs, one.ends())) > question.margin and one.p < 1 - LEVEL
-        return "supported" if within else "contradicted" if outside else "inconclusive"
-    if p < 1 - LEVEL:
-        return "supported" if np.sign(one.value) == question.sign else "contradicted"
-    return "no relevant effect" if within else "inconclusive"
-
-
 def write(name: str, table: pd.DataFrame) -> None:
     """Write a table of the results."""
     Tables(RESULTS).write(name, table)
@@ -478,16 +604,38 @@ def main() -> None:
     global RESULTS  # the parts of this file read and write it
     parser = argparse.ArgumentParser(description=__doc__)
     add_directory(parser, RESULTS)
-    RESULTS = parser.parse_args().results
-    answers: dict[str, Answer] = {}
+    parser.add_argument("--answers", action="store_true", help="without fits of single curves")
+    options = parser.parse_args()
+    RESULTS = options.results
+    write(
+        "findings.csv",
+        findings(read_questions(QUESTIONS), answers(fits=not options.answers), **PAPER),
+    )
+
+
+def answers(*, fits: bool = True) -> dict[str, Measured]:
+    """Return the answers of every part that was trained, and write its tables.
+
+    Args:
+        fits: Whether to fit single curves, too.
+    """
+    found: dict[str, Measured] = {}
+    donors: list[Cell] = []
+    pairs = trained(*dict.fromkeys(pair.part for pair in PAIRS.values()))
+    if fits:
+        write("published.csv", published_table())
+        for part in pairs:
+            pair_fits(part)
     if trained(*GRID):
-        answers |= grid_answers()
-    for part in trained(*dict.fromkeys(pair.part for pair in PAIRS.values())):
-        answers |= pair_answers(part)
+        if fits:
+            grid_fits()
+        donors = grid_cells(grid()[1])
+        found |= grid_answers()
+    for part in pairs:
+        found |= pair_answers(part, donors)
     if trained(*SCHEDULED, name="schedules.parquet"):
-        answers |= schedule_answers()
-    write("published.csv", published_table())
-    write("findings.csv", findings(read_questions(QUESTIONS), answers))
+        found |= schedule_answers()
+    return found
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ def growth_figure(curves: pd.DataFrame, laws: pd.DataFrame) -> Figure:
         curves: Columns params, tokens, cbs, cbs_low, cbs_high, in sequences.
         laws: Table of exponents, with `quantity` "cbs".
     """
-    known = laws.loc[laws["quantity"] == "cbs"].set_index("exponent")["value"]
+    whole = laws.loc[(laws["quantity"] == "cbs") & (laws["without"].fillna("") == "")]
+    known = whole.set_index("exponent")["value"]
     logs = np.log(curves["cbs"]) - known["N"] * np.log(curves["params"])
     level = float((logs - known["D"] * np.log(curves["tokens"])).mean())
     figure, [[left, right]] = style.new_figure(3.6, columns=2, sharey=True)
@@ -94,7 +95,7 @@ def relative_figure(table: pd.DataFrame, name: str, label: str, title: str) -> F
 
     Args:
         table: Columns `name`, batch_tokens, relative, and error: standard error of its logarithm,
-            or NaN.
+            or NaN. A ratio in the column at_least is a bound.
         name: Column of the lines.
         label: Of the ratio's axis.
         title: Of the figure.
@@ -108,7 +109,19 @@ def relative_figure(table: pd.DataFrame, name: str, label: str, title: str) -> F
         low, high = relative * np.exp(-1.96 * error), relative * np.exp(1.96 * error)
         shift = 1.04 ** (i - (len(looks) - 1) / 2)
         style.bars(ax, (at * shift, relative, low, high), look)
+        if "at_least" in table:
+            bounds = table.loc[(table[name] == one) & table["at_least"].notna()]
+            where, bound = style.columns(bounds, "batch_tokens", "at_least")
+            mark = {"marker": "^", "linestyle": "none", "mfc": "white", "color": look["color"]}
+            ax.plot(where * shift, bound, ms=8, **mark)
     style.batch_axis(ax.xaxis)
     ax.set(xlabel="batch size (tokens)", ylabel=label)
     style.panel_title(ax, title)
-    return style.side_legend(figure, style.handles(looks, ms=5, lw=1.2))
+    entries = style.handles(looks, ms=5, lw=1.2)
+    if "at_least" in table:
+        bound = {"marker": "^", "mfc": "white", "color": style.INK, "ms": 8}
+        entries = [
+            *entries,
+            style.handle("at least: a seed\nmissed the target", ls="none", **bound),
+        ]
+    return style.side_legend(figure, entries)

@@ -1,10 +1,14 @@
 """Critical batch sizes of many curves and their exponents in N and D, refitted to resampled runs.
 
 A run of one batch size and LR gives the log tokens to the target of every budget, with every weight
-average. These numbers share the errors of the run. A run's deviations are its numbers minus their
-mean over seeds. A resample replaces them by the deviations of a random run of the same batch size,
-of any model and LR. The method is derived here; tests/experiments/test_critical_batch.py tests its
-coverage on planted grids.
+average. These numbers share the errors of the run, and runs of one seed share an effect over batch
+sizes. A resample draws, for each seed of a model, the effect of a random seed of a random model at
+all batch sizes together, and for each run what is left of a random run of the same batch size.
+
+The unit of replication of an exponent is the model: budgets are read off the same curves, and seeds
+of one model share its misfit. Its error is that of leaving one model size out (jackknife) or that
+of the resamples, whichever is larger, with one degree of freedom fewer than sizes. The method is
+derived here; tests/experiments/test_critical_batch.py tests its coverage on planted grids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,40 +17,29 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import norm
 
 from bss.laws.critical.shape import CbsDefinition, fit_log_steps
 from bss.laws.minimum import FEWEST
-from bss.stats import LEVEL
+from bss.stats import Effect
 
 CELL = ["size", "params", "seq_len"]
 LEAST_DONORS = 4
 OVERHEAD = 0.2
 
 
-@dataclass(frozen=True)
-class Estimated:
-    """A number with its standard error."""
+def estimated(draws: ArrayLike, freedom: int, seeds: int) -> Effect:
+    """Return the first value, with the standard error of the others; quantiles resist strays.
 
-    value: float
-    error: float
-
-    def ends(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the ends of the interval at a level."""
-        reach = float(norm.ppf((1 + level) / 2)) * self.error
-        return self.value - reach, self.value + reach
-
-    @property
-    def p(self) -> float:
-        """Two-sided p value of no effect."""
-        return float(2 * norm.sf(abs(self.value) / self.error)) if self.error else float("nan")
-
-
-def estimated(draws: ArrayLike) -> Estimated:
-    """Return the first value, with the standard error of the others; quantiles resist strays."""
+    Args:
+        draws: The estimate, then those of the resamples.
+        freedom: Seeds less models that gave the deviations.
+        seeds: Seeds of each model.
+    """
     values = np.asarray(draws, float)
     low, high = np.nanquantile(values[1:], [0.16, 0.84])
-    return Estimated(float(values[0]), float(high - low) / 2)
+    error = float(high - low) / 2
+    test = f"resampled seeds, t with {freedom} degrees of freedom"
+    return Effect(value=float(values[0]), error=error, freedom=freedom, seeds=seeds, test=test)
 
 
 @dataclass(frozen=True)
@@ -89,30 +82,119 @@ def cells_of(points: pd.DataFrame) -> list[Cell]:
     return found
 
 
-def resampled(cells: Sequence[Cell], resamples: int, seed: int = 0) -> list[np.ndarray]:
+def resampled(
+    cells: Sequence[Cell], resamples: int, seed: int = 0, donors: Sequence[Cell] = ()
+) -> list[np.ndarray]:
     """Return per cell the minimum of log tokens over settings [1 + R, batch, D]; first as measured.
 
     A setting counts if all its seeds reached the target. Without one the value is NaN.
+
+    Args:
+        cells: The cells.
+        resamples: Their number R.
+        seed: Of the random numbers.
+        donors: Cells whose seeds' effects are drawn; by default the cells themselves.
     """
-    generator, donors = np.random.default_rng(seed), deviations(cells)
+    generator = np.random.default_rng(seed)
+    pools = deviations(cells)
+    effects = seed_effects(donors or cells)
     found = []
     for cell in cells:
+        shifts = _drawn_effects(cell, effects, resamples, generator)
         columns = []
-        for batch, logs in zip(cell.batches, cell.logs, strict=True):
-            mean, seeds = logs.mean(axis=2), logs.shape[2]
+        for i, (batch, logs) in enumerate(zip(cell.batches, cell.logs, strict=True)):
+            mean = logs.mean(axis=2)
             drawn = np.zeros((1 + resamples, *mean.shape))
-            pool = donors[batch, mean.shape[2]]
+            pool = pools[batch, mean.shape[2]]
             if len(pool):
-                which = generator.integers(len(pool), size=(resamples, len(logs), seeds))
-                drawn[1:] = pool[which].mean(axis=2)
+                shape = (resamples, len(logs), logs.shape[2])
+                drawn[1:] = pool[generator.integers(len(pool), size=shape)].mean(axis=2)
+            drawn[1:] += shifts[:, None, i]
             values = np.where(np.isnan(mean), np.inf, mean + drawn).min(axis=(1, 2))
             columns.append(np.where(np.isinf(values), np.nan, values))
         found.append(np.stack(columns, axis=1))
     return found
 
 
+@dataclass(frozen=True)
+class SeedEffect:
+    """By how much one seed of a model differs from the mean over seeds, as one seed varies.
+
+    Attributes:
+        log_batch: Log batch sizes in tokens [batch].
+        budgets: D in tokens [D].
+        apart: Log tokens [batch, average, D].
+    """
+
+    log_batch: np.ndarray
+    budgets: np.ndarray
+    apart: np.ndarray
+
+    def at(self, cell: Cell) -> np.ndarray:
+        """Return the effect at the batch sizes, averages and budgets of a cell."""
+        nearest = np.abs(self.budgets[:, None] - np.asarray(cell.budgets)).argmin(axis=0)
+        averages = cell.logs[0].shape[1]
+        apart = self.apart[:, :, nearest]
+        if apart.shape[1] != averages:
+            apart = np.repeat(apart.mean(axis=1, keepdims=True), averages, axis=1)
+        flat = apart.reshape(len(apart), -1)
+        wanted = np.log(cell.batches)
+        columns = [np.interp(wanted, self.log_batch, column) for column in flat.T]
+        return np.stack(columns, axis=1).reshape(len(wanted), averages, len(nearest))
+
+
+def seed_effects(cells: Sequence[Cell]) -> list[SeedEffect]:
+    """Return the effects of all seeds of cells: deviations from the mean, averaged over LRs.
+
+    They are scaled to the variance of one seed. What missed a target takes the mean of the others
+    at its batch size.
+    """
+    found = []
+    for cell in cells:
+        by_batch = []
+        for logs in cell.logs:
+            seeds = logs.shape[2]
+            scale = np.sqrt(seeds / max(seeds - 1, 1))
+            apart = (logs - logs.mean(axis=2, keepdims=True)) * scale
+            by_batch.append(_mean_of_known(apart, axis=0))  # [average, seed, D]
+        stacked = np.stack(by_batch)
+        rest = _mean_of_known(stacked, axis=(1, 3))[:, None, :, None]
+        filled = np.where(np.isnan(stacked), rest, stacked)
+        known = np.isfinite(filled).all(axis=(1, 2, 3))
+        if known.sum() > 1 and filled.shape[2] > 1:
+            log_batch = np.log(np.asarray(cell.batches, float)[known])
+            for effect in np.moveaxis(filled[known], 2, 0):
+                found.append(SeedEffect(log_batch, np.asarray(cell.budgets), effect))
+    return found
+
+
+def _mean_of_known(values: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarray:
+    """Return the mean of finite values along axes; NaN without one."""
+    known = np.isfinite(values)
+    count = known.sum(axis=axis)
+    total = np.where(known, values, 0).sum(axis=axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _drawn_effects(
+    cell: Cell, effects: Sequence[SeedEffect], resamples: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Return the mean effect of as many drawn seeds as a cell has, [R, batch, average, D]."""
+    shape = (len(cell.batches), cell.logs[0].shape[1], len(cell.budgets))
+    if not effects:
+        return np.zeros((resamples, *shape))
+    pool = np.stack([one.at(cell) for one in effects])
+    which = generator.integers(len(pool), size=(resamples, cell.logs[0].shape[2]))
+    return pool[which].mean(axis=1)
+
+
+def freedom_of(cells: Sequence[Cell]) -> int:
+    """Return the degrees of freedom of the seeds' effects: seeds less models."""
+    return sum(cell.logs[0].shape[2] - 1 for cell in cells)
+
+
 def deviations(cells: Sequence[Cell]) -> dict[tuple[int, int], np.ndarray]:
-    """Return the deviations of runs from their seeds' mean [run, average, D].
+    """Return what the seeds' effects leave of each run's deviation [run, average, D].
 
     They are scaled to the variance of one run. Runs that missed a target have none; a batch size
     with fewer than LEAST_DONORS has those of all batch sizes.
@@ -123,8 +205,9 @@ def deviations(cells: Sequence[Cell]) -> dict[tuple[int, int], np.ndarray]:
     runs: list[tuple[int, np.ndarray]] = []
     for cell in cells:
         for batch, logs in zip(cell.batches, cell.logs, strict=True):
-            seeds = logs.shape[2]
+            rates, seeds = logs.shape[0], logs.shape[2]
             apart = (logs - logs.mean(axis=2, keepdims=True)) * np.sqrt(seeds / max(seeds - 1, 1))
+            apart = (apart - _mean_of_known(apart, axis=0)) * np.sqrt(rates / max(rates - 1, 1))
             runs += [(batch, run) for lr in apart for run in np.moveaxis(lr, 1, 0)]
     found = {}
     for count in {len(cell.budgets) for cell in cells}:
@@ -165,45 +248,70 @@ class Exponents:
 
     Attributes:
         draws: log c, p, q [1 + R, 3].
+        without: log c, p, q without each model size [size, 3].
         inverse: (XᵀX)⁻¹ of the design.
         spread: Residual standard deviation of log batch about the law.
-        curves: Fitted curves.
+        sizes: Names of the model sizes [size].
+        seeds: Seeds of each model.
     """
 
     draws: np.ndarray
+    without: np.ndarray
     inverse: np.ndarray
     spread: float
-    curves: int
+    sizes: tuple[str, ...]
+    seeds: int
 
-    def of(self, n: float, d: float, less: float = 0.0) -> Estimated:
-        """Return n·p + d·q − less; its error is the larger one of refits and residuals."""
+    def of(self, n: float, d: float, less: float = 0.0) -> Effect:
+        """Return n·p + d·q − less; its error is the largest of sizes, refits and residuals."""
         weights = np.array([0.0, n, d])
-        found = estimated(self.draws @ weights - less)
+        freedom = len(self.sizes) - 1
+        refits = estimated(self.draws @ weights - less, freedom, self.seeds)
+        left = self.without @ weights
+        jackknife = float(np.sqrt(freedom / len(left) * ((left - left.mean()) ** 2).sum()))
         residual = self.spread * float(np.sqrt(weights @ self.inverse @ weights))
-        return Estimated(found.value, max(found.error, residual))
+        return Effect(
+            value=refits.value,
+            error=max(refits.error, jackknife, residual),
+            freedom=freedom,
+            seeds=self.seeds,
+            test=f"{len(left)} model sizes, t with {freedom} degrees of freedom",
+        )
 
 
 def exponents(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Exponents:
     """Fit log batch = log c + p log N + q log D to all curves, [1 + R, D] per cell."""
     logs = np.concatenate([np.log(value) for value in values], axis=1)
     rows = [(1.0, np.log(cell.params), np.log(d)) for cell in cells for d in cell.budgets]
+    sizes = np.array([cell.size for cell in cells for _ in cell.budgets])
     known = np.isfinite(logs).all(axis=0)
-    X, y = np.array(rows)[known], logs[:, known]
+    X, y, size = np.array(rows)[known], logs[:, known], sizes[known]
     inverse = np.linalg.inv(X.T @ X)
     draws = y @ X @ inverse
     rest = y[0] - X @ draws[0]
     spread = float(np.sqrt(rest @ rest / max(len(X) - X.shape[1], 1)))
-    return Exponents(draws, inverse, spread, len(X))
+    names = tuple(dict.fromkeys(map(str, size)))
+    without = np.stack(
+        [np.linalg.lstsq(X[size != name], y[0, size != name], rcond=None)[0] for name in names]
+    )
+    return Exponents(draws, without, inverse, spread, names, cells[0].logs[0].shape[2])
 
 
 def exponents_table(fits: Mapping[str, Exponents]) -> pd.DataFrame:
-    """Return the exponents by quantity, with 95% intervals."""
+    """Return the exponents by quantity with 95% intervals, and without each model size.
+
+    The column `without` names the size that was left out; "" for none.
+    """
     names = {"N": (1, 0), "D": (0, 1), "D - N": (-1, 1), "N + D": (1, 1)}
     rows = []
     for quantity, fit in fits.items():
         for name, weights in names.items():
             one = fit.of(*weights)
             low, high = one.ends()
-            row = {"quantity": quantity, "exponent": name, "value": one.value, "low": low}
-            rows.append(row | {"high": high, "error": one.error, "curves": fit.curves})
+            row = {"quantity": quantity, "exponent": name, "without": "", "value": one.value}
+            rows.append(row | {"low": low, "high": high, "error": one.error})
+            for size, law in zip(fit.sizes, fit.without, strict=True):
+                value = float(law @ [0.0, *weights])
+                known = {"quantity": quantity, "exponent": name, "without": size}
+                rows.append(known | {"value": value})
     return pd.DataFrame(rows)

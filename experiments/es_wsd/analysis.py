@@ -1,18 +1,18 @@
 """Tables and answers from the curves and final losses that `run.py` wrote; nothing is trained.
 
     python -m experiments.es_wsd.analysis                  # results/es_wsd/*/*.csv, findings.csv
+    python -m experiments.es_wsd.analysis --answers        # findings.csv from the tables, no fits
     python -m experiments.es_wsd.analysis --schedules      # after a1: what a3 to a5 train
     python -m experiments.es_wsd.analysis DIR              # the same of another results directory
     python -m experiments.es_wsd.analysis --part FOLDER    # E(S) of one part, e.g. of size smoke
 
-E is tokens to a target loss, in tokens; batch sizes are in sequences. A run that misses a target
-counts with the tokens it consumed, a lower bound.
+E is tokens to a target loss, in tokens; batch sizes are in sequences. For a run that misses a
+target the tokens it consumed are a bound (`bss.stats.Numbers`).
 """
 
 import argparse
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,15 @@ import bss
 from bss.files import write_json
 from bss.points.curve import Smooth, smooth_curve
 from bss.schedules.batch import BatchSchedule
-from bss.stats import Comparison, half_interval
-from experiments.findings import Measured, measurements, within, write_findings
-from experiments.tables import Tables, add_directory
+from bss.stats import Comparison, Effect, Numbers, effect_of, half_interval, least, mean_of
+from experiments.conditions import Conditions, conditions_of
+from experiments.findings import Measured, measurements, write_findings
+from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
 
 RESULTS = Path("results/es_wsd")
 TABLES = Tables(RESULTS)
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2601.05034", "command": "python -m experiments.es_wsd.analysis"}
-EQUIVALENCE = ("weight_decay", "length")
 
 TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
 LARGE_TARGETS = (2.06, 1.96, 1.88, 1.84, 1.81)  # at 99k parameters
@@ -54,22 +54,35 @@ def measured_points(
     kept = ["run", "model", "params", "seq_len", "seed", "data_seed", "peak_lr", "step", "tokens"]
     table = runs[[*kept, "batch"]].assign(eval_loss=runs[column])
     lowest = table.groupby("run")["eval_loss"].min().min()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        points, _ = bss.measure_points(table, [t for t in targets if t > lowest + 1e-3])
+    with shown_warnings("points"):
+        points, notes = bss.measure_points(table, [t for t in targets if t > lowest + 1e-3])
+    show_warnings("points", notes)
     return points
 
 
-def at_target(points: pd.DataFrame, target: float, column: str = "log_tokens") -> pd.DataFrame:
-    """Return a column at a target, [batch, seed]; `log_tokens` is a bound if it was missed."""
+def at_target(points: pd.DataFrame, target: float, column: str) -> pd.DataFrame:
+    """Return a column at a target, [batch, seed]."""
     rows = points.loc[np.isclose(points["target_loss"], target)]
-    rows = rows.assign(log_tokens=np.log(rows["tokens_to_target"]))
     return rows.pivot(index="batch", columns="seed", values=column)
 
 
-def fitted(points: pd.DataFrame, resamples: int = 200, law: str | None = None) -> bss.EsFit:
+def log_tokens(points: pd.DataFrame, target: float) -> dict[int, Numbers]:
+    """Return log tokens to a target by batch size, one number per seed."""
+    tokens = np.log(at_target(points, target, "tokens_to_target"))
+    reached = at_target(points, target, "reached")
+    return {
+        int(batch): Numbers.to_target(tokens.loc[batch], reached.loc[batch])
+        for batch in tokens.index
+    }
+
+
+def fitted(
+    points: pd.DataFrame, resamples: int = 200, law: str | None = None, where: str = "fit"
+) -> bss.EsFit:
     """Return the fit of E(S) to points, by default of the law that cross-validation selects."""
-    return bss.fit_es(points, law, options=bss.Options(resamples))
+    fit = bss.fit_es(points, law, options=bss.Options(resamples))
+    show_warnings(where, fit.warnings)
+    return fit
 
 
 def optima(points: pd.DataFrame) -> pd.DataFrame:
@@ -81,7 +94,8 @@ def optima(points: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for seed, some in [(-1, points), *points.groupby("seed")]:
-        for at in fitted(some.reset_index(drop=True)).fits:
+        where = "fit" if seed == -1 else f"fit of seed {seed}"
+        for at in fitted(some.reset_index(drop=True), where=where).fits:
             best = at.measured
             row = {"seed": seed, "target_loss": at.target_loss, "B_opt": best.value}
             rows.append(row | {"low": best.low, "high": best.high, "status": best.status})
@@ -110,7 +124,9 @@ def law_errors(points: pd.DataFrame) -> pd.DataFrame:
     """Return the rms error of log E at left-out batch sizes, per law and seed."""
     tables = []
     for seed, some in points.groupby("seed"):
-        comparison = fitted(some.reset_index(drop=True), 10).comparison
+        comparison = fitted(
+            some.reset_index(drop=True), 10, where=f"laws of seed {seed}"
+        ).comparison
         if comparison is not None:
             table = pd.DataFrame(comparison.table)
             tables.append(table[["law", "interior_log_E", "edge_log_E"]].assign(seed=seed))
@@ -177,20 +193,23 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
 
 
 def repeat() -> dict[str, Measured]:
-    """Return the numbers of the questions on E(S) at 12k parameters, and write its tables."""
-    conditions = "12k parameters, LR 8e-3, constant; 16-token sequences; 1.5M tokens"
-    TABLES.write("stages/horizons.csv", horizons(TABLES.read("stages/finals.csv")))
-    found, points = _answers(
-        "repeat", TARGETS, conditions, (2.10, 1, 8, 64), (2.05, 2.40), (2.02, 2.05)
-    )
-    slopes = TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(points))
-    high, low = (at_target(points, t) for t in (2.40, 2.05))
-    slopes = per_seed(slopes, "B_min", 2.10, 2.30)
-    crossing = np.minimum(high.loc[32] - high.loc[2], low.loc[2] - low.loc[32])
-    return found | {
-        "crossing": Measured(crossing.to_numpy(), conditions, "repeat/points.csv"),
-        "minimum_rises": Measured(slopes.to_numpy(), conditions, "repeat/smallest_slopes.csv"),
-    }
+    """Return the numbers of the questions on E(S) at 12k parameters."""
+    known = _conditions("repeat")
+    found = _answers("repeat", known, (2.10, 1, 8, 64), (2.05, 2.40), (2.02, 2.05))
+    points = _points("repeat")
+    slopes = TABLES.read("repeat/smallest_slopes.csv")
+    high = log_tokens(points, 2.40)
+    low = log_tokens(points, 2.05)
+    crossing = {"crossing": least(high[32] - high[2], low[2] - low[32])}
+    rises = {"minimum_rises": slope_at(slopes, 2.10) - slope_at(slopes, 2.30)}
+    found |= measurements(crossing, known, "repeat/points.csv")
+    return found | measurements(rises, known, "repeat/smallest_slopes.csv")
+
+
+def _conditions(part: str, phase: str = "constant", more: str = "") -> Conditions:
+    """Return the conditions of the runs of a part, from its run table and its config."""
+    tables = Tables(TABLES.folder / part)
+    return conditions_of(tables.read("runs.parquet"), tables.config, phase, more)
 
 
 def measure_part(tables: Tables) -> None:
@@ -209,88 +228,129 @@ def measure_part(tables: Tables) -> None:
 
 
 def large() -> dict[str, Measured]:
-    """Return the numbers of the questions on E(S) at 99k parameters, and write its tables."""
-    conditions = "99k parameters, muP, LR 8e-3, constant; 16-token sequences; 1M tokens"
-    inside, rise, lowest = (1.88, 2, 16, 128), (1.84, 2.06), (1.84, 1.88)
-    found, _ = _answers("large", LARGE_TARGETS, conditions, inside, rise, lowest)
+    """Return the numbers of the questions on E(S) at 99k parameters."""
+    known = _conditions("large", more="muP")
+    found = _answers("large", known, (1.88, 2, 16, 128), (1.84, 2.06), (1.84, 1.88))
     return {f"{key}_99k": number for key, number in found.items()}
+
+
+def measure(part: str, targets: Sequence[float]) -> None:
+    """Write the points, optima and errors of laws of a part."""
+    runs = TABLES.read(f"{part}/runs.parquet")
+    every = {phase: measured_points(runs, targets, name) for phase, name in PHASES.items()}
+    TABLES.write(f"{part}/points.csv", pd.concat([of.assign(kind=p) for p, of in every.items()]))
+    for phase, of in every.items():
+        TABLES.write(f"{part}/optima_{phase}.csv", optima(of).assign(kind=phase))
+    TABLES.write(f"{part}/laws.csv", law_errors(every["constant"]))
+
+
+def measure_repeat() -> None:
+    """Write the tables of E(S) at 12k parameters."""
+    TABLES.write("stages/horizons.csv", horizons(TABLES.read("stages/finals.csv")))
+    measure("repeat", TARGETS)
+    TABLES.write("repeat/smallest_slopes.csv", smallest_slopes(_points("repeat")))
+
+
+def _points(part: str) -> pd.DataFrame:
+    """Return the points of a part at a constant LR."""
+    return TABLES.read(f"{part}/points.csv").query("kind == 'constant'")
 
 
 def _answers(
     part: str,
-    targets: Sequence[float],
-    conditions: str,
+    known: Conditions,
     inside: tuple[float, int, int, int],
     rise: tuple[float, float],
     lowest: Sequence[float],
-) -> tuple[dict[str, Measured], pd.DataFrame]:
-    """Return the numbers of four questions on E(S) and the points at a constant LR.
+) -> dict[str, Measured]:
+    """Return the numbers of the questions on E(S) from the tables of a part.
 
     Args:
-        part: the folder of runs.parquet, where the tables are written.
-        targets: losses.
-        conditions: of the runs, as text.
+        part: the folder of the tables.
+        known: conditions of the runs.
         inside: a loss, and a batch size on either side of a third one, for `optimum_inside`.
         rise: the last and the first loss of `optimum_rises`.
         lowest: losses of `minimum_inside`, of which the first one that is reached counts.
     """
-    runs = TABLES.read(f"{part}/runs.parquet")
-    every = {phase: measured_points(runs, targets, name) for phase, name in PHASES.items()}
-    TABLES.write(f"{part}/points.csv", pd.concat([of.assign(kind=p) for p, of in every.items()]))
-    best = {
-        phase: TABLES.write(f"{part}/optima_{phase}.csv", optima(of).assign(kind=phase))
-        for phase, of in every.items()
-    }
-    points = every["constant"]
-    rises = per_seed(best["constant"], "B_opt", *rise)
-    laws = TABLES.write(f"{part}/laws.csv", law_errors(points))
-    laws = laws.pivot(index="seed", columns="law", values="interior_log_E")
-    middle, (small, best, big) = at_target(points, inside[0]), inside[1:]
-    within_range = np.minimum(
-        middle.loc[small] - middle.loc[best], middle.loc[big] - middle.loc[best]
-    )
-    missed, answer = _missed(points, lowest)
+    points = _points(part)
+    best = TABLES.read(f"{part}/optima_constant.csv")
+    E = log_tokens(points, inside[0])
+    _, small, middle, big = inside
+    laws = stages(TABLES.read(f"{part}/laws.csv"))
     numbers = {
-        "optimum_inside": (within_range, "points.csv"),
-        "optimum_rises": (rises, "optima_constant.csv"),
-        "minimum_inside": (missed, "points.csv"),
-        "stages": (laws["piecewise"] - laws["hyperbola"], "laws.csv"),
+        "optimum_inside": (least(E[small] - E[middle], E[big] - E[middle]), "points.csv"),
+        "optimum_rises": (
+            optimum_at(best, rise[0]) - optimum_at(best, rise[1]),
+            "optima_constant.csv",
+        ),
+        "minimum_inside": (missed(points, lowest), "points.csv"),
+        **{key: (values, "laws.csv") for key, values in laws.items()},
     }
-    found = {
-        key: Measured(np.asarray(values, float), conditions, f"{part}/{table}")
+    return {
+        key: Measured(effect_of(values), known, f"{part}/{table}")
         for key, (values, table) in numbers.items()
     }
-    return found | {"minimum_inside": replace(found["minimum_inside"], answer=answer)}, points
 
 
-def _missed(points: pd.DataFrame, lowest: Sequence[float]) -> tuple[np.ndarray, str]:
-    """Return per seed whether batch 1 misses the lowest target, and the answer."""
+def stages(laws: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the error of the three-stage law minus two other laws', per seed.
+
+    The hyperbola has no minimum; the asymmetric valley has one, and one parameter fewer.
+    """
+    wide = laws.pivot(index="seed", columns="law", values="interior_log_E")
+    others = {"stages": "hyperbola", "stages_valley": "lopsided valley"}
+    return {key: (wide["piecewise"] - wide[law]).to_numpy() for key, law in others.items()}
+
+
+def missed(points: pd.DataFrame, lowest: Sequence[float]) -> Numbers:
+    """Return per seed 1 if batch 1 misses the lowest target for good, 0 if it reaches it.
+
+    A run that misses it within its tokens may reach it later: its number lies between 0 and 1.
+    """
     for target in lowest:
         there = at_target(points, target, "reached")
         if there.size and there.any(axis=0).all():
-            missed = ~there.loc[1] & there.any(axis=0)
-            answers = {0: "contradicted", len(missed): "supported"}
-            return missed.to_numpy(float), answers.get(int(missed.sum()), "inconclusive")
-    return np.array([]), "inconclusive"
+            return Numbers(np.zeros(there.shape[1]), (~there.loc[1]).to_numpy(float))
+    return Numbers.measured([])
 
 
-def per_seed(table: pd.DataFrame, column: str, last: float, first: float) -> pd.Series:
-    """Return log2 of a column at one target minus at another, per seed; a bound counts."""
-    value = table[column]
-    if "status" in table:
-        value = value.fillna(table["high"]).fillna(table["low"])
-    targets = table["target_loss"].round(3)
-    rows = table.assign(value=np.log2(value), target_loss=targets).loc[table["seed"] >= 0]
-    wide = rows.pivot(index="seed", columns="target_loss", values="value")
-    return wide[last] - wide[first]
+def optimum_at(table: pd.DataFrame, target: float) -> Numbers:
+    """Return log2 B_opt at a target, per seed; a B_opt at an end of the batch sizes is a bound."""
+    rows = table.loc[(table["seed"] >= 0) & np.isclose(table["target_loss"], target)]
+    return log2_optima(rows.sort_values("seed"))
 
 
-def sizes() -> dict[str, Measured]:
-    """Return the numbers of the questions on model size, and write their tables."""
-    tables, kept, laws, parts = [], [], [], ("sizes", "larger")
-    trained = [part for part in parts if (RESULTS / part / "runs.parquet").exists()]
+def log2_optima(rows: pd.DataFrame) -> Numbers:
+    """Return log2 B_opt of rows of `optima`, or the bounds of it."""
+    best = np.log2(rows["B_opt"].to_numpy(float))
+    low = np.log2(rows["low"].to_numpy(float))
+    high = np.log2(rows["high"].to_numpy(float))
+    known = ~np.isnan(best)
+    return Numbers(
+        np.where(known, best, np.nan_to_num(low, nan=-np.inf)),
+        np.where(known, best, np.nan_to_num(high, nan=np.inf)),
+    )
+
+
+def slope_at(slopes: pd.DataFrame, target: float) -> Numbers:
+    """Return log2 of the slope of E(S) at a target, per seed; without a slope nothing is known."""
+    wide = slopes.pivot(index="seed", columns="target_loss", values="B_min")
+    values = np.log2(wide[target].to_numpy(float))
+    known = ~np.isnan(values)
+    return Numbers(np.where(known, values, -np.inf), np.where(known, values, np.inf))
+
+
+def _sized_runs() -> pd.DataFrame:
+    """Return the runs of every model size but the smallest, with the size's name."""
+    trained = [part for part in ("sizes", "larger") if f"{part}/runs.parquet" in TABLES]
     runs = pd.concat([TABLES.read(f"{part}/runs.parquet") for part in trained], ignore_index=True)
-    runs = runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
+    return runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
+
+
+def measure_sizes() -> None:
+    """Write the points, optima and errors of laws by model size, at equal excess losses."""
+    optimum, kept, laws = [], [], []
+    runs = _sized_runs()
     small = TABLES.read("stages/runs.parquet")
     small = small.loc[small["seed"].isin(runs["seed"]) & (small["tokens"] <= runs["tokens"].max())]
     for size, some in [("12k", small), *runs.groupby("size", sort=False)]:
@@ -301,60 +361,87 @@ def sizes() -> dict[str, Measured]:
         laws.append(law_errors(points).assign(size=size))
         best = optima(points)
         excess = (best["target_loss"] - lowest).round(2)
-        tables.append(best.assign(size=size, last_loss=lowest, excess=excess))
-    table = pd.concat(tables, ignore_index=True)
-    TABLES.write("sizes/optima.csv", table)
+        optimum.append(best.assign(size=size, last_loss=lowest, excess=excess))
+    TABLES.write("sizes/optima.csv", pd.concat(optimum, ignore_index=True))
     TABLES.write("sizes/points.csv", pd.concat(kept, ignore_index=True))
     TABLES.write("sizes/laws.csv", pd.concat(laws, ignore_index=True))
-    return _size_numbers(table)
 
 
-def _size_numbers(table: pd.DataFrame) -> dict[str, Measured]:
-    value = np.log2(table["B_opt"].fillna(table["high"]).fillna(table["low"]))
-    rows = table.assign(value=value).loc[table["seed"] >= 0]
-    wide = rows.pivot_table(index=["size", "seed"], columns="excess", values="value")
-    known = wide.loc[:, wide.notna().all()]  # excesses at which every size and seed has B_opt
-    rise = (known.iloc[:, 0] - known.iloc[:, -1]).unstack("size").drop(columns="12k")
-    apart = wide.unstack("size").T.groupby("size").mean().T
-    apart = apart.sub(apart["12k"], axis=0).drop(columns="12k")
-    halves = half_interval(rise.to_numpy(float))
-    shown = "supported" if (rise.mean() > halves).all() else "inconclusive"
-    shown = "contradicted" if (rise.mean() < -halves).any() else shown
-    alike = all(within(values.to_numpy(), np.log2(1.5)) for _, values in apart.items())
-    conditions = (
-        f"{', '.join(map(str, rise))}; muP, LR 8e-3, constant; 1M tokens",
-        "sizes/optima.csv",
-    )
-    near = "supported" if alike else "inconclusive"
+def sizes() -> dict[str, Measured]:
+    """Return the numbers of the questions on model size."""
+    more = f"muP; from {EXCESS[0]:g} to {EXCESS[-1]:g} nats above the best batch's last loss"
+    known = conditions_of(_sized_runs(), Tables(TABLES.folder / "sizes").config, more=more)
+    effects = size_effects(TABLES.read("sizes/optima.csv"))
+    return {key: Measured(effect, known, "sizes/optima.csv") for key, effect in effects.items()}
+
+
+def size_effects(table: pd.DataFrame) -> dict[str, Effect]:
+    """Return the rise of B_opt at the size where it is least certain, and its ratio to 12k.
+
+    A statement on every size holds if it holds at the size with the weakest test.
+    """
+    rows = table.loc[table["seed"] >= 0].sort_values("seed")
+    by_size = {
+        size: {excess: log2_optima(some) for excess, some in own.groupby("excess")}
+        for size, own in rows.groupby("size")
+    }
+    reference = by_size.pop("12k")
+    rises = [effect_of(own[min(EXCESS)] - own[max(EXCESS)]) for own in by_size.values()]
+    apart = [
+        effect_of(mean_of(*(own[excess] - reference[excess] for excess in own)))
+        for own in by_size.values()
+    ]
     return {
-        "sizes_signs": Measured(rise.min(axis=1).to_numpy(), *conditions, shown),
-        "sizes_alike": Measured(apart.mean(axis=1).to_numpy(), *conditions, near),
+        "sizes_rise": min(rises, key=lambda one: one.ends()[0]),
+        "sizes_alike": max(apart, key=lambda one: max(map(abs, one.ends()))),
     }
 
 
 def scheduler() -> dict[str, Measured]:
     """Return the numbers of the questions on efficiency and a late switch, and write the tables."""
-    runs, compared = TABLES.read("scheduler/runs.parquet"), _compared("scheduler")
-    conditions = "12k parameters, LR 8e-3; 64-token sequences; 3M tokens"
+    compared = _compared("scheduler")
+    known = _conditions("scheduler")
     losses = compared.losses("constant")
-    late = {"late_constant": _named(losses, LATE) - _named(losses, RAMP)}
+    late = {"late_constant": (_named(losses, LATE) - _named(losses, RAMP)).to_numpy()}
+    found = _saved("scheduler", compared, ("tokens", "seconds"), known)
+    return measurements(late, known, "scheduler/finals.csv") | {
+        f"scheduler_{key}": one for key, one in found.items()
+    }
+
+
+def _saved(
+    part: str, compared: Comparison, units: Sequence[str], known: Conditions
+) -> dict[str, Measured]:
+    """Return what the ramp spends to the best fixed batch's last loss; write efficiency.csv."""
+    runs = TABLES.read(f"{part}/runs.parquet")
     savings = efficiency(runs, compared.best("constant"), seconds_per_step())
-    TABLES.write("scheduler/efficiency.csv", savings)
+    TABLES.write(f"{part}/efficiency.csv", savings)
     own = savings.loc[savings["name"].str.contains(RAMP, regex=False)]
-    numbers = {f"scheduler_{key}": own[f"log_{key}"] for key in ("tokens", "seconds")}
-    found = measurements(numbers, conditions, "scheduler/efficiency.csv")
-    return measurements(late, conditions, "scheduler/finals.csv") | found
+    numbers = {key: Numbers.to_target(own[f"log_{key}"], own["reached"]) for key in units}
+    return measurements(numbers, known, f"{part}/efficiency.csv")
 
 
 def schedule() -> dict[str, Measured]:
-    """Return the numbers of the questions on the ramp's final losses, and write its table."""
+    """Return the numbers of the questions on the ramp's final losses, and write its tables."""
     compared, found = _compared("schedule"), {}
-    conditions = "12k parameters, LR 8e-3; 16-token sequences; 1.5M tokens"
-    for phase, key in DECIDED.items():
+    ramp = TABLES.read("schedule/runs.parquet").query(f"name.str.contains('{RAMP}')")
+    more = f"ramp {ramp['schedule.batch'].iloc[0]}"
+    for phase in DECIDED:
         losses = compared.losses(phase)
         apart = (_named(losses, RAMP) - losses.loc[compared.best(phase)]).to_numpy()
-        found[f"scheduler_{key}"] = Measured(apart, f"{conditions}; {key}", "schedule/finals.csv")
-    return found
+        found[phase] = apart
+    gain = abs(float(found["constant"].mean()))  # what an equality in another phase qualifies
+    numbers = {
+        f"scheduler_{key}": Measured(
+            effect_of(found[phase], np.inf if phase == "constant" else gain),
+            _conditions("schedule", phase, more),
+            "schedule/finals.csv",
+        )
+        for phase, key in DECIDED.items()
+    }
+    known = _conditions("schedule", more=more)
+    spent = _saved("schedule", compared, ("tokens", "steps"), known)
+    return numbers | {f"ramp_{key}": one for key, one in spent.items()}
 
 
 def _compared(part: str) -> Comparison:
@@ -393,8 +480,8 @@ def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.D
 
     `log_cost_M` is the log time on a data-parallel machine. A step of up to M sequences takes one
     unit of time; a larger step takes time in proportion. Seconds per step are interpolated linearly
-    between the batch sizes of part `speed`. A run that misses the loss counts with all its tokens,
-    a lower bound.
+    between the batch sizes of part `speed`. For a run that misses the loss (`reached` is false) the
+    costs are of all its tokens, a bound.
     """
     rows = []
     for seed, some in runs.groupby("seed"):
@@ -405,7 +492,8 @@ def efficiency(runs: pd.DataFrame, best: str, seconds: dict[int, float]) -> pd.D
         for name, curve in curves.items():
             cost = _costs(row[name], _first(curve, target), seconds)
             logs = {f"log_{key}": np.log(cost[key] / own[key]) for key in cost}
-            rows.append({"seed": seed, "name": name, "target_loss": target, **logs})
+            met = bool((curve.loss <= target).any())
+            rows.append({"seed": seed, "name": name, "target_loss": target, **logs, "reached": met})
     return pd.DataFrame(rows)
 
 
@@ -447,26 +535,41 @@ def ablations() -> dict[str, Measured]:
         "cosine": gain("cosine") - base,
         "length": gain("sequences x 4") - base,
     }
-    conditions = "12k parameters, LR 8e-3; 1M tokens"
     gains = {"base": base, **{key: values + base for key, values in numbers.items()}}
     TABLES.write("ablations/gains.csv", pd.DataFrame(gains, index=losses.columns).reset_index())
-    return measurements(numbers, conditions, "ablations/gains.csv")
+    own = abs(float(base.mean()))
+    known = _conditions("ablations", "", f"the ramp's gain to be changed is {own:.4f} nats")
+    return {
+        key: Measured(effect_of(values, own), known, "ablations/gains.csv")
+        for key, values in numbers.items()
+    }
+
+
+def measure_experts() -> None:
+    """Write the points and optima of the mixture of experts."""
+    runs = TABLES.read("experts/runs.parquet")
+    points = measured_points(runs.loc[runs["name"].str.contains(FIXED)], TARGETS)
+    TABLES.write("experts/points.csv", points)
+    TABLES.write("experts/optima.csv", optima(points))
 
 
 def experts() -> dict[str, Measured]:
-    """Return the numbers of the question on experts, and write the part's tables."""
-    runs = TABLES.read("experts/runs.parquet")
-    points = measured_points(runs.loc[runs["name"].str.contains(FIXED)], TARGETS)
+    """Return the numbers of the question on experts."""
+    points = TABLES.read("experts/points.csv")
+    best = TABLES.read("experts/optima.csv")
     whole = points.loc[points["reached"]].groupby("target_loss")
     enough = [t for t, some in whole if (some.groupby("batch").size() >= 3).sum() >= 5]
-    best = optima(points)
-    TABLES.write("experts/points.csv", points)
-    TABLES.write("experts/optima.csv", best)
-    rise = per_seed(best, "B_opt", min(enough), max(enough))
-    told = "8 experts, 2 active, 12k active parameters; LR 8e-3; 16-token sequences; 1.5M tokens"
-    return measurements({"experts": rise}, told, "experts/optima.csv")
+    rise = optimum_at(best, min(enough)) - optimum_at(best, max(enough))
+    known = _conditions("experts", more=f"from loss {max(enough):g} to {min(enough):g}")
+    return measurements({"experts": rise}, known, "experts/optima.csv")
 
 
+MEASURES: dict[str, Callable[[], None]] = {
+    "repeat": measure_repeat,
+    "sizes": measure_sizes,
+    "large": partial(measure, "large", LARGE_TARGETS),
+    "experts": measure_experts,
+}
 PARTS: dict[str, Callable[[], dict[str, Measured]]] = {
     "repeat": repeat,
     "sizes": sizes,
@@ -484,17 +587,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_directory(parser, RESULTS)
     parser.add_argument("--schedules", action="store_true", help="only those that a3 to a5 train")
+    parser.add_argument("--answers", action="store_true", help="only findings.csv, no fits")
     parser.add_argument("--part", type=Path, help="only E(S) of the part in this folder")
     options = parser.parse_args()
     RESULTS = options.results
     TABLES = Tables(RESULTS)
-    if options.part or "runs.parquet" in TABLES:
+    if options.part or {"runs.parquet", "finals.csv"} <= {one.name for one in RESULTS.iterdir()}:
         measure_part(Tables(options.part or RESULTS))
         return
     if options.schedules:
         write_json(RESULTS / "stages" / "schedules.json", schedules())
         return
-    write_findings(TABLES, QUESTIONS, PARTS, equivalence=EQUIVALENCE, **PAPER)
+    for part, write in MEASURES.items():
+        if f"{part}/finals.csv" in TABLES and not options.answers:
+            write()
+    write_findings(TABLES, QUESTIONS, PARTS, **PAPER)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Tables and answers from the curves and final losses that `run.py` wrote; nothing is trained.
 
     python -m experiments.late_switch.analysis      # tables of every part, findings.csv
+    python -m experiments.late_switch.analysis --answers  # without fits of the functional law
 
 Differences are paired by seed. Losses are in nats per token, batch sizes in sequences. A part
 without finals.csv was not trained, and its questions are "not tested".
@@ -8,6 +9,7 @@ without finals.csv was not trained, and its questions are "not tested".
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,15 +21,15 @@ from bss.laws.base import Options
 from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
-from bss.stats import Comparison, half_interval, paired
-from experiments.findings import Measured, measurements, within, write_findings
-from experiments.tables import Tables, add_directory
+from bss.stats import Comparison, Numbers, effect_of, half_interval, paired
+from experiments.conditions import Conditions, conditions_of
+from experiments.findings import Measured, measurements, write_findings
+from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
 
 RESULTS = Path("results/late_switch")
 TABLES = Tables(RESULTS)
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2602.14208", "command": "python -m experiments.late_switch.analysis"}
-EQUIVALENCE = ("joins", "joins_other")
 
 TRUNK, LARGE, LATE, EARLY = "constant 4", "constant 16", "x 4 at 70%", "x 4 at 30%"
 GROWN, STAGES = "x 8 at 70%", "stages 4, 8, 12, 16"
@@ -76,58 +78,96 @@ def against(part: str, phase: str, name: str = LATE, other: str = "") -> np.ndar
     return (losses.loc[name] - losses.loc[other or compared.best(phase)]).to_numpy(float)
 
 
-def conditions(part: str) -> str:
-    """Return what a part was trained on, from its config."""
-    model = {"b1l": "99k parameters, LR 4e-3", "b1m": "8 experts, 2 active, 12k active, LR 8e-3"}
-    tokens = TABLES.read(f"{part}/finals.csv")["tokens"].max()
-    return f"{model.get(part, '12k parameters, LR 8e-3')}; {tokens / 1e6:.2g}M tokens"
+def conditions(part: str, phase: str = "constant", more: str = "") -> Conditions:
+    """Return what a part was trained on, from its run table and its config."""
+    tables = Tables(TABLES.folder / part)
+    finals = tables.read("finals.csv")
+    fixed = {int(text) for text in finals["batch"] if str(text).isdigit()}
+    best = Comparison(finals).best(phase if phase in {*finals["ending"]} else "constant")
+    ends = "; the smallest tried" if best == f"constant {min(fixed)}" else ""
+    named = f"best fixed batch size: {best.removeprefix('constant ')}{ends}"
+    known = conditions_of(tables.read("runs.parquet"), tables.config, phase)
+    return replace(known, more="; ".join(text for text in (more, named) if text))
 
 
 def finals() -> dict[str, Measured]:
     """Return the numbers of the questions on final losses at 12k parameters."""
-    told, table = conditions("b1"), "b1/finals.csv"
-    numbers = {
-        "late_early": against("b1", "constant", LATE, EARLY),
-        "late_early_other": against("b1", "decay", LATE, EARLY),
-        "late_constant": against("b1", "constant"),
-        "averaged_other": against("b1", "averaged"),
-        "decayed_other": against("b1", "decay"),
-        "late_each": np.fmax(*(against("b1", "constant", LATE, name) for name in (TRUNK, LARGE))),
-        "several": against("b1", "constant", STAGES, LATE),
+    table = "b1/finals.csv"
+    by_phase = {
+        "constant": {
+            "late_early": against("b1", "constant", LATE, EARLY),
+            "late_constant": against("b1", "constant"),
+            "late_each": np.fmax(
+                *(against("b1", "constant", LATE, name) for name in (TRUNK, LARGE))
+            ),
+            "several": against("b1", "constant", STAGES, LATE),
+            "growing": _growing(),
+        },
+        "averaged": {"averaged_other": against("b1", "averaged")},
+        "decay": {
+            "late_early_other": against("b1", "decay", LATE, EARLY),
+            "decayed_other": against("b1", "decay"),
+        },
     }
+    found: dict[str, Measured] = {}
+    for phase, numbers in by_phase.items():
+        found |= measurements(numbers, conditions("b1", phase), table)
+    waits = waited(TABLES.read("b1/runs.parquet"))
+    TABLES.write("b1/waited.csv", waits)
+    own = waits.loc[waits["name"] == LATE]
+    numbers = {"waits": Numbers.to_target(own["log_tokens"], own["reached"])}
+    found |= measurements(numbers, conditions("b1"), "b1/waited.csv")
+    return found | {"law_predicts": law_predicts()}
+
+
+def _growing() -> np.ndarray:
+    """Return losses [seed] of a growing batch at constant LR minus the decayed small batch's."""
     losses = Comparison(TABLES.read("b1/finals.csv"))
-    grown, trunk = losses.losses("constant").loc[GROWN], losses.losses("decay").loc[TRUNK]
-    instead = (grown - trunk).to_numpy(float)
-    return measurements(numbers, told, table) | {
-        "growing": Measured(instead, told, table, replaced(instead, 0.005)),
-        "law_predicts": law_predicts(),
-    }
+    grown = losses.losses("constant").loc[GROWN]
+    return (grown - losses.losses("decay").loc[TRUNK]).to_numpy(float)
 
 
-def replaced(values: np.ndarray, margin: float) -> str:
-    """Return whether a growing batch replaces the decay: lower, or within the margin."""
-    effect = paired(values)
-    low, high = effect.low or 0.0, effect.high or 0.0
-    if within(values, margin) or high < 0:
-        return "supported"
-    return "contradicted" if low > 0 else "inconclusive"
+def waited(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return log tokens of each late switch to the trunk's last loss, relative to the trunk's.
+
+    Returns:
+        Columns name, seed, log_tokens, reached (False: a bound, the tokens of the whole run).
+    """
+    rows = []
+    for seed, some in runs.groupby("seed"):
+        with shown_warnings(f"curves of seed {seed}"):
+            curves = {
+                str(name): smooth_curve(own, "eval_loss") for name, own in some.groupby("name")
+            }
+        trunk = curves[TRUNK]
+        for name, curve in curves.items():
+            met = curve.loss <= trunk.loss[-1]
+            last = -1 if not met.any() else int(np.argmax(met))
+            at = curve.log_tokens[last]
+            if met.any() and last > 0:
+                pair = slice(last - 1, last + 1)
+                at = np.interp(-trunk.loss[-1], -curve.loss[pair], curve.log_tokens[pair])
+            row = {"name": name, "seed": seed, "log_tokens": at - trunk.log_tokens[-1]}
+            rows.append(row | {"reached": bool(met.any())})
+    return pd.DataFrame(rows)
 
 
 def cosines() -> dict[str, Measured]:
     """Return the numbers of the question on runs under a cosine."""
     numbers = {"cosine_other": against("b1c", "cosine")}
-    return measurements(numbers, conditions("b1c"), "b1c/finals.csv")
+    return measurements(numbers, conditions("b1c", "cosine"), "b1c/finals.csv")
 
 
 def others(part: str, key: str) -> dict[str, Measured]:
     """Return the numbers of the questions on a late switch at another size or family."""
-    predicted(part)
     numbers = {
         key: against(part, "constant"),
         f"{key}_early": against(part, "constant", LATE, EARLY),
-        f"{key}_decayed_other": against(part, "decay"),
     }
-    return measurements(numbers, conditions(part), f"{part}/finals.csv")
+    decayed = {f"{key}_decayed_other": against(part, "decay")}
+    table = f"{part}/finals.csv"
+    found = measurements(numbers, conditions(part), table)
+    return found | measurements(decayed, conditions(part, "decay"), table)
 
 
 # Catch-up
@@ -171,8 +211,8 @@ def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
     """Return log tokens to equal loss, a switched run minus its large batch alone, per seed.
 
     Returns:
-        Columns factor, seed, log_tokens, reached; a large batch that does not reach the loss counts
-        with its last tokens, so that log_tokens is an upper bound.
+        Columns factor, seed, log_tokens, reached. For a large batch that does not reach the loss
+        the last tokens are a bound, so that log_tokens is an upper bound.
     """
     rows = []
     for factor, (name, large, _) in LATER.items():
@@ -196,14 +236,18 @@ def catching() -> dict[str, Measured]:
     four = table.loc[table["factor"] == "x 4"]
     late = four.loc[four["share"] >= 1 - TAIL].groupby("seed")
     ends = four.groupby("seed")["to_large"].agg(["first", "last"])
-    numbers = {
-        "gap": ends["last"] - ends["first"],
-        "joins": late["to_large"].mean(),
-        "joins_other": late["to_early"].mean(),
-    }
-    told = conditions("b1")
-    logs = {"tokens_saved": saved.loc[saved["factor"] == "x 4", "log_tokens"]}
-    return measurements(numbers, told, "b2/catch_up.csv") | measurements(logs, told, "b2/saved.csv")
+    gap = ends["last"] - ends["first"]
+    opened = abs(float(ends["first"].mean()))  # what joining qualifies
+    steps = f"{int(four['after'].max())} steps after the switch"
+    known = conditions("b2", more=steps)
+    closed = 1 - late["to_large"].mean() / ends["first"]
+    found = measurements({"gap": gap, "gap_share": closed}, known, "b2/catch_up.csv")
+    for key, column in (("joins", "to_large"), ("joins_other", "to_early")):
+        effect = effect_of(late[column].mean().to_numpy(), opened)
+        found[key] = Measured(effect, known, "b2/catch_up.csv")
+    own = saved.loc[saved["factor"] == "x 4"]
+    spent = Numbers.to_target(-own["log_tokens"], own["reached"])  # of the large batch alone
+    return found | measurements({"tokens_saved": spent * -1}, known, "b2/saved.csv")
 
 
 # The best switch point
@@ -259,16 +303,18 @@ def switch_points() -> dict[str, Measured]:
     finals = TABLES.read("b3/finals.csv")
     table = best_switches(finals)
     TABLES.write("b3/switch_points.csv", table)
-    predicted("b3")
     others = {points: paired(exponents(best_switches(finals, points))) for points in (3, 4, 5, 6)}
     slopes = {points: (one.mean, one.low, one.high) for points, one in others.items()}
     slopes = pd.DataFrame(slopes, index=["exponent", "low", "high"]).T.rename_axis("points")
     TABLES.write("b3/exponents.csv", slopes.reset_index())
     after = np.log(table["after"] / (0.3 * table["budget"])).groupby(table["seed"]).mean()
-    budgets = f"{table['budget'].min() / 1e6:.2g}M to {table['budget'].max() / 1e6:.2g}M tokens"
     numbers = {"switch_late": after, "switch_exponent": exponents(table) - 1}
-    told = f"12k parameters, LR 8e-3; x 8; budgets of {budgets}"
-    return measurements(numbers, told, "b3/switch_points.csv")
+    known = conditions_of(
+        TABLES.read("b3/runs.parquet"), Tables(TABLES.folder / "b3").config, more="x 8"
+    )
+    if not table["inside"].all():
+        show_warnings("b3", ["a best switch is at an end of the grid: a bound"])
+    return measurements(numbers, known, "b3/switch_points.csv")
 
 
 # The functional law
@@ -308,7 +354,9 @@ def fitted_law(pilots: pd.DataFrame, tokens: int) -> CurveFit:
         fit_curve(pilots, warmup=WARMUP, since=round(since * tokens), options=Options(10))
         for since in SINCE
     ]
-    return min(fits, key=lambda fit: np.inf if fit.cv_error is None else fit.cv_error)
+    best = min(fits, key=lambda fit: np.inf if fit.cv_error is None else fit.cv_error)
+    show_warnings("functional law", best.warnings)
+    return best
 
 
 def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...]) -> pd.DataFrame:
@@ -363,10 +411,12 @@ def predicted(part: str) -> pd.DataFrame:
 
 def law_predicts() -> Measured:
     """Return what the law's error is above that of equal steps, per schedule at constant LR."""
-    table = predicted("b1").query("phase == 'constant'")
+    table = TABLES.read("b1/predictions.csv").query("phase == 'constant'")
     apart = table["law_error"].abs() - table["equal_steps_error"].abs()
-    told = f"{conditions('b1')}; {len(table)} schedules"
-    return Measured(apart.to_numpy(float), told, "b1/predictions.csv")
+    effect = effect_of(apart.to_numpy(float))
+    seeds = TABLES.read("b1/finals.csv")["seed"].nunique()
+    effect = replace(effect, seeds=seeds, test=f"paired t over {len(table)} schedules")
+    return Measured(effect, conditions("b1"), "b1/predictions.csv")
 
 
 PARTS: Mapping[str, Callable[[], dict[str, Measured]]] = {
@@ -384,7 +434,9 @@ def main(arguments: list[str] | None = None) -> None:
     global RESULTS, TABLES  # the parts of this file read and write them
     parser = argparse.ArgumentParser(description=__doc__)
     add_directory(parser, RESULTS)
-    RESULTS = parser.parse_args(arguments).results
+    parser.add_argument("--answers", action="store_true", help="without fits of the law")
+    options = parser.parse_args(arguments)
+    RESULTS = options.results
     TABLES = Tables(RESULTS)
     if "finals.csv" in TABLES:  # of one part
         TABLES.write("differences.csv", differences(TABLES.read("finals.csv")))
@@ -393,7 +445,10 @@ def main(arguments: list[str] | None = None) -> None:
         if f"{part}/finals.csv" in TABLES:
             finals = TABLES.read(f"{part}/finals.csv")
             TABLES.write(f"{part}/differences.csv", differences(finals))
-    write_findings(TABLES, QUESTIONS, PARTS, equivalence=EQUIVALENCE, **PAPER)
+    for part in PILOTS:
+        if f"{part}/finals.csv" in TABLES and not options.answers:
+            predicted(part)
+    write_findings(TABLES, QUESTIONS, PARTS, **PAPER)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Critical batches: parts, points, exponents and answers, from planted curves and grids."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws.critical.values import CriticalFit
+from bss.stats import Claim, answers
 from bss.sweeps.setup import planned_run
 from bss.theory.least_squares import LeastSquares, risk_curve
 from bss.values import from_dict
@@ -17,13 +19,13 @@ from configs.critical_batch import SIZES, get_config
 from experiments.critical_batch import analysis, figures
 from experiments.critical_batch.resampled import (
     Cell,
-    Estimated,
     cells_of,
     critical,
     deviations,
     exponents,
     exponents_table,
     resampled,
+    seed_effects,
 )
 from experiments.critical_batch.run import Study, arms, experiment, scheduled
 from experiments.findings import read_questions
@@ -85,8 +87,8 @@ def table():
 
 def test_the_registered_questions_are_those_that_are_answered():
     registered = read_json(FOLDER / "critical_batch_appendix.json", "")["statements"]
-    asked = {one.key: one.number for one in read_questions(analysis.QUESTIONS)}
-    assert {one["key"]: one["number"] for one in registered} == asked
+    asked = [one for one in read_questions(analysis.QUESTIONS) if one.registered]
+    assert {one["key"]: one["number"] for one in registered} == {q.key: q.number for q in asked}
 
 
 def test_a_variant_changes_its_fields_alone():
@@ -168,8 +170,9 @@ def test_the_critical_batches_are_those_of_fit_critical(table):
 def test_deviations_have_the_variance_of_one_run(table):
     for (batch, count), pool in deviations(cells_of(table)).items():
         assert pool.shape[1:] == (3, count), batch
+    for effect in seed_effects(cells_of(table)):
         # Two seeds that differ by 2% of their tokens: a deviation of 1% times the root of 2.
-        assert np.abs(pool).max() == pytest.approx(0.01 * 2**0.5, rel=0.3)
+        assert np.abs(effect.apart).max() == pytest.approx(0.01 * 2**0.5, rel=0.3)
 
 
 def test_a_best_rate_at_an_end_of_those_tried_is_named_per_curve():
@@ -196,24 +199,35 @@ def test_a_budget_that_the_smallest_batch_did_not_reach_is_one_line():
         analysis.measured(some, BUDGETS[-1:])
 
 
-@pytest.mark.parametrize(
-    ("sign", "value", "error", "answer"),
-    [
-        (1, 0.3, 0.05, "supported"),
-        (1, -0.3, 0.05, "contradicted"),
-        (1, 0.02, 0.03, "no relevant effect"),
-        (1, 0.1, 0.1, "inconclusive"),
-        (0, 0.02, 0.03, "supported"),
-        (0, 0.4, 0.05, "contradicted"),
-        (0, 0.1, 0.1, "inconclusive"),
-    ],
-)
-def test_answers_follow_the_interval(sign, value, error, answer):
-    question = replace(read_questions(analysis.QUESTIONS)[0], sign=sign, margin=0.12)
-    one = analysis.Answer(Estimated(value, error), 2, "", "")
-    row = analysis.findings([question], {question.key: one}).iloc[0]
-    assert row["answer"] == answer
-    assert np.isfinite(row["seeds_needed"]) == (answer == "inconclusive")
+def test_budgets_of_one_model_are_no_replication(table):
+    """Each model has its own critical batch, the same at every budget: 12 curves are 3 models."""
+    cells = cells_of(table)
+    apart = {"7k": 0.4, "12k": -0.4, "27k": 0.3}
+    values = []
+    for cell in cells:
+        own = critical(cell, resampled([cell], 20)[0])["b/a"]
+        values.append(own * np.exp(apart[cell.size]))
+    law = exponents(cells, values)
+    one = law.of(1, 1)
+    assert one.freedom == 2 and "3 model sizes" in one.test and one.seeds == 2
+    low, high = one.ends()
+    assert low < 0 < high  # the sizes disagree, however many budgets they have
+    claims = {"together": Claim(sign=1, margin=0.12)}
+    assert answers(claims, {"together": one})["together"].word == "inconclusive"
+    table = exponents_table({"b/a": law})
+    assert {*table["without"]} == {"", "7k", "12k", "27k"}
+
+
+def test_a_seed_is_drawn_at_all_batch_sizes_together(table):
+    cells = cells_of(table)
+    shifted = [
+        replace(cell, logs=tuple(logs + 0.1 * np.array([1, -1])[:, None] for logs in cell.logs))
+        for cell in cells
+    ]
+    [first, *_] = resampled(shifted, 400)
+    drawn = first[1:, :, 0] - first[0, :, 0]
+    assert np.corrcoef(drawn[:, 0], drawn[:, -1])[0, 1] > 0.9
+    assert drawn[:, 0].std() == pytest.approx(0.1, rel=0.2)  # 0.14 of one seed, two are averaged
 
 
 def test_the_last_loss_of_each_horizon_makes_a_curve():
@@ -241,13 +255,14 @@ def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch,
     ):
         (tmp_path / part).mkdir()
         table.to_parquet(tmp_path / part / name)
+        shutil.copy(RESULTS / part / "experiment.json", tmp_path / part)
     monkeypatch.setattr(analysis, "RESULTS", tmp_path)
     found = analysis.schedule_answers()
     assert set(found) == {"schedule_cosine"}
     table = pd.read_csv(tmp_path / "schedules.csv")
     relative = table.loc[table["schedule"] == "cosine", "relative"]
     assert relative.tolist() == pytest.approx([1.2] * 3, rel=0.03)
-    assert found["schedule_cosine"].estimate.value == pytest.approx(np.log(1.2), abs=0.03)
+    assert found["schedule_cosine"].effect.value == pytest.approx(np.log(1.2), abs=0.03)
 
 
 def test_published_runs_have_the_known_bends_and_the_odd_row_is_named():

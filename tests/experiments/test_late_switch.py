@@ -11,6 +11,7 @@ from bss.laws import CurveFit
 from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import Rate, wsd
+from bss.stats import answers, effect_of
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.late_switch import AFTER, BUDGETS, PARTS, get_config, points
@@ -42,7 +43,7 @@ def test_every_part_has_runs_and_judged_parts_a_registration():
 def test_the_registered_questions_are_those_that_are_answered():
     file = preregister.FOLDER / "late_switch_seeds.json"
     registered = preregister.read_json(file, "")["statements"]
-    asked = {one.key: one.number for one in read_questions(analysis.QUESTIONS)}
+    asked = {q.key: q.number for q in read_questions(analysis.QUESTIONS) if q.registered}
     assert {one["key"]: one["number"] for one in registered} == asked
 
 
@@ -147,9 +148,13 @@ def test_differences_are_to_the_best_constant_the_trunk_and_the_early_switch():
 
 def test_a_growing_batch_replaces_the_decay_if_it_is_as_low():
     noise = np.array([0.001, -0.001, 0.0005, -0.0005])
-    answers = [analysis.replaced(noise + at, 0.005) for at in (0, -0.1, 0.1)]
-    assert answers == ["supported", "supported", "contradicted"]
-    assert analysis.replaced(100 * noise, 0.005) == "inconclusive"
+    [growing] = [q for q in read_questions(analysis.QUESTIONS) if q.key == "growing"]
+
+    def word(values):
+        return answers({"growing": growing.claim}, {"growing": effect_of(values)})["growing"].word
+
+    assert [word(noise + at) for at in (0, -0.1, 0.1)] == ["supported"] * 2 + ["contradicted"]
+    assert word(100 * noise) == "inconclusive"
 
 
 def curve(batch, tokens, loss, name, seed):
@@ -259,3 +264,19 @@ def test_the_law_predicts_schedules_of_a_planted_law(monkeypatch):
     assert set(table["name"]) == {"x 2 at 30%", "x 2 at 70%", "x 8 at 30%", "x 8 at 70%"}
     assert (every["low"] <= every["law"]).all() and (every["law"] <= every["high"]).all()
     assert (table["equal_steps_error"].abs() > table["law_error"].abs()).all()
+
+
+def test_a_large_batch_that_can_wait_reaches_the_small_ones_loss_earlier():
+    tokens = np.geomspace(60_000, 1_000_000, 40)
+    loss = 2 - 0.1 * np.log(tokens / 60_000)
+    tables = [
+        curve("4", tokens, loss, analysis.TRUNK, 0),
+        curve("0:4 700K:16", tokens, loss - 0.03 * (tokens > 700_000), analysis.LATE, 0),
+        curve("0:4 700K:32", tokens, loss + 0.03, "worse", 0),
+    ]
+    rows = analysis.waited(pd.concat(tables)).set_index("name")
+    assert rows.loc[analysis.TRUNK, "log_tokens"] == pytest.approx(0, abs=1e-6)
+    assert -0.36 < rows.loc[analysis.LATE, "log_tokens"] < -0.2
+    assert rows["reached"].to_dict() == {
+        analysis.TRUNK: True, analysis.LATE: True, "worse": False,
+    }  # fmt: skip
