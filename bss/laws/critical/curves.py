@@ -6,6 +6,7 @@ minimum over many settings is biased low, so the number of settings is kept. Ste
 means over seeds; only the settings with the most seeds are compared.
 """
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -79,6 +80,23 @@ class StepsCurve:
     def covers(self, batch: float) -> bool:
         """Return whether a batch is within those measured."""
         return bool(self.batch[0] <= batch <= self.batch[-1])
+
+    @property
+    def unseen_rounding(self) -> np.ndarray:
+        """Relative rounding [n] of the steps that seeds do not show; 0 if they do or are missing.
+
+        A run is tested after every step, or less often. So seeds may agree to the last digit
+        although each reached the target up to one test earlier. The distance of
+        tests is taken to be the greatest common divisor of all sequences to the target.
+        """
+        none = np.zeros(len(self.batch))
+        consumed = self.batch * self.steps
+        whole = np.round(consumed)
+        if not np.isfinite(self.seed_noise) or not np.isclose(consumed, whole, rtol=1e-9).all():
+            return none
+        rounding = math.gcd(*whole.astype(int).tolist()) / consumed
+        # A uniform distribution has a standard deviation of its width over √12.
+        return rounding if self.seed_noise < rounding.min() / math.sqrt(12) else none
 
     @property
     def name(self) -> str:

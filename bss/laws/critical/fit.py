@@ -40,6 +40,7 @@ REACH = 2.0  # times the batches measured: a bend further outside is a bound
 DOUBTED = 1.9
 LINEAR = 0.05  # share of tokens above the minimum, up to which scaling is called linear
 ROUNDING = 0.002  # of steps: published tables have three digits, so no smaller residual is one
+UNBOUNDED = "unidentified: the batches do not bound it above; measure larger ones"
 RARE = 0.01  # probability of an outlier in a curve of as many points without one
 
 
@@ -105,6 +106,7 @@ def fit_critical(
 class _Fitted(NamedTuple):
     """A curve with its fit, R refits, their noise [R, n], and fits without each of n batches.
 
+    `rounded` [R, n], or 0, are changes of log steps within a rounding that seeds do not show.
     `unseen` has errors of log steps at each batch by the fit to the others, and its κ [2, n]; NaN
     if the curve has no batch to spare.
     """
@@ -114,6 +116,7 @@ class _Fitted(NamedTuple):
     refits: Shape
     noise: np.ndarray
     unseen: np.ndarray
+    rounded: np.ndarray
 
     @classmethod
     def of(cls, curve: StepsCurve, resamples: int, generator: np.random.Generator) -> "_Fitted":
@@ -124,7 +127,14 @@ class _Fitted(NamedTuple):
             rest = Shape.of(np.delete(batch, j), np.delete(logs, j))
             unseen[:, j] = rest.log_steps(batch[j]) - logs[j], rest.kappa
         shape = Shape.of(batch, logs)
-        return cls(curve, shape, *shape.refits(batch, resamples, generator), unseen)
+        refits, noise = shape.refits(batch, resamples, generator)
+        rounding = curve.unseen_rounding
+        rounded = np.zeros_like(noise)
+        if rounding.any():
+            # Its ends, as nothing is known within it: three batches decide where the overhead is
+            # reached, so that an interval of 90% has all their combinations.
+            rounded = np.log1p(-rounding * generator.integers(0, 2, noise.shape))
+        return cls(curve, shape, refits, noise, unseen, rounded)
 
     @property
     def mean_noise(self) -> np.ndarray:
@@ -154,14 +164,20 @@ def _critical_batch(
     B_crit = _within_reach(bend, curve.batch)
     if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         by_law = _replaced(B_crit, by_law)
-    redrawn = log_steps + one.noise * (one.mean_noise / shape.noise)
+    redrawn = log_steps + one.noise * (one.mean_noise / shape.noise) + one.rounded
     draws = measured_critical_batch(curve.batch, redrawn, overhead, reference)
     interpolated = _interpolated(curve, overhead, reference, draws, level)
     if not curve.covers(reference):
         by_law = interpolated
     logs = shape.log_steps(curve.batch)
     expected = measured_critical_batch(curve.batch, logs, overhead, reference)
-    cbs, by_law = _answer(by_law, interpolated, float(expected))
+    if by_law.value is None and by_law.high is None and _has_both_ends(interpolated):
+        # A batch exceeds the overhead, so they are not all below the bend.
+        B_crit = replace(B_crit, note=UNBOUNDED)
+        by_law = replace(by_law, note=UNBOUNDED)
+        cbs = interpolated
+    else:
+        cbs, by_law = _answer(by_law, interpolated, float(expected))
     most, is_linear = _linear_up_to(curve, kappa, reference, one.mean_noise, level)
     S_min, E_min = _ends_of_steps(one, B_crit, level)
     fit = CriticalBatch(
@@ -183,6 +199,10 @@ def _critical_batch(
     )
     measured = fit.method == "measured"
     return fit, draws if measured else definition.by_law(one.refits.kappa, smallest)
+
+
+def _has_both_ends(estimate: Estimate) -> bool:
+    return None not in (estimate.value, estimate.low, estimate.high)
 
 
 def _bend_interval(
@@ -305,7 +325,9 @@ def _warnings(fit: CriticalBatch) -> list[str]:
             f"{name}: the reference batch {reference:.4g} takes over {LINEAR:.0%} more tokens than "
             f"smaller ones: scaling from it is not linear; {fit.max_reference:.4g} would do"
         )
-    if fit.method == "measured":
+    if fit.method == "measured" and fit.by_law.value is None:
+        texts.append(f"{name}: its CBS is interpolated, as a batch exceeds the overhead")
+    elif fit.method == "measured":
         texts.append(
             f"{name}: S = a + b/B does not fit: its CBS is {fit.by_law.value:.4g}, measured is "
             f"{fit.cbs.value:.4g}, which is given"

@@ -309,3 +309,34 @@ def test_a_reference_above_the_least_tokens_is_not_linear():
     table["steps"] = 1e6 * (0.5 * x**-0.7 + 0.5 * x**0.7) / table["batch"]
     at = fit_critical(table, reference=8, options=QUICK).fits[0]
     assert not at.is_linear and at.max_reference == 64
+
+
+def equal_seeds(sequences, batches, every, seeds):
+    """Points of runs that are tested after every so many sequences, all seeds alike."""
+    until = every * np.ceil(np.asarray(sequences) / every)
+    one = pd.DataFrame({"batch": batches, "steps": until / batches, "reached": True})
+    size = {"model": "m", "params": 1e6, "budget_tokens": np.nan, "target_loss": 1.0}
+    rows = [one.assign(seed=seed) for seed in range(seeds)]
+    return pd.concat(rows).assign(kind="stable", seq_len=np.nan, peak_lr=np.nan, **size)
+
+
+def test_seeds_that_agree_do_not_hide_the_distance_of_the_tests():
+    points = equal_seeds([4608, 5120, 7168], np.array([256.0, 512.0, 1024.0]), 512, 6)
+    fit = fit_critical(points, reference="smallest", options=Options(200, 0.9))
+    (at,) = fit.fits
+    assert at.method == "measured" and at.cbs == at.interpolated
+    assert at.cbs.value == pytest.approx(600, rel=0.001)
+    # The target may have been reached up to one test earlier.
+    assert at.cbs.low == pytest.approx(451, abs=1) and at.cbs.high == pytest.approx(722, abs=1)
+    assert "larger" in at.status and "all batches are" not in at.status
+    assert any("interpolated" in text for text in fit.warnings)
+
+
+def test_a_coarser_distance_of_tests_widens_the_interval():
+    sequences = 4096 + 3 * BATCHES
+    widths = []
+    for every in (64, 1024, 4096):
+        points = equal_seeds(sequences, BATCHES, every, 3)
+        (at,) = fit_critical(points, reference="smallest", options=Options(200, 0.9)).fits
+        widths.append(np.log(at.interpolated.high / at.interpolated.low))
+    assert 0 < widths[0] < widths[1] < widths[2]
