@@ -21,7 +21,9 @@ from bss.tables.likeness import held_out_name, unit_of_loss
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
 
-DROPPED = ("samples", "rounded_tokens", "batch_tokens", "planned_steps")
+ASSUMED = "assumed_batch"
+"""Column of a batch size that may be of a device; a given one replaces it."""
+DROPPED = ("samples", "rounded_tokens", "batch_tokens", "planned_steps", ASSUMED)
 """Columns of a log that a run table does not have."""
 
 
@@ -154,6 +156,8 @@ def counted(
         rows = _with_tokens(rows, rows["samples"] * length)
     if "batch_tokens" in rows and "batch" not in rows:
         rows = rows.assign(batch=_sequences(rows["batch_tokens"], run, length))
+    if ASSUMED in rows and "batch" not in rows and schedule is None:
+        rows = rows.assign(batch=rows[ASSUMED])
     rows = rows.drop(columns=[*DROPPED], errors="ignore")
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     stepped = _tokens_per_step(rows, length)

@@ -14,6 +14,7 @@ value that was not logged. If a column such as `split` marks a row as validation
 as a held-out loss.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.attempts import parts_of
+from bss.importers.batches import ASSUMED
 from bss.importers.counts import (
     accumulation,
     counted_names,
@@ -45,6 +47,7 @@ from bss.importers.names import (
     log_of,
     plain_name,
     unread_of,
+    with_settings,
 )
 from bss.importers.restarts import with_loss
 from bss.importers.table import first_rows, names_in, table_of
@@ -194,6 +197,14 @@ def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
 METRIC = ("metric", "key", "metric_name", "metricname", "attribute_path", "tag", "variable", "name")
 VALUE = ("value", "metric_value", "metricvalue", "float_value")
 RUN = (*METRICS.names["run"], "experiment", "experiment_id", "experimentkey")
+WHOLE_VALUE = "int_value"
+"""Column of whole values in a table of Neptune, whose settings have no step."""
+SETTING_NAMES = {
+    "batch": ("global_batch_size", "total_batch_size", "global_batch"),
+    ASSUMED: ("batch_size",),
+    "seq_len": METRICS.names["seq_len"],
+}
+"""Last parts of the names of settings."""
 CONTEXT = ("runcontext", "context", "split")
 """Columns of long tables that mark values as training or validation."""
 LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
@@ -216,8 +227,13 @@ class LongTable(Importer):
         names = by_plain_name(table.names)
         metric, value, step, by = _roles(names, columns)
         context = next((names[name] for name in CONTEXT if name in names), "")
-        cells = table.read([value, step], filter(None, (metric, by, context)))
+        whole = [names[WHOLE_VALUE]] if WHOLE_VALUE in names and value != WHOLE_VALUE else []
+        cells = table.read([value, step, *whole], filter(None, (metric, by, context)))
         numbers = cells.rows({"step": step, "value": value}, file)
+        if whole:
+            numbers["value"] = numbers["value"].fillna(
+                cells.rows({"value": whole[0]}, file)["value"]
+            )
         metrics = [
             _in_context(*pair)
             for pair in zip(cells.labels(metric), cells.labels(context), strict=True)
@@ -228,8 +244,33 @@ class LongTable(Importer):
         left_out = table.left_out
         for run, part in values.groupby("run", sort=False):
             log = long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
+            log = _with_settings(log, part[part["step"].isna()])
             yield replace(log, left_out=left_out)
             left_out = {}
+
+
+def _with_settings(log: Log, settings: pd.DataFrame) -> Log:
+    """Return a log with the batch and length among settings, values that have no step.
+
+    A `batch_size` may be of one device, so that a note names it and `--batch` replaces it.
+    """
+    pairs = zip(settings["name"], settings["value"], strict=True)
+    values = {plain_name(str(name)): float(value) for name, value in pairs}
+    found: dict[str, float] = {}
+    for column, known in SETTING_NAMES.items():
+        there = [n for k in known for n in values if n == k or n.endswith(f"config_{k}")]
+        size = values[there[0]] if there else math.nan
+        if size >= 1 and size % 1 == 0:
+            found[column] = size
+    assumed = found.pop(ASSUMED, None)
+    log = replace(
+        with_settings(log, found),
+        accumulated={**accumulation(values), **log.accumulated},
+    )
+    if assumed is None or "batch" in log.rows:
+        return log
+    note = f"batch is batch_size {assumed:g} of the settings; if that is per device, give --batch"
+    return replace(log, rows=log.rows.assign(**{ASSUMED: assumed}), notes=(*log.notes, note))
 
 
 def _in_context(metric: str, context: str) -> str:

@@ -4,12 +4,12 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,8 +59,10 @@ class Table:
         notes: Remarks for the report, once it is read.
         cut: Why its end is missing, once it is read.
         left_out: Number of its lines that are no rows, by reason, once it is read.
+        tracker: Whose steps a column `_step` has.
     """
 
+    tracker: ClassVar[str] = "W&B"
     names: list[str] = field(init=False)
     file: Path
     notes: tuple[str, ...] = field(default=(), init=False)
@@ -210,19 +212,70 @@ class Parquet(Table):
             raise InputError(f"{self.file}: cannot be read: {reason}") from None
 
 
+class Trackio(Table):
+    """An export of trackio: the column `metrics` has a JSON object with the values of a step.
+
+    Its own step counts calls of `log` unless the trainer passed one, as W&B's does, and is called
+    `_step` here.
+    """
+
+    tracker = "trackio"
+
+    def __init__(self, base: Table) -> None:
+        super().__init__(base.file)
+        self._base = base
+
+    @staticmethod
+    def has(names: Collection[str]) -> bool:
+        """Return whether columns are those of an export."""
+        return {"run_name", "step", "metrics"} <= {*names}
+
+    @cached_property
+    def names(self) -> list[str]:  # type: ignore[override]
+        """The keys of all rows."""
+        rows = (row for _, row in self._rows())
+        return [*dict.fromkeys(name for row in rows for name in row)]
+
+    def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
+        """Return some columns."""
+        labels = list(labels)
+        wanted = {*names, *labels}
+        rows = ((line, {n: x for n, x in row.items() if n in wanted}) for line, row in self._rows())
+        return columns_of(rows, labels)
+
+    def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        cells = self._base.read(["step"], ["metrics", "run_name"])
+        self.notes = self._base.notes
+        self.cut = self._base.cut
+        self.left_out = self._base.left_out
+        steps = cells.numbers.get("step", np.full(len(cells.lines), np.nan))
+        columns = cells.lines, steps, cells.labels("metrics"), cells.labels("run_name")
+        for line, step, text, run in zip(*columns, strict=True):
+            values = json_of(text)
+            if values is None:
+                raise InputError(
+                    f"{self.file}, row {line}: metrics is {text[:40]!r}; expected JSON"
+                )
+            yield int(line), {"run_name": run, "_step": float(step), **flat(values)}
+
+
 def names_in(file: Path, head: str) -> list[str]:
     """Return the columns of a table by the beginning of its file; empty if it is not a table."""
     if file.suffix == ".parquet":
-        return Parquet(file).names
-    return _json_names(head) or _header(head)[0]
+        names = Parquet(file).names
+    else:
+        names = _json_names(head) or _header(head)[0]
+    return table_of(file).names if Trackio.has(names) else names
 
 
 def table_of(file: Path) -> Table:
     """Return the table in a file."""
     if file.suffix == ".parquet":
-        return Parquet(file)
-    head = head_of(file)
-    return JsonLines(file) if _json_names(head) else Delimited(file, head)
+        table: Table = Parquet(file)
+    else:
+        head = head_of(file)
+        table = JsonLines(file) if _json_names(head) else Delimited(file, head)
+    return Trackio(table) if Trackio.has(table.names) else table
 
 
 def first_rows(head: str) -> list[dict[str, Any]]:

@@ -89,7 +89,8 @@ def _histories(
     rows = cells.rows(chosen.names, file)
     config = {} if by else _config(file)
     settings = chosen.trainer.settings(config)
-    notes = (*table.notes, *chosen.notes, *misspelt(cells.sizes, chosen.names.values()))
+    chosen_notes = (note.replace("W&B", table.tracker) for note in chosen.notes)
+    notes = (*table.notes, *chosen_notes, *misspelt(cells.sizes, chosen.names.values()))
     runs = cells.labels(by or "")
     if by and not runs.all():
         raise InputError(f"{file}: column {by} names no run in some rows; fill it in")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.importers import IMPORTERS, LogOptions, import_runs, read_logs
+from bss.importers import ANY, IMPORTERS, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
 from tests.cli.called import refused
 from tests.importers.imported import assert_same, expected, the_run
@@ -255,3 +255,78 @@ def test_held_out_sets_of_a_trainer_state(tmp_path):
     assert "eval_loss left out: eval_c4_loss, eval_pile_loss" in report.notes[0]
     named = LogOptions(EIGHT.batches, SEQ_LEN, columns={"eval_loss": "eval_pile_loss"})
     assert steps_of(the_run([path], named, "auto")[0], "eval_loss") == {1: 6}
+
+
+LENGTH = LogOptions(seq_len=SEQ_LEN)
+
+
+def imported(file, options=LENGTH):
+    """The run table of a file, and all that is said about it."""
+    logs, _ = read_logs([file], ANY, options)
+    found = [*import_runs(logs, options)]
+    said = " ".join(str((one.notes, one.unread, one.warnings)) for _, one in found)
+    return pd.concat(table for table, _ in found), said
+
+
+def neptune(path, settings: Mapping[str, float], run="RUN-1"):
+    """A file of neptune-exporter: settings without a step, then series."""
+    base = {"project_id": "w/p", "run_id": run}
+    rows = [
+        base | {"attribute_path": name, "attribute_type": "int", "int_value": value}
+        for name, value in settings.items()
+    ]
+    rows += [
+        base | {"attribute_path": "train/loss", "step": 10.0 * i, "float_value": 6 / i**0.3}
+        for i in range(1, 31)
+    ]
+    pd.DataFrame(rows).to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch", "said"),
+    [
+        ({"config/batch_size": 32}, 32, "if that is per device, give --batch"),
+        ({"config/batch_size": 8, "config/global_batch_size": 64}, 64, ""),
+        ({"parameters/config/global_batch_size": 64, "config/seq_len": 128}, 64, ""),
+        ({"config/batch_size": 8, "config/gradient_accumulation_steps": 4}, 8, "accumulation"),
+    ],
+)
+def test_a_batch_among_settings_without_a_step_is_read(tmp_path, settings, batch, said):
+    file = neptune(tmp_path / "part_0.parquet", settings)
+    length = None if "config/seq_len" in settings else SEQ_LEN
+    table, told = imported(file, LogOptions(seq_len=length))
+    assert set(table["batch"]) == {batch}
+    assert table["tokens"].iloc[-1] == 300 * batch * (length or 128)
+    assert said in told
+    given = LogOptions(Batches.parse(["16"]), length)
+    if "config/global_batch_size" not in str(settings):
+        assert set(imported(file, given)[0]["batch"]) == {16}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+def test_metrics_as_json_text_are_columns(tmp_path, suffix):
+    rows = [
+        {"id": i, "timestamp": "t", "run_name": run, "step": 10 * i,
+         "metrics": json.dumps({"train/loss": 6 / i**0.3 + k, "val/loss": 7 / i**0.3 + k})}
+        for k, run in enumerate(("b32", "b64"))
+        for i in range(1, 31)
+    ]  # fmt: skip
+    file = tmp_path / f"trackio.{suffix}"
+    frame = pd.DataFrame(rows)
+    if suffix == "parquet":
+        frame.to_parquet(file)
+    elif suffix == "csv":
+        frame.to_csv(file, index=False)
+    else:
+        lines(file, rows)
+    named = LogOptions(seq_len=SEQ_LEN, run_regex=r"b(?P<batch>\d+)")
+    table, told = imported(file, named)
+    assert table.groupby("run")["batch"].first().to_dict() == {"b32": 32, "b64": 64}
+    assert table["loss"].notna().sum() == table["eval_loss"].notna().sum() == 60
+    assert "steps are trackio's" in told
+    frame.loc[3, "metrics"] = '{"train/loss": '
+    if suffix == "parquet":
+        frame.to_parquet(file)
+        with pytest.raises(InputError, match=r"row 4: metrics is .*; expected JSON"):
+            imported(file)

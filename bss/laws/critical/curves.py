@@ -92,11 +92,11 @@ class StepsCurve:
         none = np.zeros(len(self.batch))
         consumed = self.batch * self.steps
         whole = np.round(consumed)
-        if not np.isfinite(self.seed_noise) or not np.isclose(consumed, whole, rtol=1e-9).all():
+        if not np.isfinite(self.seed_noise) or not np.isclose(consumed, whole).all():
             return none
         rounding = math.gcd(*whole.astype(int).tolist()) / consumed
-        # A uniform distribution has a standard deviation of its width over √12.
-        return rounding if self.seed_noise < rounding.min() / math.sqrt(12) else none
+        uniform = rounding.min() / math.sqrt(12)  # standard deviation of a uniform distribution
+        return rounding if self.seed_noise < uniform else none
 
     @property
     def name(self) -> str:
