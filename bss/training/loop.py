@@ -88,6 +88,8 @@ def train(
         mesh = on_all_hosts(lambda: make_mesh(execution.devices, execution.fsdp))
         planned = [PlannedRun(run, plan)]
         _train(planned, execution, mesh, report, stop or Event(), vmapped=False)
+        if distributed.is_multihost():  # the others may read before process 0 has written the end
+            distributed.await_same(lambda: {"status": to_dict(read_status(path))})
     return status_at(path, plan)
 
 
