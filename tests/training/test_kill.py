@@ -68,12 +68,12 @@ def assert_saved(run, execution) -> None:
 
 FAMILIES = {
     "transformer": {},
-    "grouped, wide heads": {
+    "grouped, wide heads, mup": {
+        **{"parametrization": "mup", "base_width": 8},
         **{"num_kv_heads": 1, "head_dim": 12, "activation": "swiglu", "tied": True},
         **{"rope_theta": 1e6, "scan_layers": True, "remat": True},
     },
     "mixture": {"family": "mixture", "num_experts": 4, "top_k": 2},
-    "mup": {"parametrization": "mup", "base_width": 8},
 }
 
 

@@ -4,11 +4,13 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -242,41 +244,57 @@ def killed(folder: Path, victim: int, ready, after: float) -> None:
     assert every[victim].returncode == -signal.SIGKILL
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("then", "kills"), [(2, (0, 1)), (4, (0,)), (1, (1,))])
-def test_killed_at_random_points_it_continues_in_any_number_of_processes(
-    run, execution_in, tmp_path, alone_in, assert_same_outcome, then, kills
-):
-    """`kills` are the processes that are killed, one after the other."""
-    longer = overlay(run, {"schedule.tokens": 9600, "schedule.batch": "0:4 50%:8"})
-    execution = dataclasses.replace(
-        execution_in(tmp_path / "runs"), buckets=(4,), checkpoint_seconds=0
-    )
-    (tmp_path / "jobs.json").write_text(json.dumps([job(longer, execution)]))
-    directory, draw = Path(execution.runs) / longer.id, random.Random(then)
+@pytest.fixture(scope="module")
+def longer(run):
+    """A run that lasts for two deaths, and some rows behind them."""
+    return overlay(run, {"schedule.tokens": 9600, "schedule.batch": "0:4 50%:8"})
+
+
+@pytest.fixture(scope="module")
+def killed_twice(longer, execution_in, tmp_path_factory):
+    """The execution of a run in two processes, each of which was killed once at a random point."""
+    folder = tmp_path_factory.mktemp("killed")
+    execution = dataclasses.replace(execution_in(folder / "runs"), buckets=(4,))
+    saving = dataclasses.replace(execution, checkpoint_seconds=0)
+    (folder / "jobs.json").write_text(json.dumps([job(longer, saving)]))
+    directory = Path(execution.runs) / longer.id
+    draw = random.Random(0)
 
     def rows() -> int:
         return len(read_curve(directory))
 
-    for victim in kills:
+    for victim in (0, 1):
         before = rows()
-        killed(tmp_path, victim, lambda b=before: rows() > b + 1, draw.uniform(0, 0.2))
+        killed(folder, victim, lambda b=before: rows() > b + 1, draw.uniform(0, 0.2))
         assert read_status(directory).status == "running"
-    done_by(tmp_path, [job(longer, execution)], then)
-    undisturbed = alone_in(longer, execution, then)
-    assert_same_curve(directory, Path(undisturbed.runs) / longer.id, steps=longer.plan().steps)
-    if then == 2:
-        assert_same_outcome(longer, execution, longer, undisturbed)
+    return execution
 
 
-@pytest.fixture
-def alone_in(tmp_path):
-    """Trains a run without a death, in two processes where it is to be equal to the bit, or one."""
+@pytest.fixture(scope="module")
+def undisturbed(longer, killed_twice, tmp_path_factory):
+    """The execution of the run without a death, by its number of processes."""
 
-    def trained(run, execution, processes: int):
-        undisturbed = dataclasses.replace(execution, runs=str(tmp_path / "undisturbed"))
-        count = 2 if processes == 2 else 1
-        done_by(tmp_path / "u", [job(run, undisturbed)], count)
-        return undisturbed
+    @cache
+    def trained(processes: int):
+        folder = tmp_path_factory.mktemp("undisturbed")
+        execution = dataclasses.replace(killed_twice, runs=str(folder / "runs"))
+        done_by(folder, [job(longer, execution)], processes)
+        return execution
 
     return trained
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", [2, 4, 1])
+def test_killed_at_random_points_it_continues_in_any_number_of_processes(
+    longer, killed_twice, undisturbed, assert_same_outcome, tmp_path, then
+):
+    """In two processes as before it is equal to the bit."""
+    execution = dataclasses.replace(killed_twice, runs=str(tmp_path / "runs"))
+    shutil.copytree(killed_twice.runs, execution.runs)
+    done_by(tmp_path, [job(longer, execution)], then)
+    other = undisturbed(2 if then == 2 else 1)
+    path, expected = (Path(e.runs) / longer.id for e in (execution, other))
+    assert_same_curve(path, expected, steps=longer.plan().steps)
+    if then == 2:
+        assert_same_outcome(longer, execution, longer, other)
