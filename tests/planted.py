@@ -34,6 +34,8 @@ def planted_points(
     sequences) become targets that were not reached.
     """
     generator = generator or np.random.default_rng(0)
+    if not offset and not noise:  # further seeds would be copies
+        seeds = 1
     rows = []
     for batch in batches:
         for seed in range(seeds):
