@@ -51,7 +51,17 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 20)
 
 
-SOLVING = {"laws", "policies", "advice", "cli", "report", "benchmarks", "docs", "experiments"}
+SOLVING = {
+    "laws",
+    "theory",
+    "policies",
+    "advice",
+    "cli",
+    "report",
+    "benchmarks",
+    "docs",
+    "experiments",
+}
 
 
 def pytest_runtest_setup(item):
