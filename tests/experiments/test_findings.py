@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
+from bss.stats import WORDS
 from experiments import preregister
 from experiments.conditions import Conditions, conditions_of
 from experiments.es_wsd.analysis import QUESTIONS
@@ -69,6 +70,12 @@ def test_a_statement_names_what_its_rows_have():
     assert row["asked_before"] == "inconclusive" and "beta2 0.95 per step" in row["conditions"]
     with pytest.raises(InputError, match="colour"):
         answered(question("a", "{colour}"), a=NOISE)
+
+
+def test_no_analysis_makes_an_answer_by_itself():
+    words = re.compile('"(' + "|".join(set(WORDS) - {"inconclusive", "not tested"}) + ')"')
+    for path in Path("experiments").glob("**/*.py"):
+        assert not words.search(path.read_text()), path
 
 
 NAMED = re.compile(
