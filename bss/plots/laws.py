@@ -55,7 +55,7 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         points: table of points.
         fits: fitted laws by name, the boldest first.
     """
-    figure, panels = _panels(points, fits, "steps", 1.7, pad=22)
+    figure, panels = _panels(points, fits, "steps", 1.7, pad=38)
     measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
     looks = _weighted(fits)
@@ -192,7 +192,7 @@ def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> None:
     shown = [(x, name[2:]) for name, x in marks.items() if name[:2] == "S_" and low < x < high]
     for i, (x, index) in enumerate(sorted(shown)):
         ax.axvline(x, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
-        y = 1.01 + 0.06 * (i % 2)
+        y = 1.01 + 0.06 * (i % 3)  # neighbours stand on different lines
         ax.text(x, y, f"$S_{{{index}}}$", transform=ax.get_xaxis_transform(), **text)
 
 

@@ -44,7 +44,8 @@ def optima_figure(panels: Mapping[str, pd.DataFrame], slopes: pd.DataFrame | Non
     """B_opt of all seeds against the target loss, and B_min (mean over seeds) with it.
 
     Bars are 90% intervals of B_opt and the range over seeds of B_min. An arrow is a bound: B_opt
-    is not distinguishable from the smallest or largest batch size.
+    is not distinguishable from the smallest or largest batch size, or B_min is below one sequence,
+    the smallest batch there is.
 
     Args:
         panels: A title to a table target_loss, B_opt, low, high, in sequences.
@@ -52,23 +53,34 @@ def optima_figure(panels: Mapping[str, pd.DataFrame], slopes: pd.DataFrame | Non
     """
     figure, axes = style.new_figure(3.4, columns=len(panels), sharey=True)
     looks = style.named_styles(["$B_{opt}$", "$B_{min}$"])
+    bounded = False
     for ax, (title, table) in zip(axes[0], panels.items(), strict=True):
         x, y, low, high = style.columns(table, "target_loss", "B_opt", "low", "high")
         known = np.isfinite(y)
         style.bars(ax, (x[known], y[known], low[known], high[known]), looks["$B_{opt}$"])
         style.bounds(ax, x[~known], low[~known], high[~known])
+        bounded |= not known.all()
         ax.set_xlim(style.falling(table["target_loss"]))
         style.panel_title(ax, title, xlabel=FALLING)
     if slopes is not None:
         known = slopes.loc[slopes["B_min"] > 0].groupby("target_loss")["B_min"]
         mean = known.agg(["median", "min", "max"]).reset_index()
-        line = style.columns(mean, "target_loss", "median", "min", "max")
+        below = mean["median"] < 1
+        mean["min"] = mean["min"].clip(lower=1)
+        line = style.columns(mean.loc[~below], "target_loss", "median", "min", "max")
         style.bars(axes[0, 0], line, {**looks["$B_{min}$"], "linestyle": "--"})
+        colour = looks["$B_{min}$"]["color"]
+        at = mean.loc[below, "target_loss"].to_numpy(float)
+        bounded |= bool(len(at))
+        axes[0, 0].plot(at, np.ones(len(at)), ls="none", marker="v", ms=6, color=colour)
     axes[0, 0].set_ylabel("batch size (sequences)")
     style.batch_axis(axes[0, 0].yaxis)
     shown = looks if slopes is not None else {"$B_{opt}$": looks["$B_{opt}$"]}
-    bound = style.handle("bound", ls="none", marker="v", color=style.INK, ms=6)
-    return style.side_legend(figure, [*style.handles(shown, ms=5), bound])
+    entries = style.handles(shown, ms=5)
+    if bounded:
+        text = "bound: below 1, or\nbeyond the batch sizes"
+        entries.append(style.handle(text, ls="none", marker="v", color=style.INK, ms=6))
+    return style.side_legend(figure, entries)
 
 
 def laws_figure(errors: pd.DataFrame) -> Figure:
@@ -143,14 +155,22 @@ def sizes_figure(table: pd.DataFrame) -> Figure:
 def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -> Figure:
     """Mean differences with 95% intervals, one row per name and one panel per LR phase.
 
+    All panels have one scale.
+
     Args:
-        table: Columns phase, name, difference, half_interval_95, in nats.
+        table: Columns phase (a key of PHASES, or a title), name, difference, half_interval_95, in
+            nats.
         label: Of the differences.
         margin: Shaded: no relevant effect.
     """
-    phases = [phase for phase in PHASES if phase in set(table["phase"])]
+    found = list(dict.fromkeys(table["phase"]))
+    phases = [
+        *(one for one in PHASES if one in found),
+        *(one for one in found if one not in PHASES),
+    ]
     names = list(dict.fromkeys(table["name"]))
-    figure, axes = style.new_figure(1 + 0.35 * len(names), columns=len(phases), sharey=True)
+    size = {"columns": len(phases), "sharex": True, "sharey": True}
+    figure, axes = style.new_figure(1 + 0.35 * len(names), **size)
     for ax, phase in zip(axes[0], phases, strict=True):
         rows = table.loc[table["phase"] == phase].set_index("name").reindex(names)
         ax.axvspan(-margin, margin, color=style.GRID, lw=0, zorder=0)
@@ -158,7 +178,7 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
         x, half = style.columns(rows, "difference", "half_interval_95")
         ax.errorbar(x, range(len(names)), xerr=half, **MARK, capsize=2.5, lw=1)
         ax.locator_params(axis="x", nbins=4)
-        style.panel_title(ax, PHASES[phase])
+        style.panel_title(ax, PHASES.get(phase, phase))
     axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
     axes[0, 0].invert_yaxis()
     figure.supxlabel(f"{label} (nats per token)", fontsize=9)

@@ -122,19 +122,23 @@ def predictions_figure(table: pd.DataFrame) -> Figure:
     Args:
         table: predictions.csv.
     """
-    figure, axes = style.new_figure(3.4, columns=2, sharey=True, sharex=True)
+    figure, axes = style.new_figure(3.8, columns=2, sharey=True, sharex=True)
     looks = style.named_styles(phase for phase in LR_PHASES if phase in set(table["phase"]))
     titles = {"law": "the functional law", "equal_steps": "fixed batch size, equal steps"}
-    ends = [table["measured"].min(), table["measured"].max()]
+    every = table[["measured", *titles]]
+    ends = np.array([every.min().min(), every.max().max()])
+    margin = 0.04 * np.ptp(ends)
     for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
         for i, (phase, look) in enumerate(looks.items()):
             rows = table.loc[table["phase"] == phase]
             ax.plot(rows[column], rows["measured"], ls="none", ms=5, **look)
             rms = float(np.sqrt((rows[f"{column}_error"] ** 2).mean()))
-            text, place = f"{LR_PHASES[phase].short}: rms error {rms:.3f}", (0.97, 0.03 + 0.08 * i)
+            text, place = f"{LR_PHASES[phase].short}: rms error {rms:.3f}", (0.97, 0.03 + 0.06 * i)
             ax.annotate(text, place, xycoords="axes fraction", ha="right", size=style.SMALL)
-        ax.plot(ends, ends, color=style.FAINT, lw=0.9, zorder=1)
-        ax.set_ylim(ends[0] - 0.35 * (ends[1] - ends[0]))  # room for the errors
+        ax.axline((ends[0], ends[0]), slope=1, color=style.FAINT, lw=0.9, zorder=1)
+        ax.set_aspect("equal")
+        ax.set_xlim(ends[0] - margin, ends[1] + margin)
+        ax.set_ylim(ends[0] - margin, ends[1] + margin)
         style.panel_title(ax, title, xlabel="predicted (nats per token)")
     axes[0, 0].set_ylabel("measured final loss (nats per token)")
     titled = {LR_PHASES[phase].short: look for phase, look in looks.items()}
