@@ -87,11 +87,12 @@ def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
 def conditions(runs: pd.DataFrame) -> list[str]:
     """Return the columns other than seeds and LR in which runs of one batch size differ.
 
-    Columns with a dot are settings of a run. A column that differs from run to run is a name.
-    Horizons are a condition only if some LR decays.
+    Columns with a dot are settings of a run. Settings of the model are compared between runs of one
+    model name. Horizons are a condition only if some LR decays.
     """
     first = runs.drop_duplicates("run")
-    names = [str(c) for c in runs if "." in str(c) and not str(c).startswith(("model.", "eval"))]
+    others = ("eval",) if "model" in runs else ("eval", "model.")
+    names = [str(c) for c in runs if "." in str(c) and not str(c).startswith(others)]
     names = [name for name in names if name not in (*_IDENTITY, *_SEED_SETTINGS)]
     if HORIZON in names and not _decays(runs):
         names.remove(HORIZON)

@@ -6,7 +6,7 @@ import pytest
 from bss.advice.of_fit import PUBLISHED
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import TableFit
+from bss.laws import TableFit, fit_es
 from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.final_loss.forms import FORMS
 
@@ -58,6 +58,23 @@ def test_what_cannot_be_held_is_told_in_a_line(text, told):
 def test_a_parameter_that_the_law_has_not_is_told():
     with pytest.raises(InputError, match=r"k: the law .*L_0, a, alpha"):
         parse_ranges("k=1", NAMES, "the law")
+
+
+@pytest.mark.parametrize(
+    ("law", "text", "told"),
+    [
+        (None, "L_0=9", "L_0=9: outside the range of the surface law; choose values in 0 to "),
+        (None, "foo=3", "foo: the set of laws .* has no such parameter"),
+        ("surface", "L_0=9", "L_0=9: outside the range of the surface law"),
+        ("hyperbola", "L_0=9", "L_0: the hyperbola law has no such parameter"),
+        ("surface", "foo=3", "foo: the surface law has no such parameter; it has L_0"),
+    ],
+)
+def test_the_true_reason_is_told_if_no_law_can_be_fitted(planted, law, text, told):
+    """It is the reason of a law that has the parameter."""
+    points = planted.points(planted.laws["surface"], seeds=1)
+    with pytest.raises(InputError, match=told):
+        fit_es(points, law, constraints=text)
 
 
 def test_a_form_ignores_what_is_held_of_another_form():

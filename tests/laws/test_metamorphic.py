@@ -306,6 +306,8 @@ def test_a_diverged_run_changes_nothing(name, law, planted_curves, fitted):
     values = (np.nan, np.inf, 50.0) if sample.measured == "loss" else ()
     for value in values:
         for whole in (True, False) if sample.curves else (True,):
+            if sample.command is commands.curve and np.isnan(value) and not whole:
+                continue  # rows without a loss are of the schedule alone
             lost = diverged(sample, table, value, whole)
             found = fitted(name, law, pd.concat([table, lost], ignore_index=True))
             assert_equal(found, fitted(name, law))

@@ -1,23 +1,34 @@
 """Two conditions are never pooled as seeds: they are named from losses; one condition is not."""
 
+import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from bss.cli import fit as commands
+from bss.cli.reading import TargetOptions
 from bss.errors import InputError
 from bss.laws import fit_critical, fit_es
 from bss.laws.base import Options
 from bss.laws.final_loss.table import check_losses, loss_points
-from bss.points.conditions import by_condition
-from bss.points.groups import run_groups
-from bss.points.measuring import measure_points
-from bss.tables import check_runs, read_runs
+from bss.models.transformer import TransformerConfig
+from bss.points.conditions import by_condition, find_conditions, independent_runs
+from bss.points.groups import USUAL_SLOPE, find_groups, row_levels, run_groups
+from bss.points.measuring import independent_points, measure_points, with_runs
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.config import ScheduleConfig
+from bss.tables import POINTS as POINT_COLUMNS
+from bss.tables import SETTINGS, check_runs, read_points, read_runs
 from bss.tables.reading import only
+from bss.training.run_config import DataConfig, RunConfig
+from bss.training.run_directory import RunStatus, open_run
 
 CASES = Path("tests/cases")
 FAST, SLOW = 6, 500
+MEASURED_OF_POINTS = {"steps", "tokens_to_target", "reached", "resolution", "seed", "data_seed"}
 
 
 def corpus(name, floor=1.9, batches=(64, 128, 192, 256, 384, 512), seed=0, noise=0.004, seeds=1):
@@ -101,6 +112,83 @@ def test_the_right_interval_of_one_of_two_models():
     points, _ = measure_points(runs, [2.8, 2.7], at_rate=3e-4)
     best = fit_es(points, options=Options(500)).at(2.8).best
     assert [best.value, best.low, best.high] == pytest.approx([152, 138, 168], abs=2)
+
+
+def test_conditions_of_a_directory_of_runs_are_refused_in_every_fit(tmp_path):
+    """Its runs differ in a setting, or in a model of the same size."""
+    model = TransformerConfig(256, num_layers=1, d_model=16, num_heads=2, d_ff=32)
+    for batch, seed in itertools.product((2, 4, 8, 16), range(2)):
+        for kind, one in enumerate(kinds_of_runs(model)):
+            schedule = ScheduleConfig(65536 * 16, BatchSchedule.parse(str(batch)))
+            run = dataclasses.replace(one, seed=seed, schedule=schedule)
+            write_run(tmp_path / ("model" if kind == 1 else "content"), run, batch, 0.2 * kind)
+            if kind == 0:
+                write_run(tmp_path / "model", run, batch, 0.0)
+    for name, told in (("model", r"model\.activation"), ("content", r"data\.content")):
+        folder = tmp_path / name
+        fits = (
+            lambda folder=folder: commands.es([folder], targets=TargetOptions((3.5,))),
+            lambda folder=folder: commands.table([folder]),
+            lambda folder=folder: commands.curve([folder]),
+        )
+        for fit in fits:
+            with pytest.raises(InputError, match=told) as refused:
+                fit()
+            assert "\n" not in str(refused.value)
+
+
+def kinds_of_runs(model: TransformerConfig) -> list[RunConfig]:
+    """A run, one of another model of its size, and one of another corpus."""
+    run = RunConfig(model, DataConfig(content="web", seq_len=128))
+    other = dataclasses.replace(run, model=dataclasses.replace(model, activation="gelu"))
+    return [run, other, dataclasses.replace(run, data=DataConfig(content="code", seq_len=128))]
+
+
+def write_run(runs: Path, run: RunConfig, batch: int, floor: float) -> None:
+    """Write the directory of a finished run whose loss falls to a floor."""
+    last = 65536 * 16 // (128 * batch)
+    steps = np.unique(np.geomspace(last // 20, last, 12).astype(int)).tolist()
+    with open_run(runs / run.id) as directory:
+        directory.check_config(run)
+        for step in steps:
+            loss = 3 + floor + 30 * step**-0.5 * (1 + 2 / batch) + 1e-3 * run.seed
+            row = {"step": step, "tokens": step * batch * 128, "batch": batch, "lr": 1e-3}
+            directory.add_row(row | {"loss": loss, "eval_loss": loss})
+        directory.write_status(RunStatus("finished", last * batch * 128, last))
+
+
+RESULTS = sorted(Path("results").rglob("*.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", RESULTS, ids=str)
+def test_no_committed_table_is_split_by_its_losses(file):
+    """Their conditions have columns; runs that differ in none were trained alike."""
+    runs = check_runs(pd.read_parquet(file), need_loss=False)
+    names, groups = find_conditions(independent_runs(runs)[0])
+    parts = [some for _, some in runs.groupby(names, dropna=False)] if names else [runs]
+    for some in parts:
+        assert find_conditions(independent_runs(some)[0]) == ([], None)
+    assert groups is None
+
+
+POINTS = ["critical_batch/points.csv", "demo/points.csv", "es_ablations/points.csv",
+          "es_wsd/sizes/points.csv", "published/mlperf_rcp.csv"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(f, marks=pytest.mark.slow) for f in POINTS[:-1]] + POINTS[-1:]
+)
+def test_no_committed_table_of_points_has_copies_or_is_split(file):
+    """Runs of MLPerf are evaluated every so many steps, and many have equal steps."""
+    points = read_points(Path("results") / file)
+    kept, messages = independent_points(points)
+    assert (len(kept), messages) == (len(points), [])
+    reached = with_runs(kept.loc[kept["reached"].to_numpy(bool)])
+    levels = reached.assign(log_steps=np.log(reached["steps"].astype(float)))
+    cell = [name for name in levels if name in {*POINT_COLUMNS, *SETTINGS} or "." in str(name)]
+    cell = [name for name in cell if name not in MEASURED_OF_POINTS]
+    assert find_groups(row_levels(levels, cell, "log_steps", USUAL_SLOPE), levels) is None
 
 
 def one_condition(seed):

@@ -100,8 +100,8 @@ def final_losses(runs: pd.DataFrame) -> pd.DataFrame:
     constant = runs.loc[runs.groupby("run")["batch"].transform("nunique") == 1]
     ends = constant.loc[constant[column].notna()].groupby("run", sort=False).tail(1)
     losses = ends[["run", "params", "tokens", "batch", "seq_len"]].assign(loss=ends[column])
-    for name in conditions(constant):
-        if name != HORIZON:
+    for name in (*MODELS, *conditions(constant)):
+        if name in ends and name != HORIZON:
             losses[name] = ends[name]
     if "status" in ends:
         losses["diverged"] = (ends["status"] == "diverged").astype(int)
