@@ -13,7 +13,8 @@ log2 of the best batch size that source s predicts for N parameters and D tokens
 The pooled value is the mean weighted by 1/v_s. The optimum of another lab lies around it with
 variance between² + 1/Σ(1/v_s): a random-effects model with its prediction interval (Higgins,
 Thompson and Spiegelhalter, J. R. Stat. Soc. A 172, 137, 2009). Outside its range a source is
-extended from the nearest point by D^exponent, the mean exponent of the sources.
+extended from the nearest point by D^exponent, the mean exponent of the sources. What it states at
+the setting itself is in the interval too.
 `python -m benchmarks.advice --write` estimates the numbers in calibration.json by leaving one
 source out at a time.
 """
@@ -79,13 +80,21 @@ class Pooled(NamedTuple):
 
 
 def pool(sources: Mapping[str, Rule], setting: Setting, constants: Constants) -> Pooled:
-    """Return the pooled best batch size of a setting."""
+    """Return the pooled best batch size of a setting.
+
+    The interval holds what every source that is out of its range states at the setting, because
+    sources disagree by more there than the model of their errors has it.
+    """
     found = {name: predict(rule, setting, constants) for name, rule in sources.items()}
     total = sum(1 / variance for _, variance, _ in found.values())
     weights = {name: 1 / variance / total for name, (_, variance, _) in found.items()}
     value = sum(weights[name] * log for name, (log, _, _) in found.items())
     half = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.hypot(constants.between, total**-0.5)
-    batch = Estimate(*(2.0**end for end in (value, value - half, value + half)), level=LEVEL)
+    far = [rule for name, rule in sources.items() if found[name][-1] > ROUNDING]
+    stated = [size for rule in far if (size := rule(setting).batch_tokens) is not None]
+    low = min([2.0 ** (value - half), *stated])
+    high = max([2.0 ** (value + half), *stated])
+    batch = Estimate(2.0**value, low, high, LEVEL)
     inside = tuple(name for name, (*_, far) in found.items() if far <= ROUNDING)
     return Pooled(batch, weights, inside)
 

@@ -178,3 +178,33 @@ def test_a_rule_of_a_user_is_one_more_source(tmp_path, monkeypatch):
 def test_the_committed_constants_say_how_they_were_made():
     entry = json.loads((calibrated.ROOT / "bss/advice/calibration.json").read_text())
     assert entry["command"] == "python -m benchmarks.advice --write"
+
+
+FAR = [(67e9, 2e12, 4096), (405e9, 15e12, 8192), (7e9, 2e12, 4096)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_interval_holds_its_sources_at_the_point_asked(seed):
+    constants, table = calibration()
+    sources = {TABLE: table} | {name: RULES[name] for name in POOLED}
+    drawn = np.exp(
+        np.random.default_rng(seed).uniform(np.log([1e6, 1e8]), np.log([1e12, 1e14]), (60, 2))
+    )
+    for params, tokens, seq_len in [*FAR, *((*row, 2048) for row in drawn)]:
+        setting = Setting(params=round(params), tokens=round(tokens), seq_len=seq_len)
+        pooled = pool(sources, setting, constants)
+        for name, rule in sources.items():
+            stated = rule(setting).batch_tokens
+            assert name in pooled.inside or pooled.batch.low <= stated <= pooled.batch.high
+        assert pooled.batch.low < pooled.batch.value < pooled.batch.high
+
+
+def test_sources_within_their_ranges_do_not_widen_an_interval():
+    constants, table = calibration()
+    sources = {TABLE: table} | {name: RULES[name] for name in POOLED}
+    at = Setting(params=300_000_000, tokens=10**10, seq_len=2048)
+    pooled = pool(sources, at, constants)
+    assert {*pooled.inside} == {*sources}
+    half = 1.645 * math.hypot(constants.between, constants.between / 3**0.5)
+    ends = [math.log2(end / pooled.batch.value) for end in (pooled.batch.low, pooled.batch.high)]
+    assert ends == pytest.approx([-half, half], rel=1e-3)

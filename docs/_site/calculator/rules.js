@@ -46,10 +46,14 @@ export function pool(data, setting) {
   const weights = found.map((one) => 1 / one.variance / total);
   const log2 = found.reduce((sum, one, i) => sum + weights[i] * one.log2, 0);
   const half = deviations * Math.hypot(constants.between, total ** -0.5);
+  // The interval holds what every source that is out of its range states at the setting.
+  const stated = rules
+    .filter((_, i) => found[i].distance > ROUNDING)
+    .map((rule) => evaluate(rule.batch_tokens, setting.params, setting.tokens));
   return {
     value: 2 ** log2,
-    low: 2 ** (log2 - half),
-    high: 2 ** (log2 + half),
+    low: Math.min(2 ** (log2 - half), ...stated),
+    high: Math.max(2 ** (log2 + half), ...stated),
     weights: sources.map((name, i) => ({ name, share: weights[i] })),
     inside: sources.filter((_, i) => found[i].distance <= ROUNDING),
   };
