@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from bss.errors import InputError
 from bss.importers.log import COUNTS, LOSSES, Correction, Log, Rows
 
 FEW = 0.1
@@ -85,6 +86,29 @@ def beginnings(rows: Rows) -> list[int]:
         lowest = int(np.argmin(np.diff(counts[between])))
         starts.append(int(between[lowest]) + 1)
     return starts
+
+
+def refuse_epochs(rows: Rows, source: str) -> None:
+    """Refuse a count that begins anew at each epoch, so that its attempts are epochs of one run.
+
+    Args:
+        rows: Rows of a log; the column `epoch` may be there.
+        source: Path of the log.
+
+    Raises:
+        InputError: If later epochs follow where the count begins anew.
+    """
+    if "epoch" not in rows:
+        return
+    epochs = rows["epoch"].to_numpy()
+    for start in beginnings(rows)[1:]:
+        before = epochs[:start][np.isfinite(epochs[:start])]
+        after = epochs[start:][np.isfinite(epochs[start:])]
+        if len(before) and len(after) and after.min() > before.max():
+            raise InputError(
+                f"{source}: {_count(rows)} begins anew at each epoch; name a count that goes on, "
+                "with --columns step=NAME or tokens=NAME"
+            )
 
 
 def each_attempt(correction: Correction) -> Correction:

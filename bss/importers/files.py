@@ -16,7 +16,8 @@ from bss.errors import InputError
 from bss.importers.batches import LogOptions
 from bss.importers.log import Empty, Importer, Log, Unreadable, head_of
 from bss.importers.own import RunTables
-from bss.importers.unread import is_named_as_log, refuse_unnamed, resembles_log
+from bss.importers.table import names_in
+from bss.importers.unread import is_named_as_log, refuse_unnamed, resembles_log, resembles_table
 
 OURS = {"run", "seq_len"}
 SHOWN = 8
@@ -120,7 +121,7 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
         head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
         reader = importer.reader(file, head, options.columns) if head else None
         # Last losses, which a sweep writes next to its runs, are no curves.
-        ours = below and {*head.partition("\n")[0].strip().split(",")} >= OURS
+        ours = below and bool(head) and _header_of(file, head) >= OURS
         if ours and not isinstance(reader, RunTables):
             reader = None
     except Unreadable as error:
@@ -134,11 +135,19 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
     if reader is None:
         unread = bool(head) and not ours
         unread = unread and (refuse_unnamed(file, head) or resembles_log(file, head))
-        raise _unrecognized(file, importer, log=unread)
+        table = bool(head) and not ours and not unread and resembles_table(file, head)
+        raise _unrecognized(file, importer, log=unread, table=table)
     logs = list(reader.read(file, options.columns))
     if not logs:
         raise _Skipped(file, "no run is logged in it, as writers open event files and leave them")
     return logs
+
+
+def _header_of(file: Path, head: str) -> set[str]:
+    """Return the columns of a table of ours, or what stands in the first line."""
+    if file.suffix == ".parquet":
+        return {*names_in(file, head)}
+    return {*head.partition("\n")[0].strip().split(",")}
 
 
 def _below(folder: Path, skipped: list[SkippedFile]) -> Iterator[Path]:
@@ -169,7 +178,9 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
     return [(0, int(p)) if p.isdigit() else (1, p) for p in re.split(r"(\d+)", text) if p]
 
 
-def _unrecognized(path: Path, importer: Importer, *, log: bool = False) -> _Skipped:
+def _unrecognized(
+    path: Path, importer: Importer, *, log: bool = False, table: bool = False
+) -> _Skipped:
     reason = (
         f"is not recognised ({importer.about}); name its format, describe its lines with "
         "`bss import lines`, or make a table of run, batch, seq_len, step and loss"
@@ -179,4 +190,9 @@ def _unrecognized(path: Path, importer: Importer, *, log: bool = False) -> _Skip
             "is not recognised and looks like the log of a run; describe its lines with "
             "`bss import lines`, or leave it out"
         )
-    return _Skipped(path, reason, unrecognized=True, log=log)
+    if table:
+        reason = (
+            "is not recognised and looks like the table of a run; write a row per step in order, "
+            "with step or tokens as plain numbers and a loss in nats per token"
+        )
+    return _Skipped(path, reason, unrecognized=True, log=log or table)

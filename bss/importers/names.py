@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.attempts import each_attempt
+from bss.importers.attempts import each_attempt, refuse_epochs
 from bss.importers.lines import Cells, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
 from bss.tables.likeness import (
@@ -369,6 +369,7 @@ def log_of(
     """
     if not set(LOSSES) & set(rows):
         raise InputError(f"{file}: no line has a loss; give the log of the rank that prints it")
+    refuse_epochs(rows, str(file))
     log = Log(
         run=run or run_name(file),
         rows=rows.filter(COLUMNS),

@@ -50,7 +50,7 @@ from bss.importers.names import (
     with_settings,
 )
 from bss.importers.restarts import with_loss
-from bss.importers.table import first_rows, names_in, table_of
+from bss.importers.table import beginning_of, names_in, table_of
 from bss.importers.unread import rises
 from bss.tables.likeness import held_out_label, held_out_name, unit_of
 
@@ -64,7 +64,7 @@ FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 class PlainTable(Importer):
     """A table whose header names a step or tokens, and a loss."""
 
-    about: str = "CSV, TSV or JSON lines of step or tokens and loss, lr, val_loss, batch"
+    about: str = "CSV, TSV, JSON lines or Parquet of step or tokens and loss, lr, val_loss, batch"
 
     def reader(self, file: Path, head: str, columns: Mapping[str, str]) -> Importer | None:
         """Return itself if there is a loss, and a count that rises, or runs."""
@@ -73,7 +73,7 @@ class PlainTable(Importer):
         there = METRICS.named_in(names) | {o: [name] for o, name in given.items() if name in names}
         if not set(LOSSES) & there.keys():
             return None
-        cells = columns_of(enumerate(first_rows(head)))
+        cells = columns_of(enumerate(beginning_of(file, head)))
         step = None if "step" in there else step_by_name(names.values(), cells.numbers)
         if step:
             there["step"] = [plain_name(step)]

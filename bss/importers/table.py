@@ -201,6 +201,12 @@ class Parquet(Table):
             rows = (row for batch in batches for row in batch.to_pylist())
             return columns_of(enumerate(rows, 1), labels)
 
+    def first(self) -> list[dict[str, Any]]:
+        """Return the first rows."""
+        with self._opened() as opened:
+            batches = opened.iter_batches(batch_size=FIRST, use_threads=False)
+            return next((batch.to_pylist() for batch in batches), [])
+
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
         """Open the file; refuse a damaged one."""
@@ -287,6 +293,13 @@ def first_rows(head: str) -> list[dict[str, Any]]:
     lines = [text for text in texts if text.strip() and text[0] != "#"]
     rows = csv.reader(lines, delimiter=separator) if names else ()
     return [dict(zip(names, cells, strict=False)) for cells in rows if cells != names]
+
+
+def beginning_of(file: Path, head: str) -> list[dict[str, Any]]:
+    """Return the first rows of a table: of text by its head, of Parquet from the file."""
+    if file.suffix != ".parquet":
+        return first_rows(head)
+    return Parquet(file).first()
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,7 @@
 """Files that no importer reads: whether one looks like the log of a run, which must not vanish."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,9 @@ from bss.errors import InputError
 from bss.importers.lines import columns_of
 from bss.importers.log import COUNTS, LOSSES, some
 from bss.importers.names import NAMES, by_plain_name
-from bss.importers.table import first_rows, names_in
+from bss.importers.table import beginning_of, names_in
 from bss.tables.likeness import kind_of_name, unit_of_loss, words_of_name
+from bss.units import parse_number
 
 ROWS = 3
 """Number of rows from which on a text looks like a log."""
@@ -19,6 +21,7 @@ _LOGS = re.compile(
     r"\.(tgz|tar|zip)",
     re.IGNORECASE,
 )
+_COUNTED = frozenset({"epoch", "epochs", "tokens", "samples"})
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _STEP = re.compile(
     r"(?:step|iter|iteration|update|batch|it)s?[\]\"')]?\s{0,3}[:=#/ ]\s{0,3}(\d{1,15})\b",
@@ -82,9 +85,9 @@ def refuse_unnamed(file: Path, head: str) -> bool:
     losses = [name for name in losses if "target" not in words_of_name(name)]
     counts = [plain[known[column]] for column in COUNTS if column in known]
     counts += [name for name in names if kind_of_name(name) == "step" and name not in counts]
-    if file.suffix == ".parquet" or not losses or not counts:
+    if not losses or not counts:
         return False
-    values = columns_of(enumerate(first_rows(head))).numbers
+    values = columns_of(enumerate(beginning_of(file, head))).numbers
     counts = [name for name in counts if name in values and rises(values[name])]
     if not counts or len(values[counts[0]]) < ROWS:
         return False
@@ -100,6 +103,39 @@ def refuse_unnamed(file: Path, head: str) -> bool:
             f"of {some(names)}"
         )
     return not in_nats
+
+
+def resembles_table(file: Path, head: str) -> bool:
+    """Return whether a table has a loss in any unit, and a count that rises or falls.
+
+    Such a table has no row per step in order, no numbers as counts, or a list in JSON.
+    """
+    names = names_in(file, head) if file.suffix in _TABLES else []
+    if file.suffix == ".json" and not names:
+        names = [*dict.fromkeys(re.findall(r'"([^"]{1,80})"\s*:', head))]
+    words = {name: words_of_name(name) for name in names}
+    lost = any(
+        kind_of_name(n) in LOSSES or unit_of_loss(n) for n in names if "target" not in words[n]
+    )
+    counted = [n for n in names if kind_of_name(n) == "step" or words[n] & _COUNTED]
+    if not lost or not counted or any("params" in one for one in words.values()):
+        return False
+    rows = beginning_of(file, head)
+    for name in counted:
+        texts = [str(row[name]) for row in rows if name in row]
+        if not texts:  # a list in JSON
+            texts = re.findall(rf'"{re.escape(name)}"\s*:\s*"?([\d.,]+[kKmMbBtT]?)\b', head)
+        counts = np.array([_read_count(text) for text in texts], float)
+        if len(counts) >= ROWS and (rises(counts) or rises(counts[::-1])):
+            return True
+    return False
+
+
+def _read_count(text: str) -> float:
+    """Return a count that may have a suffix or commas; NaN for what is none."""
+    with suppress(InputError, ValueError):
+        return parse_number(text.replace(",", ""))
+    return float("nan")
 
 
 def rises(counts: np.ndarray) -> bool:

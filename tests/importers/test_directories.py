@@ -6,6 +6,7 @@ import os
 import pickle
 import socket
 
+import pandas as pd
 import pytest
 
 from bss.cli import main
@@ -347,3 +348,58 @@ def test_the_decimals_of_a_last_cell_show_that_it_is_whole(tmp_path, capsys, end
     log, out = str(tmp_path / "a.csv"), str(tmp_path / "o.csv")
     [run] = printed(capsys, "import", "auto", log, "-o", out, *EIGHT)["runs"]
     assert run["status"] == status
+
+
+UNREAD_TABLES = {
+    "suffixes.csv": "tokens,loss\n" + "".join(f"{i}.5M,{5 - i / 9}\n" for i in range(9)),
+    "epochs.csv": "epoch,loss\n" + "".join(f"{i},{5 - i / 9}\n" for i in range(9)),
+    "newest.csv": "step,loss\n" + "".join(f"{90 - i},{5 + i / 9}\n" for i in range(9)),
+    "ppl.csv": "step,ppl\n" + "".join(f"{i},{90 - i}\n" for i in range(9)),
+    "list.json": json.dumps([{"step": i, "loss": 5 - i / 9} for i in range(9)]),
+    "history.json": json.dumps(
+        {"log": [{"step": i, "loss": 5 - i / 9} for i in range(9)]}, indent=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD_TABLES)
+def test_a_table_of_a_run_that_is_not_read_is_never_skipped_in_silence(name, tmp_path, capsys):
+    rows = "".join(f"{i},{5 - i / 9}\n" for i in range(9))
+    (tmp_path / "good.csv").write_text("step,loss\n" + rows)
+    (tmp_path / name).write_text(UNREAD_TABLES[name])
+    arguments = ["import", "auto", str(tmp_path), "-o", str(tmp_path / "out.csv")]
+    arguments += ["--seq-len", "64", "--batch", "8"]
+    assert main(arguments) == 1
+    printed = capsys.readouterr()
+    assert (
+        f"1 file looks like the log of a run and is not read: {name}" in printed.out + printed.err
+    )
+    assert main([*arguments, "--skip-unread"]) == 0
+    capsys.readouterr()
+    assert main(["import", "auto", str(tmp_path / name), *arguments[3:]]) == 2
+    assert "table of a run" in capsys.readouterr().err
+
+
+def test_a_parquet_table_is_read_as_its_csv_is(tmp_path, capsys):
+    table = pd.DataFrame({"step": range(1, 10), "loss": [5 - i / 9 for i in range(9)]})
+    table.to_parquet(tmp_path / "b8.parquet")
+    table.to_csv(tmp_path / "b8.csv", index=False)
+    found = []
+    for suffix in ("parquet", "csv"):
+        out = tmp_path / f"{suffix}.out.csv"
+        options = ["-o", str(out), "--seq-len", "64", "--batch", "8"]
+        assert main(["import", "auto", str(tmp_path / f"b8.{suffix}"), *options]) == 0
+        found.append(out.read_text())
+    assert found[0] == found[1]
+
+
+def test_steps_that_begin_anew_at_each_epoch_are_refused(tmp_path, capsys):
+    lines = [f"{e},{i},{5 - e - i / 9}\n" for e in range(3) for i in range(1, 9)]
+    (tmp_path / "a.csv").write_text("epoch,step,loss\n" + "".join(lines))
+    options = ["-o", str(tmp_path / "out.csv"), "--seq-len", "64", "--batch", "8"]
+    assert main(["import", "auto", str(tmp_path / "a.csv"), *options]) == 2
+    assert "step begins anew at each epoch" in capsys.readouterr().err
+    twice = [f"0,{i},{5 - i / 9 + k}\n" for k in (0, 0.1) for i in range(1, 9)]
+    (tmp_path / "a.csv").write_text("epoch,step,loss\n" + "".join(twice))
+    assert main(["import", "auto", str(tmp_path / "a.csv"), *options]) == 0
+    assert capsys.readouterr().out.startswith("2 runs")
