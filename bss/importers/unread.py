@@ -118,7 +118,8 @@ def resembles_table(file: Path, head: str) -> bool:
         kind_of_name(n) in LOSSES or unit_of_loss(n) for n in names if "target" not in words[n]
     )
     counted = [n for n in names if kind_of_name(n) == "step" or words[n] & _COUNTED]
-    if not lost or not counted or any("params" in one for one in words.values()):
+    # A table with a row per run has the size or the batch of each.
+    if not lost or not counted or any(one & {"params", "batch"} for one in words.values()):
         return False
     rows = beginning_of(file, head)
     for name in counted:

@@ -120,7 +120,7 @@ def test_a_gap_of_nan_is_refused(folder, capsys):
     assert "is NaN or infinite at step 10 and finite later" in refused(capsys, *import_of(folder))
 
 
-def test_a_diverged_run_misses_the_targets_that_others_reach(tmp_path, capsys):
+def test_a_diverged_run_is_left_out_of_points_with_a_message(tmp_path, capsys):
     good = MAIN.splitlines(keepends=True)
     bad = [f"{line.split(':9')[0].split(':8')[0].split(':7')[0]}:nan\n" for line in good[12:]]
     (tmp_path / "good.log").write_text("".join(good))
@@ -130,8 +130,9 @@ def test_a_diverged_run_misses_the_targets_that_others_reach(tmp_path, capsys):
     names = [str(tmp_path / "good.log"), str(tmp_path / "bad.log")]
     told = printed(capsys, "import", "auto", *names, "-o", out, *given)
     assert [run["status"] for run in told["runs"]] == ["finished", "diverged"]
-    points = printed(capsys, "points", out, "--targets", "7.4")["points"]
-    assert {(point["batch"], point["reached"]) for point in points} == {(8, True), (16, False)}
+    told = printed(capsys, "points", out, "--targets", "7.4")
+    assert {(point["batch"], point["reached"]) for point in told["points"]} == {(8, True)}
+    assert "1 runs diverged" in " ".join(told["warnings"])
 
 
 def test_names_of_columns_are_for_what_has_names(tmp_path, capsys):
