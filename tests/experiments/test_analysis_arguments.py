@@ -39,3 +39,17 @@ def test_the_tables_of_another_directory_are_analysed(tmp_path, monkeypatch):
     analysis.main([str(part)])  # a part alone, as the smoke size leaves it
     kept = pd.read_csv(RESULTS / "late_switch/b1c/differences.csv")
     assert len(pd.read_csv(part / "differences.csv")) == len(kept)
+
+
+def test_the_committed_folder_is_analysed_whole_and_not_as_one_part(monkeypatch):
+    """results/es_wsd has runs.parquet of an earlier study beside the folders of parts."""
+    from experiments.es_wsd import analysis
+
+    seen: list[Tables] = []
+    monkeypatch.setattr(analysis, "measure_part", lambda tables: pytest.fail(str(tables)))
+    monkeypatch.setattr(analysis, "write_findings", lambda tables, *_, **__: seen.append(tables))
+    monkeypatch.setattr(sys, "argv", ["analysis", "--answers", str(RESULTS / "es_wsd")])
+    for name in ("RESULTS", "TABLES"):
+        monkeypatch.setattr(analysis, name, getattr(analysis, name))
+    analysis.main()
+    assert seen == [Tables(RESULTS / "es_wsd")]
