@@ -6,10 +6,11 @@
     python -m benchmarks.curves --check --only demo     # final losses of `make demo` in runs/demo
 
 Each config is trained by `bss train` (the fleet by `bss sweep`) on one CPU core, as losses differ
-by rounding with the number of threads, with the CPU and with jaxlib. machine.json names the last
-two; `--check` elsewhere is refused, and says how to make the curves of the parent commit there. The
-text is synthetic. A CSV per config has 20 rows per run, or a few more, with all digits and without
-times.
+by rounding with the number of threads, with the CPU and with jaxlib. Each of two processes has a
+core of its own: on one they would wait for each other at every step. machine.json names the CPU and
+jaxlib; `--check` elsewhere is refused, and says how to make the curves of the parent commit there.
+The text is synthetic. A CSV per config has 20 rows per run, or a few more, with all digits and
+without times.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def merged(one: Json, other: Mapping[str, Any]) -> Json:
 
 
 def bss(words: list[str], devices: int, processes: int = 1) -> None:
-    """Run a `bss` command on one core, in one process or in several that train together."""
+    """Run a `bss` command in one process or in several that train together, each on one core."""
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "JAX_PLATFORMS": "cpu"}
     environment.pop("XLA_FLAGS", None)
     command = [sys.executable, "-m", "bss", *words]
@@ -90,6 +91,9 @@ def bss(words: list[str], devices: int, processes: int = 1) -> None:
     how: Json = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     how["text"] = True
     started = [subprocess.Popen([*command, *more], **how) for more in each]
+    cores = sorted(os.sched_getaffinity(0))
+    for i, process in enumerate(started):  # before it starts XLA, which counts its cores
+        os.sched_setaffinity(process.pid, {cores[i % len(cores)]})
     for process in started:
         printed, _ = process.communicate()
         if process.returncode:
@@ -207,7 +211,6 @@ def main() -> int:
     else:
         MACHINE.write_text(json.dumps({**machine(), "commit": commit()}, indent=2) + "\n")
     different = 0
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             rows = train(CONFIGS[name], Path(folder) / name) if name != "demo" else finals(RUNS)
