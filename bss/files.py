@@ -58,8 +58,15 @@ def check_output(path: str | Path) -> None:
     """Refuse a path that cannot be written as a file.
 
     Raises:
-        InputError: If the path, or what its link leads to, is a socket or a disk.
+        InputError: If the path, or what its link leads to, is a socket or a disk; or if a link
+            leads to itself, or into a directory that does not exist.
     """
+    if os.path.islink(path) and not os.path.exists(path):
+        target = os.path.realpath(path)
+        if os.path.islink(target):
+            raise InputError(f"{path}: is a link that leads to itself; name a file")
+        if not os.path.isdir(os.path.dirname(target)):
+            raise InputError(f"{path}: is a link to {target}, whose directory is missing; make it")
     mode = _read_mode(path)
     for is_kind, kind in ((stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a disk")):
         if is_kind(mode):

@@ -5,13 +5,14 @@ import socket
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from bss.cli import main
 from bss.errors import InputError
-from bss.files import read_json, write_json, write_text
+from bss.files import read_json, replacing, write_json, write_text
 from bss.tables import write_table
 from bss.tables.storage import appending
 
@@ -167,3 +168,23 @@ def test_every_command_writes_to_a_device_and_keeps_it(tmp_path, monkeypatch, ca
     os.mkfifo(tmp_path / name)
     assert main([*command]) == 2
     assert "no process reads this pipe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [("runs.csv", "leads to itself"), ("nowhere/runs.csv", "whose directory is missing; make it")],
+)
+def test_a_link_that_leads_nowhere_is_one_line(target, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("runs.csv").symlink_to(target)
+    with pytest.raises(InputError, match=says), replacing("runs.csv"):
+        pass
+    rows = "".join(f"{i},{5 - i / 9}\n" for i in range(1, 9))
+    Path("b8.csv").write_text("step,loss\n" + rows)
+    arguments = ["import", "auto", "b8.csv", "-o", "runs.csv", "--batch", "8", "--seq-len", "64"]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "runs.csv" in error
+    assert main(["points", "runs.csv"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert Path("runs.csv").is_symlink()

@@ -63,6 +63,8 @@ def _line(error: Any) -> str:
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
         return f"{module} is not installed; {install('train')}" if module in TRAIN else ""
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+        return f"{str(error).partition('from ')[2]} is a link that leads to itself; correct it"
     where = f"{error.filename}: " if getattr(error, "filename", None) else ""
     full = os.strerror(errno.ENOSPC)  # libraries wrap it in other exceptions
     if full in f"{error} {error.__cause__ or error.__context__}":
