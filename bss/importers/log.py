@@ -38,6 +38,8 @@ PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".ckpt")
 PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 LFS = b"version https://git-lfs.github.com/spec/"
 
+FEW_BYTES = 32
+"""Number of bytes by which UTF-16 without a byte-order mark is known."""
 HEAD = 2**18
 PART = 2**16
 """Bytes of a file's middle and end that are searched too, if its beginning holds only warnings."""
@@ -155,7 +157,7 @@ def head_of(file: Path) -> str:
         head = opened.read(HEAD)
         encoding = encoding_of(head)
         size = opened.seek(0, 2)
-        if encoding != "utf-16" and size > HEAD:
+        if not encoding.startswith("utf-16") and size > HEAD:
             for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
                 opened.seek(at)
                 head += opened.read(PART)
@@ -185,8 +187,19 @@ def plain(text: str) -> str:
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text by its first bytes: UTF-16 with a byte-order mark, or UTF-8."""
-    return "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    """Return the encoding of a text by its first bytes: UTF-16 or UTF-8.
+
+    Without a byte-order mark it is UTF-16 if every second byte is 0, as those of Latin letters are.
+    """
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    first = head[:FEW_BYTES]
+    if len(first) < FEW_BYTES:
+        return "utf-8-sig"
+    zeros = first[0::2].count(0), first[1::2].count(0)
+    if max(zeros) == FEW_BYTES // 2 and min(zeros) == 0:
+        return "utf-16-be" if zeros[0] else "utf-16-le"
+    return "utf-8-sig"
 
 
 def run_name(file: Path) -> str:

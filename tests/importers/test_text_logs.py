@@ -190,3 +190,10 @@ def test_compressed_logs_are_to_be_unpacked(tmp_path):
     (tmp_path / "run.log.gz").write_bytes(gzip.compress(MAIN_LOG.encode()))
     with pytest.raises(InputError, match="is compressed; unpack it with gunzip first"):
         the_run([tmp_path / "run.log.gz"], BOTH, "auto")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
+def test_utf_16_is_read_with_and_without_its_mark(encoding, tmp_path):
+    text = "".join(f"s:{i} trl:{9 - i / 10} lr:1e-3 norm:1\n" for i in range(20))
+    table, report = read(tmp_path, text, BOTH, "main.log", encoding)
+    assert (report.status, report.read, len(table)) == ("finished", 20, 20)

@@ -1,6 +1,8 @@
 """Accumulation equals the full batch; unused rows do not matter; settings are not compiled in;
 many steps in one call are the steps one by one."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -136,3 +138,16 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(
     np.testing.assert_array_equal(told.loss[:4], losses)
     single = jax.jit(make_step(tiny_run))(start, rows[:3], np.int32(count), each[0])[1]
     np.testing.assert_allclose(single.loss, losses[0], rtol=1e-6)
+
+
+def test_seeds_of_any_size_start_different_runs(tiny_run):
+    seeds = [5, 5 + 2**32, 5 + 2**33, 5 - 2**32, -5, 5 + 2**70]
+    starts = []
+    for seed in seeds:
+        state = init_state(dataclasses.replace(tiny_run, seed=seed))
+        starts.append(np.concatenate([np.ravel(x) for x in jax.tree.leaves(state.params)]))
+    for i, one in enumerate(starts):
+        assert not any((one == other).all() for other in starts[:i])
+    again = init_state(dataclasses.replace(tiny_run, seed=5)).params
+    plain = tiny_run.model.init(5)  # seeds below 2^32 keep their bits
+    jax.tree.map(np.testing.assert_array_equal, again, plain)
