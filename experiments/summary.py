@@ -81,7 +81,7 @@ def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, s
         of_paper = found.loc[found["paper"].astype(str) == number]
         for claim in (c for c in claims if c["paper"] == number):
             own = _own(of_paper, claim)
-            others = of_keys(of_paper, claim.get("others", ())) or "–"
+            others = of_keys(of_paper, claim.get("others", ()), named=True) or "–"
             book = claim.get("notebook")
             see = f"[{book}](../notebooks/{book}.ipynb)" if book else "–"
             cells = [claim["figure"], claim["text"], claim["from"], own, others, see]
