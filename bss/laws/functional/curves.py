@@ -275,7 +275,8 @@ def curves_of(
     refuse_mixed(runs, "runs", "seq_len", "model", "params")
     runs = runs.assign(lr=_learning_rates(runs), loss=runs[loss_column(runs)])
     seq_len, own = int(runs["seq_len"].iloc[0]), runs.groupby("run", sort=False)
-    most = None if every_row else max(8, min(READINGS, LOSSES // own.ngroups))
+    measured = max(runs.loc[runs["loss"].notna(), "run"].nunique(), 1)
+    most = None if every_row else max(8, min(READINGS, LOSSES // measured))
     paths = [run_path(rows, warmup, since, most) for _, rows in own]
     with_loss = [path for path in paths if len(path.at)]
     if not with_loss:
