@@ -146,6 +146,8 @@ def from_others(
     others. The arguments are those of `measured_minimum`.
     """
     x, off, times = np.log(batch), np.zeros(len(batch)), np.zeros(len(batch))
+    if len(batch) < 2:  # nothing is left to compare with
+        return off, times
     for i in range(len(batch)):
         rest = np.arange(len(batch)) != i
         sizes, at = np.unique(x[rest], return_inverse=True)

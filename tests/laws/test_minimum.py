@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bss.laws.minimum import measured_minimum, parabola_vertex
+from bss.laws.minimum import from_others, measured_minimum, parabola_vertex
 
 BATCH = 2.0 ** np.arange(2, 11)
 
@@ -88,3 +88,10 @@ def test_what_seeds_share_is_taken_out():
     assert paired.batch.value == pytest.approx(64, rel=0.15)
     own = measured_minimum(batch, value, seed=np.arange(36), typical=0.003)
     assert own.scatter > 0.01  # a seed for each run: repetitions
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_value_without_others_is_not_far_from_them(count):
+    one = np.ones(count)
+    off, times = from_others(8 * one, one, 0.1, one, np.zeros(count, int))
+    assert off.tolist() == times.tolist() == [0.0] * count

@@ -395,7 +395,7 @@ def outliers(data: EsData, target: float, level: float) -> list[Outlier]:
     here = np.flatnonzero((data.target == target) & data.reached)
     log, relative = np.log(data.sequences[here]), 1 / data.slope[here]
     off, times = from_others(data.batch[here], log, TYPICAL, relative, data.seed[here])
-    if times.max() <= FAR:
+    if times.max(initial=0.0) <= FAR:
         return []
     i = int(times.argmax())
     row, name = here[i], str(data.name[here[i]])
