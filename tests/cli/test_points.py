@@ -5,18 +5,19 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.sweeps.grid import expand, product
+from bss.sweeps.grid import expand, overlay, product
 from bss.training.run_directory import RunStatus, open_run
 from tests.cli.called import printed, refused
 
 BATCHES, RATES = (2, 4, 8, 16), (1e-3, 2e-3, 4e-3)
+TOKENS = 2_000_000
 QUICK = ("--law", "hyperbola", "--resamples", "10")
 
 
 def rows(run: str, batch: int, **columns) -> pd.DataFrame:
     """A planted surface, whose loss is lower at rate 2e-3 at batches up to 4, then at 4e-3."""
     rate = columns.get("lr") or 2e-3
-    step = np.unique(np.geomspace(20, 2e6 / (16 * batch), 100).astype(int))
+    step = np.unique(np.geomspace(20, TOKENS / (16 * batch), 100).astype(int))
     off = np.log(rate / (2e-3 if batch <= 4 else 4e-3)) ** 2
     loss = 1 + 12 * step**-0.4 + 0.6 / batch + 0.01 * off
     return pd.DataFrame({"step": step, "loss": loss}).assign(
@@ -78,14 +79,15 @@ def test_a_rate_that_is_not_told_keeps_its_runs(tmp_path, capsys):
 @pytest.fixture
 def trained(tiny_transformer, tmp_path):
     """A directory of runs at five batches, one of which was interrupted."""
-    runs = expand(tiny_transformer, product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
+    longer = overlay(tiny_transformer, {"schedule.tokens": TOKENS})
+    runs = expand(longer, product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
     states = ("finished", "running", "finished", "finished", "finished")
     for run, state in zip(runs, states, strict=True):
         batch = run.schedule.batch.batches[0]
         with open_run(tmp_path / "runs" / run.id) as directory:
             directory.check_config(run)
-            directory.write_status(RunStatus(state, 8192))
             table = rows(run.id, batch, lr=1e-2).drop(columns=["run", "seq_len"])
+            directory.write_status(RunStatus(state, 16 * batch * int(table["step"].iloc[-1])))
             for row in table.assign(tokens=16 * batch * table["step"]).to_dict("records"):
                 directory.add_row({**row, "eval_loss": row["loss"]})
     return tmp_path / "runs"
