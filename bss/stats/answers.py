@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from bss.stats.paired import LEVEL, detectable_shift, holm
+from bss.stats.paired import LEVEL, detectable_shift, holm, holm_products
 
 MOST_CENSORED = 0.2
 """Largest share of seeds with a bound in place of a number for which a statement is tested."""
@@ -345,10 +345,6 @@ def answers(claims: Mapping[str, Claim], effects: Mapping[str, Effect]) -> dict[
 def _factors(p: Sequence[float]) -> np.ndarray:
     """Return by how much Holm multiplies each p value, before the cap at 1."""
     values = np.asarray(p, float)
-    order = np.argsort(values)
-    rest = np.arange(len(order), 0, -1)
-    steps = np.maximum.accumulate(values[order] * rest)
-    known = values[order] > 0
-    factors = np.empty(len(order))
-    factors[order] = np.where(known, steps / np.where(known, values[order], 1), rest)
-    return factors
+    rest = len(values) - np.argsort(np.argsort(values))  # tests that are left, of p = 0
+    known = values > 0
+    return np.where(known, holm_products(p) / np.where(known, values, 1), rest)

@@ -96,11 +96,16 @@ def holm(p: Sequence[float]) -> np.ndarray:
         >>> holm([0.01, 0.04, 0.03]).tolist()
         [0.03, 0.06, 0.06]
     """
+    return np.minimum(1, holm_products(p))
+
+
+def holm_products(p: Sequence[float]) -> np.ndarray:
+    """Return p values [N] multiplied as Holm does, which may exceed 1."""
     order = np.argsort(p)
     steps = np.asarray(p, float)[order] * np.arange(len(order), 0, -1)
-    adjusted = np.empty(len(order))
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(steps))
-    return adjusted
+    products = np.empty(len(order))
+    products[order] = np.maximum.accumulate(steps)
+    return products
 
 
 def compare(losses: pd.DataFrame, pairs: Sequence[tuple[K, K]]) -> dict[tuple[K, K], Difference]:
