@@ -53,13 +53,12 @@ from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
 from bss.laws.resampling import RunEffects, redraw, rms
 from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, repeated, solve
 from bss.points.conditions import refuse_mixed_rows
+from bss.points.groups import SEED_NOISE, USUAL_SLOPE
 from bss.points.measuring import independent_points, with_runs
 from bss.tables import SETTINGS
 from bss.tables.columns import Origin, positive
 
 CELL = ("target_loss", "batch", "peak_lr")  # of repetitions
-USUAL_SLOPE = 0.27  # nats per e-fold of tokens: the median of the committed curves
-TYPICAL = 0.004  # nats: the noise SD of a run's loss in the committed results
 FAR = 8.0  # noise SDs of an outlier: never reached by chance, also with few degrees of freedom
 
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
@@ -382,7 +381,7 @@ def target_minimum(
     return measured_minimum(
         data.batch[here],
         np.log(data.sequences[here]),
-        typical=TYPICAL / usual,
+        typical=SEED_NOISE / usual,
         relative=usual / data.slope[here],
         censored=~data.reached[here],
         seed=data.seed[here],
@@ -394,7 +393,7 @@ def outliers(data: EsData, target: float, level: float) -> list[Outlier]:
     """Return the run farthest from the minimum measured by the others, if it is an outlier."""
     here = np.flatnonzero((data.target == target) & data.reached)
     log, relative = np.log(data.sequences[here]), 1 / data.slope[here]
-    off, times = from_others(data.batch[here], log, TYPICAL, relative, data.seed[here])
+    off, times = from_others(data.batch[here], log, SEED_NOISE, relative, data.seed[here])
     if times.max(initial=0.0) <= FAR:
         return []
     i = int(times.argmax())
