@@ -74,6 +74,12 @@ class ExportOptions:
             raise InputError("--approximate: needs --export TRAINER; name one or leave it out")
 
 
+def check_lr_batch(batch: int | None, rule: str) -> None:
+    """Raise InputError for --lr-batch without a rule that scales the LR from it."""
+    if batch is not None and rule == "none":
+        raise InputError(f"--lr-batch {batch}: needs --lr-coupling, e.g. sqrt")
+
+
 @Parameter(name="*", group=Group("Learning rate", sort_key=3))
 @dataclass(frozen=True)
 class RateOptions:
@@ -99,8 +105,7 @@ class RateOptions:
     lr_batch: Count | None = None
 
     def __post_init__(self) -> None:
-        if self.lr_batch is not None and self.lr_coupling == "none":
-            raise InputError(f"--lr-batch {self.lr_batch}: needs --lr-coupling, e.g. sqrt")
+        check_lr_batch(self.lr_batch, self.lr_coupling)
 
 
 def plan(

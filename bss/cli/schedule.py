@@ -10,7 +10,14 @@ from cyclopts import Parameter
 from bss.cells import Table
 from bss.cli.options import Count, Number, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot
-from bss.cli.plan import ExportOptions, OptimizerOptions, plan_output, rate_of, warn_about
+from bss.cli.plan import (
+    ExportOptions,
+    OptimizerOptions,
+    check_lr_batch,
+    plan_output,
+    rate_of,
+    warn_about,
+)
 from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
 from bss.laws import CurveFit, read_fit
@@ -118,8 +125,7 @@ def _check_coupling(lr: float | None, rule: str, batch: int | None) -> None:
     """Raise InputError for options of the scaling of a learning rate that lack another."""
     if rule != "none" and lr is None:
         raise InputError(f"--lr-coupling {rule}: needs --lr, the peak LR at --lr-batch, e.g. 4e-3")
-    if batch is not None and rule == "none":
-        raise InputError(f"--lr-batch {batch}: needs --lr-coupling, e.g. sqrt")
+    check_lr_batch(batch, rule)
 
 
 def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> list[str]:
