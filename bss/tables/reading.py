@@ -147,7 +147,6 @@ def only(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     Args and errors are those of `without`.
 
     Examples:
-        >>> runs = pd.DataFrame({"run": ["a", "b", "c"], "batch": [4, 8, 16]})
         >>> runs = pd.DataFrame({"run": ["web-1", "web-2", "mix"], "batch": [4, 8, 16]})
         >>> list(only(runs, ["run=web-*", "batch=16"])["run"])
         ['web-1', 'web-2', 'mix']
