@@ -449,7 +449,9 @@ def _log_ratio(table: pd.DataFrame, pair: Pair, donors: Sequence[Cell]) -> tuple
     A curve whose target is missed at more than 20% of the batch sizes has no critical batch size.
     The effect is then of the other budgets and is not tested; the text names what is missing.
     """
-    logs, told, open_budgets = [], [], set()
+    logs: list[np.ndarray] = []
+    told: list[str] = []
+    open_budgets: set[int] = set()
     for seed, value in enumerate((pair.first, pair.second)):
         [cell] = cells_of(table.loc[table[pair.column] == value])
         [tokens] = resampled([cell], RESAMPLES, seed=seed, donors=[*donors, cell])

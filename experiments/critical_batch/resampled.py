@@ -205,7 +205,8 @@ def deviations(cells: Sequence[Cell]) -> dict[tuple[int, int], np.ndarray]:
     runs: list[tuple[int, np.ndarray]] = []
     for cell in cells:
         for batch, logs in zip(cell.batches, cell.logs, strict=True):
-            rates, seeds = logs.shape[0], logs.shape[2]
+            rates = logs.shape[0]
+            seeds = logs.shape[2]
             apart = (logs - logs.mean(axis=2, keepdims=True)) * np.sqrt(seeds / max(seeds - 1, 1))
             apart = (apart - _mean_of_known(apart, axis=0)) * np.sqrt(rates / max(rates - 1, 1))
             runs += [(batch, run) for lr in apart for run in np.moveaxis(lr, 1, 0)]
@@ -285,7 +286,9 @@ def exponents(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Exponents:
     rows = [(1.0, np.log(cell.params), np.log(d)) for cell in cells for d in cell.budgets]
     sizes = np.array([cell.size for cell in cells for _ in cell.budgets])
     known = np.isfinite(logs).all(axis=0)
-    X, y, size = np.array(rows)[known], logs[:, known], sizes[known]
+    X = np.array(rows)[known]
+    y = logs[:, known]
+    size = sizes[known]
     inverse = np.linalg.inv(X.T @ X)
     draws = y @ X @ inverse
     rest = y[0] - X @ draws[0]

@@ -349,7 +349,9 @@ def _sized_runs() -> pd.DataFrame:
 
 def measure_sizes() -> None:
     """Write the points, optima and errors of laws by model size, at equal excess losses."""
-    optimum, kept, laws = [], [], []
+    optimum: list[pd.DataFrame] = []
+    kept: list[pd.DataFrame] = []
+    laws: list[pd.DataFrame] = []
     runs = _sized_runs()
     small = TABLES.read("stages/runs.parquet")
     small = small.loc[small["seed"].isin(runs["seed"]) & (small["tokens"] <= runs["tokens"].max())]

@@ -133,7 +133,8 @@ def predictions_figure(table: pd.DataFrame) -> Figure:
             rows = table.loc[table["phase"] == phase]
             ax.plot(rows[column], rows["measured"], ls="none", ms=5, **look)
             rms = float(np.sqrt((rows[f"{column}_error"] ** 2).mean()))
-            text, place = f"{LR_PHASES[phase].short}: rms error {rms:.3f}", (0.97, 0.03 + 0.06 * i)
+            text = f"{LR_PHASES[phase].short}: rms error {rms:.3f}"
+            place = (0.97, 0.03 + 0.06 * i)
             ax.annotate(text, place, xycoords="axes fraction", ha="right", size=style.SMALL)
         ax.axline((ends[0], ends[0]), slope=1, color=style.FAINT, lw=0.9, zorder=1)
         ax.set_aspect("equal")
