@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from bss.schedules.coupling import Coupling
     from bss.schedules.plan import Plan
     from bss.schedules.plan import resolve as plan
-    from bss.schedules.rates import LearningRate, Rate, cosine, wsd
-    from bss.sweeps.grid import overlay, product, zipped
-    from bss.sweeps.price import price
+    from bss.schedules.rates import LearningRate, LRSchedule, cosine, wsd
+    from bss.sweeps.cost import estimate_cost
+    from bss.sweeps.grid import overlay, sweep_product, sweep_zip
     from bss.sweeps.setup import EngineConfig, Setup, TextConfig
     from bss.sweeps.sweep import Sweep, sweep, train
     from bss.sweeps.table import list_runs

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bss.renamed import PYTHON
+
 DISTRIBUTION = "batch-size-scaling"
 """What package indexes know it as; `bss` is somebody else's there."""
 
@@ -42,7 +44,8 @@ def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callabl
     def imported(name: str) -> Any:
         """Import an exported name from its module."""
         if name not in exports:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            now = f"; it is {PYTHON[name]} now" if name in PYTHON else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{now}")
         room, own_name = exports[name]
         return getattr(importlib.import_module(room), own_name)
 

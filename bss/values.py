@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 from bss.errors import InputError
+from bss.renamed import FIELDS
 from bss.units import parse_number, parse_tokens
 
 T = TypeVar("T")
@@ -134,9 +135,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     names, hints = _fields(kind)
     for key in entry if strict else ():
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(hints)}"
-            raise InputError(f"{where}{key} is not a field of {kind.__name__}; {hint}")
+            raise InputError(f"{where}{key} is not a field of {kind.__name__}; {_hint(key, hints)}")
     given = {
         names[key]: _value(hints[key], value, f"{where}{key}", strict)
         for key, value in entry.items()
@@ -154,6 +153,14 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     if not strict and hasattr(kind, "may_lack"):
         value.check(where)
     return value
+
+
+def _hint(key: str, known: Mapping[str, Any]) -> str:
+    """Return which known key may be meant."""
+    if FIELDS.get(key) in known:
+        return f"it is {FIELDS[key]} now"
+    near = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
 
 
 def _decoded(kind: Any, entry: Mapping[str, Any], where: str, strict: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parts that all experiments share: the setup of runs, their training and their price."""
+"""Parts that all experiments share: the setup of runs, their training and their cost."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.sweeps.contenders import Contender, contender_table
+from bss.sweeps.cost import estimate_cost, hours
 from bss.sweeps.engines import ENGINES
-from bss.sweeps.price import hours, price
 from bss.sweeps.results import Results
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.sweep import prepared_run
@@ -37,7 +37,7 @@ class PricedStudy:
             "" for none.
         resamples: Bootstrap refits per interval.
         setup: Model, data, optimizer, token budget and the engine's settings.
-        dry_run: Print the price and stop.
+        dry_run: Print the cost and stop.
         peak_flops: FLOP/s of one device.
         mfu: Assumed fraction of `peak_flops` that training reaches.
 
@@ -81,8 +81,8 @@ class PricedStudy:
             yield base, trainer
 
     def print_hours(self, parts: Mapping[str, Sequence[RunConfig]]) -> None:
-        """Print the price of each part of the study and of all of it, from its runs."""
-        costs = {name: price(runs) for name, runs in parts.items()}
+        """Print the cost of each part of the study and of all of it, from its runs."""
+        costs = {name: estimate_cost(runs) for name, runs in parts.items()}
         taken = {name: hours(cost, self.peak_flops, self.mfu) for name, cost in costs.items()}
         rows = [(name, cost.flops, taken[name]) for name, cost in costs.items()]
         rows.append(("all", sum(cost.flops for cost in costs.values()), sum(taken.values())))
@@ -100,7 +100,7 @@ def train_arms(
     decayed: Callable[[P, Sequence[Contender]], list[Contender]],
     forks: Sequence[int],
 ) -> None:
-    """Train a part and write runs.parquet and finals.csv; print its price if it is a dry run.
+    """Train a part and write runs.parquet and finals.csv; print its cost if it is a dry run.
 
     Args:
         study: The part.

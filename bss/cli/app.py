@@ -28,6 +28,7 @@ from bss.cli.output import Output, Show, emit
 from bss.errors import InputError
 from bss.installation import version
 from bss.registry import trusting
+from bss.renamed import moved
 from bss.training.hardware import look_for_present
 
 COMMANDS = {
@@ -109,6 +110,8 @@ def command_path(name: str) -> tuple[str, str]:
 
 def _run(given: list[str], name: str) -> int:
     look_for_present()
+    if old := moved(given):
+        raise InputError(old)
     try:
         command, bound, *_ = application(name).parse_args(
             given, exit_on_error=False, print_error=False

@@ -35,7 +35,7 @@ def es(
     /,
     *,
     law: str | None = None,
-    at_rate: Number | None = None,
+    peak_lr: Number | None = None,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     how: FitOptions = FitOptions(),
@@ -49,7 +49,7 @@ def es(
         runs: runs directories, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
         law: piecewise, hyperbola, a surface, or package.module:ATTRIBUTE; chosen by default
-        at_rate: only runs with this peak LR; by default the best LR at each target
+        peak_lr: only runs with this peak LR; by default the best LR at each target
 
     Examples:
         bss fit es RUNS.parquet --targets 1.9,1.8
@@ -59,7 +59,7 @@ def es(
     from bss.laws.es import LAWS
 
     step_time = time.read(runs, table.reading())
-    points, warnings = measured_points(runs, table, targets, at_rate, how)
+    points, warnings = measured_points(runs, table, targets, peak_lr, how)
     chosen = LAWS.load(law) if law else None
     fit = _fitted(laws.fit_es, points, how, 500, law=chosen, draws=DRAWS)
     draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})

@@ -18,7 +18,7 @@ from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.momentum import told
 from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import RATES, Rate, Shape, wsd
+from bss.schedules.rates import RATES, LRSchedule, Shape, wsd
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
@@ -82,14 +82,14 @@ def check_lr_batch(batch: int | None, rule: str) -> None:
 
 @Parameter(name="*", group=Group("Learning rate", sort_key=3))
 @dataclass(frozen=True)
-class RateOptions:
+class LROptions:
     """The learning-rate schedule.
 
     Attributes:
         warmup: tokens, or a percentage of the budget
         decay: tokens, or a percentage of the budget
         shape: of the decay
-        rate: wsd, another named schedule, or module:ATTRIBUTE
+        lr_schedule: wsd, another named schedule, or module:ATTRIBUTE
         floor: last learning rate as a fraction of the peak
         lr_coupling: scale the LR with the batch: none, linear, sqrt, a power such as 0.35, or
             module:ATTRIBUTE
@@ -99,7 +99,7 @@ class RateOptions:
     warmup: str = "0"
     decay: str = "0"
     shape: Shape = "linear"
-    rate: str = next(iter(RATES))
+    lr_schedule: str = next(iter(RATES))
     floor: Number = 0.0
     lr_coupling: str = next(iter(LR_RULES))
     lr_batch: Count | None = None
@@ -114,7 +114,7 @@ def plan(
     seq_len: Count,
     batch: str,
     lr: Positive,
-    rate: RateOptions = RateOptions(),
+    rate: LROptions = LROptions(),
     buckets: Sizes = (),
     optimizer: OptimizerOptions = OptimizerOptions(),
     export: ExportOptions = ExportOptions(),
@@ -137,14 +137,14 @@ def plan(
     schedule = ScheduleConfig(
         tokens,
         BatchSchedule.parse(batch, total=tokens, seq_len=seq_len),
-        rate.rate,
+        rate.lr_schedule,
         parse_tokens(rate.warmup, field="--warmup", total=tokens),
         parse_tokens(rate.decay, field="--decay", total=tokens),
         rate.shape,
         rate.floor,
     )
     for name in schedule.foreign:
-        raise InputError(f"--{name}: --rate {rate.rate} has none; leave it out")
+        raise InputError(f"--{name}: --lr-schedule {rate.lr_schedule} has none; leave it out")
     if schedule.warmup > tokens:
         raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
     reference = schedule.batch.batches[0] if rate.lr_batch is None else rate.lr_batch
@@ -200,7 +200,7 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
         print(f"warning: {message}", file=sys.stderr)
 
 
-def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> Rate:
+def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> LRSchedule:
     """Return the LR schedule of the options --lr, --warmup and --decay."""
     start = parse_tokens(warmup, field="--warmup", total=tokens)
     return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")

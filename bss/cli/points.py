@@ -16,7 +16,7 @@ def points(
     *,
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
-    at_rate: Number | None = None,
+    peak_lr: Number | None = None,
     rows: RowOptions = RowOptions(),
     out: OutputFile | None = None,
     files: Trust = Trust(),
@@ -27,14 +27,14 @@ def points(
     Args:
         runs: runs directories, or CSV or Parquet: run, batch, loss (or eval_loss), step or tokens,
             seq_len or batch_tokens
-        at_rate: only runs with this peak LR; by default the best LR at each target
+        peak_lr: only runs with this peak LR; by default the best LR at each target
         out: save the points (.csv or .parquet)
 
     Examples:
         bss points RUNS.parquet --targets 1.9,1.8
         bss points RUNS.parquet --targets 1.9 --smooth 150K --json
     """
-    measured, warnings = measured_points(runs, table, targets, at_rate, rows)
+    measured, warnings = measured_points(runs, table, targets, peak_lr, rows)
     if out:
         write_table(measured, out)
     records = measured.to_dict("records")

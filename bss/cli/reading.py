@@ -213,14 +213,14 @@ def measured_points(
     paths: Sequence[Path],
     table: TableOptions,
     targets: TargetOptions,
-    at_rate: float | None,
+    peak_lr: float | None,
     rows: "RowOptions",
 ) -> tuple[pd.DataFrame, list[str]]:
     """Measure steps and tokens to the targets of the rows that are kept; return them with warnings.
 
     Tables of points are read unchanged. Runs are left out before they are measured if their table
     has the columns of --keep and --drop, else their points are. If a batch size has several peak
-    LRs, each target uses the best one, or the one that `at_rate` selects.
+    LRs, each target uses the best one, or the one that `peak_lr` selects.
     """
     measured = [path for path in paths if _are_points(path, table.reading())]
     if measured:
@@ -231,12 +231,12 @@ def measured_points(
                 "of both first, with `bss points`"
             )
         points, warnings = read_point_tables(measured, table.reading())
-        found, more = tuned_points(rows.selected(points), targets.measuring()["targets"], at_rate)
+        found, more = tuned_points(rows.selected(points), targets.measuring()["targets"], peak_lr)
         return found, [*warnings, *more]
     runs, warnings = read_curves(paths, table, targets)
     of_runs, of_points = rows.by_columns(runs)
     runs = of_runs.selected(runs)
-    points, more = measure_points(runs, **targets.measuring(), at_rate=at_rate)
+    points, more = measure_points(runs, **targets.measuring(), peak_lr=peak_lr)
     return of_points.selected(points), [*warnings, *more]
 
 

@@ -28,7 +28,7 @@ def sweep(
     dry_run: bool = False,
     show: Show = Show(),
 ) -> Output | int:
-    """Train a sweep, or price it; Ctrl-C and SIGTERM save every run and exit.
+    """Train a sweep, or estimate its cost; Ctrl-C and SIGTERM save every run and exit.
 
     Args:
         config: FILE.json, FILE.py or FILE.py:SIZE: {"setup": {...}, "axes":
@@ -58,13 +58,13 @@ def sweep(
 
 def _priced(config: "SweepConfig") -> Output:
     """The cost of the sweep, and its runs."""
+    from bss.sweeps.cost import estimate_cost
     from bss.sweeps.engines import engine_of
-    from bss.sweeps.price import price
     from bss.sweeps.sweep import planned
     from bss.sweeps.table import differing
 
     runs = planned(config.setup, config.every_axis(), engine_of(config.engine))
-    cost = price(runs)
+    cost = estimate_cost(runs)
     varied = differing(runs)
     shown = [
         {"seed": run.seed, "peak_lr": run.optimizer.lr, **own}

@@ -55,7 +55,7 @@ def measure_points(
     count: int = 5,  # as `default_targets`
     warmup: int = 0,
     smooth: int | None = None,
-    at_rate: float | None = None,
+    peak_lr: float | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return steps and tokens to target losses, one row per run and target, and warnings.
 
@@ -67,7 +67,7 @@ def measure_points(
         count: Number of targets to choose.
         warmup: LR warm-up in tokens. Targets that are chosen are reached after it.
         smooth: Width, in tokens, of the smoothing window for a noisy training loss.
-        at_rate: Measure only the runs with this peak LR.
+        peak_lr: Measure only the runs with this peak LR.
 
     Raises:
         InputError: If the runs are too short to measure, are of several conditions, or no run
@@ -76,8 +76,8 @@ def measure_points(
     runs, few = evaluated(runs)
     runs, units = in_nats(runs)
     runs, left = independent_runs(runs)
-    if at_rate is not None:
-        runs = runs_at_rate(runs, at_rate)
+    if peak_lr is not None:
+        runs = runs_at_peak_lr(runs, peak_lr)
     healthy, diverged = without_diverged(runs, loss_column(runs))
     refuse_conditions(healthy)
     if targets is None:
@@ -89,14 +89,14 @@ def measure_points(
 
 
 def tuned_points(
-    points: pd.DataFrame, targets: Sequence[float] | None = None, at_rate: float | None = None
+    points: pd.DataFrame, targets: Sequence[float] | None = None, peak_lr: float | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the points of a table at some targets and the best LR of each batch, with warnings.
 
     Args:
         points: as `bss.tables.read_points` returns it; rows without a run are named by their seeds.
         targets: losses in nats; by default all.
-        at_rate: only rows of this peak LR.
+        peak_lr: only rows of this peak LR.
 
     Raises:
         InputError: If no row has a target, or the LR.
@@ -110,8 +110,8 @@ def tuned_points(
                 known = ", ".join(f"{loss:g}" for loss in sorted(set(losses)))
                 raise InputError(f"targets: no point is at {target:g}; the table has {known}")
         points = points.loc[np.any(near, axis=0)]
-    if at_rate is not None:
-        points = runs_at_rate(points, at_rate)
+    if peak_lr is not None:
+        points = runs_at_peak_lr(points, peak_lr)
     best, tuned = best_rates(points)
     return best, [*copies, *tuned]
 
@@ -224,7 +224,7 @@ def _tuned(known: pd.DataFrame) -> list[str]:
         return [
             f"the LR was tuned only at batch size {at:g} ({most} LRs): its best LR needs "
             "fewer tokens by chance, which biases B_opt towards it; tune every batch size, or use "
-            "one LR (--at-rate)"
+            "one LR (--peak-lr)"
         ]
     return [
         f"batch sizes have {fewest} to {most} LRs (the most at {at:g}): the best of {most} needs "
@@ -240,7 +240,7 @@ def one_rate(points: pd.DataFrame) -> float | None:
     return float(rates[0]) if known and np.ptp(rates) <= NEAR * rates.max() else None
 
 
-def runs_at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
+def runs_at_peak_lr(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
     """Return the runs of a run table with one peak LR (within 1%).
 
     Raises:
@@ -251,7 +251,7 @@ def runs_at_rate(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
     if not names:
         known = sorted(set(near_as_one(peaks.values()).values()))
         there = ", ".join(map(rate_text, known)) or "unknown (add a column peak_lr or lr)"
-        raise InputError(f"--at-rate {rate:g}: no run has this peak LR; the peak LRs are {there}")
+        raise InputError(f"--peak-lr {rate:g}: no run has this peak LR; the peak LRs are {there}")
     return runs.loc[runs["run"].isin(names)]
 
 
@@ -375,7 +375,7 @@ def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     best = envelope(known)
     messages = [
         "several LRs per batch size: the best is used at each batch size and target; pass "
-        "--at-rate to use one LR"
+        "--peak-lr to use one LR"
     ]
     open_ended = best.loc[best["reached"] & ~best["bracketed"] & (best["trials"] > 1), "batch"]
     if len(open_ended):

@@ -4,7 +4,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.laws.functional.values import untested_of
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
+from bss.schedules.rates import LRSchedule
 from bss.units import rounded_tokens
 from bss.values import SLACK
 
@@ -13,7 +13,7 @@ def beyond_measured(
     fit: EsFit | CurveFit | TableFit,
     schedule: BatchSchedule,
     tokens: int,
-    rate: Rate | None = None,
+    rate: LRSchedule | None = None,
 ) -> list[str]:
     """Return what of a schedule is beyond the runs that its fit was made from.
 

@@ -27,7 +27,7 @@ from bss.laws.functional.values import check_identified, schedule_losses
 from bss.laws.solver import float64
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
+from bss.schedules.rates import LRSchedule
 
 SWITCHES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)  # shares of the tokens
 CHUNK = 32  # schedules that are predicted together, so that one shape is compiled
@@ -66,13 +66,13 @@ class FunctionalBest:
         return schedules[scores.index(min(scores))]
 
 
-def assumed_rate(fit: CurveFit, tokens: int) -> Rate:
+def assumed_rate(fit: CurveFit, tokens: int) -> LRSchedule:
     """Return the default LR schedule: constant, at the largest peak LR measured."""
-    return Rate(fit.rates[1], tokens)
+    return LRSchedule(fit.rates[1], tokens)
 
 
 def expected_losses(
-    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate, constants: Sequence[int]
+    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: LRSchedule, constants: Sequence[int]
 ) -> dict[str, float]:
     """Return the predicted final loss of a schedule, and of the best fixed batch size, in nats.
 
@@ -98,7 +98,7 @@ def expected_losses(
 
 
 def _scores(
-    fit: CurveFit, schedules: Sequence[BatchSchedule], tokens: int, rate: Rate
+    fit: CurveFit, schedules: Sequence[BatchSchedule], tokens: int, rate: LRSchedule
 ) -> list[float]:
     """Return the log excess loss predicted of each schedule, plus a little for its steps."""
     paths = [plan_path(schedule, tokens, fit.seq_len, rate) for schedule in schedules]
@@ -117,7 +117,9 @@ TIE = 1e-3  # halving the steps is worth 0.07% of the excess loss
 GRID = np.unique(np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 2e-3, 14), [1.0]]))
 
 
-def free_batches(fit: CurveFit, tokens: int, rate: Rate, bounds: Sequence[float]) -> np.ndarray:
+def free_batches(
+    fit: CurveFit, tokens: int, rate: LRSchedule, bounds: Sequence[float]
+) -> np.ndarray:
     """Return the best batch size in each cell of `GRID` (shares of the budget), in sequences.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, TableFit
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import Rate
+from bss.schedules.rates import LRSchedule
 
 Fit = TypeVar("Fit", EsFit, CurveFit, TableFit)
 
@@ -139,7 +139,7 @@ class Basis:
 
     seq_len: int
     fit: EsFit | CurveFit | TableFit | None = None
-    rate: Rate | None = None
+    rate: LRSchedule | None = None
 
     @property
     def measured(self) -> tuple[float, ...]:

@@ -44,8 +44,8 @@ class LearningRate:
     Attributes:
         make: function of the peak and of those SETTINGS that it names as parameters; it returns the
             LR, a callable of the tokens consumed. Other settings have no effect. The LR may also
-            have `stages`, a `bss.schedules.rates.Rate` for trainers that have settings for one, and
-            `code`, as `Rate.code`.
+            have `stages`, an `LRSchedule` for trainers that have settings for one, and `code`, as
+            `LRSchedule.code`.
         stable: function of settings, by name, to the tokens up to which the LR does not depend on
             the end of the run; 0 by default. Unused without `tokens`.
         late: settings that have no effect before that position.
@@ -156,7 +156,7 @@ class OwnRate:
         return value
 
     def code(self) -> Iterator[str]:
-        """Yield code; see `bss.schedules.rates.Rate.code`. The custom module must be importable."""
+        """Yield code; see `LRSchedule.code`. The custom module must be importable."""
         module, _, attribute = self.name.partition(":")
         given = "".join(f", {key}={value!r}" for key, value in self.settings)
         yield f"from {module} import {attribute.partition('.')[0]}"
@@ -183,7 +183,7 @@ Shape = Literal["linear", "1-sqrt", "cosine", "exponential"]
 
 
 @dataclass(frozen=True)
-class Rate:
+class LRSchedule:
     """A warmup-stable-decay learning rate (LR), as a value that is also a callable.
 
     The LR is peak · count/warmup in the warm-up and peak in the stable phase. With x the completed
@@ -207,7 +207,7 @@ class Rate:
             total, the shape is unknown, or the decay is exponential to zero.
 
     Examples:
-        >>> rate = Rate(peak=1.0, total=10, warmup=2, decay=4)
+        >>> rate = LRSchedule(peak=1.0, total=10, warmup=2, decay=4)
         >>> [float(rate(count)) for count in (0, 1, 2, 6, 8, 10)]
         [0.0, 0.5, 1.0, 1.0, 0.5, 0.0]
     """
@@ -307,20 +307,20 @@ def numbers(count: Any) -> tuple[Any, Any]:
     return xp.asarray(count, dtype=float), xp
 
 
-def constant(peak: float, warmup: float = 0) -> Rate:
+def constant(peak: float, warmup: float = 0) -> LRSchedule:
     """Return a warm-up, then the peak forever."""
-    return Rate(peak, max(warmup, 1), warmup)
+    return LRSchedule(peak, max(warmup, 1), warmup)
 
 
-def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> Rate:
+def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> LRSchedule:
     """Return a warm-up, then one half cosine down to `floor · peak` at the total."""
-    return Rate(peak, total, warmup, total - warmup, "cosine", floor)
+    return LRSchedule(peak, total, warmup, total - warmup, "cosine", floor)
 
 
 def _wsd(
     peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
-) -> Rate:
-    return Rate(peak, tokens, warmup, decay, shape, floor)
+) -> LRSchedule:
+    return LRSchedule(peak, tokens, warmup, decay, shape, floor)
 
 
 LATE = ("decay", "shape", "floor")
@@ -336,12 +336,12 @@ class PowerRate:
         exponent: Exponent of the fall, above 0.
 
     Examples:
-        >>> rate = PowerRate(Rate(peak=1.0, total=64, warmup=4), exponent=0.5)
+        >>> rate = PowerRate(LRSchedule(peak=1.0, total=64, warmup=4), exponent=0.5)
         >>> [float(rate(count)) for count in (0, 2, 4, 16, 64)]
         [0.0, 0.5, 1.0, 0.5, 0.25]
     """
 
-    within: Rate
+    within: LRSchedule
     exponent: float
 
     def __post_init__(self) -> None:
@@ -351,13 +351,13 @@ class PowerRate:
             )
 
     def __call__(self, count: Any) -> Any:
-        """Return the LR at a count, as `Rate`."""
+        """Return the LR at a count, as `LRSchedule`."""
         real, xp = numbers(count)
         after_warmup = xp.maximum(real, float(self.within.warmup))
         return self.within(count) * (self.within.warmup / after_warmup) ** self.exponent
 
     def code(self) -> Iterator[str]:
-        """See `Rate.code`."""
+        """See `LRSchedule.code`."""
         yield from self.within.code()
         warmup = self.within.warmup
         yield f"value *= ({warmup!r} / max(middle, {warmup!r})) ** {self.exponent!r}"
@@ -369,7 +369,7 @@ def power_law(exponent: float) -> LearningRate:
     def make(
         peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
     ) -> PowerRate:
-        return PowerRate(Rate(peak, tokens, warmup, decay, shape, floor), exponent)
+        return PowerRate(LRSchedule(peak, tokens, warmup, decay, shape, floor), exponent)
 
     return LearningRate(make, stable=lambda tokens, decay: tokens - decay, late=LATE)
 
@@ -381,7 +381,7 @@ INVERSE_SQRT = power_law(0.5)
 def _to_the_end(shape: Shape) -> LearningRate:
     """Return warm-up, then a decay of that shape to the end of the run."""
     return LearningRate(
-        lambda peak, tokens, warmup, floor: Rate(
+        lambda peak, tokens, warmup, floor: LRSchedule(
             peak, tokens, warmup, tokens - warmup, shape, floor
         )
     )
@@ -393,7 +393,7 @@ RATES: Registry[LearningRate] = Registry(
         "wsd": WSD,
         "cosine": _to_the_end("cosine"),
         "linear": LearningRate(
-            lambda peak, tokens, warmup: Rate(peak, tokens, warmup, tokens - warmup)
+            lambda peak, tokens, warmup: LRSchedule(peak, tokens, warmup, tokens - warmup)
         ),
         "constant": LearningRate(constant),
         "1-sqrt": _to_the_end("1-sqrt"),
@@ -403,5 +403,5 @@ RATES: Registry[LearningRate] = Registry(
     LearningRate,
 )
 
-wsd = Rate
+wsd = LRSchedule
 """Warmup, stable phase, decay."""

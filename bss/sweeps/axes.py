@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from bss.errors import InputError
 from bss.registry import load
-from bss.sweeps.grid import Axis, product, seeded
+from bss.sweeps.grid import Axis, seeded, sweep_product
 from bss.values import dotted
 
 _AXIS = "write PATH=VALUE,VALUE, as schedule.batch=4,8"
@@ -113,7 +113,7 @@ def _combined(axes: Sequence[tuple[str, list[Any]]], taken: Sequence[str] = ()) 
     if not axes:
         return []
     own_order = "seed" in names and "data.seed" not in names
-    return [(seeded if own_order and "seed" not in taken else product)(dict(axes))]
+    return [(seeded if own_order and "seed" not in taken else sweep_product)(dict(axes))]
 
 
 def _refuse_text(names: Iterable[str]) -> None:

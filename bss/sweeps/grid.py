@@ -1,7 +1,7 @@
 """Sweeps as lists of overlays on one run: dotted field names with their values.
 
-An axis is a list of overlays, e.g. from `product` or `zipped`. It can also be a function that
-returns the runs which replace a run. `expand` combines several axes.
+An axis is a list of overlays, e.g. from `sweep_product` or `sweep_zip`. It can also be a function
+that returns the runs which replace a run. `expand` combines several axes.
 """
 
 import difflib
@@ -23,14 +23,14 @@ MOST_RUNS = 20_000
 _FIELDS = {field.name for field in fields(RunConfig)}
 
 
-def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
+def sweep_product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
     """Return every combination of the axes' values. The last axis varies fastest.
 
     Raises:
         InputError: If they are more than `MOST_RUNS`.
 
     Examples:
-        >>> product({"seed": [0, 1], "schedule.batch": ["4"]})
+        >>> sweep_product({"seed": [0, 1], "schedule.batch": ["4"]})
         [{'seed': 0, 'schedule.batch': '4'}, {'seed': 1, 'schedule.batch': '4'}]
     """
     _check_count(math.prod(len(values) for values in axes.values()))
@@ -38,11 +38,11 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
 
 
 def seeded(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
-    """Return the result of `product`, where `seed` also sets the seed of the data order."""
-    return [{**changes, "data.seed": changes["seed"]} for changes in product(axes)]
+    """Return the result of `sweep_product`, where `seed` also sets the seed of the data order."""
+    return [{**changes, "data.seed": changes["seed"]} for changes in sweep_product(axes)]
 
 
-def zipped(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
+def sweep_zip(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
     """Return overlays that take the i-th value of every axis.
 
     Raises:

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 
-from bss.sweeps.price import price
+from bss.sweeps.cost import estimate_cost
 from bss.sweeps.progress import Progress
 from bss.training.execution import Execution
 from bss.training.loop import is_done
@@ -188,7 +188,7 @@ def lengths(runs: Sequence[RunConfig]) -> dict[str, float]:
     def length(run: RunConfig) -> float:
         if run.id not in known:
             after = max(map(length, branches.get(run.id, ())), default=0.0)
-            known[run.id] = price([run]).flops + after
+            known[run.id] = estimate_cost([run]).flops + after
         return known[run.id]
 
     return {run.id: length(run) for run in runs}

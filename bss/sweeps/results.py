@@ -15,7 +15,7 @@ from bss.errors import InputError
 from bss.files import read_json, replacing, write_json
 from bss.installation import version as own_version
 from bss.provenance import commit, machine
-from bss.sweeps.price import price
+from bss.sweeps.cost import estimate_cost
 from bss.sweeps.table import origins
 from bss.sweeps.trainer import Trainer
 from bss.tables import write_table
@@ -87,7 +87,7 @@ class Results:
         log_primary(f"done in {minutes:.1f} min; tables in {self.directory}")
 
     def _provenance(self, trainer: Trainer | None) -> dict[str, Any]:
-        """Return command, commit, device, date and price.
+        """Return command, commit, device, date and cost.
 
         `seconds` is the duration of this call, in which finished runs take no time.
         `training_seconds` is the sum over all steps of all runs, without evaluation, compilation
@@ -95,7 +95,7 @@ class Results:
         """
         runs = [*trainer.finished.values()] if trainer else []
         spent = [trainer.statuses[run.id].seconds for run in runs] if trainer else []
-        cost = price(runs)
+        cost = estimate_cost(runs)
         return {
             "command": " ".join([program(), *sys.argv[1:]]),
             "commit": commit(),

@@ -79,7 +79,7 @@ def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.Data
 def planned(
     setup: Setup, axes: Sequence[Axis] = (), kind: type[Engine] = Engine
 ) -> list[RunConfig]:
-    """Return the runs of a sweep without their data, checked; enough to price them.
+    """Return the runs of a sweep without their data, checked; enough to estimate their cost.
 
     Args:
         setup: the run that axes overlay.

@@ -9,9 +9,9 @@ from typing import Any
 from bss.schedules.second_moment import short_second_moments
 from bss.sweeps.checks import check_sweep
 from bss.sweeps.contenders import Contender
+from bss.sweeps.cost import estimate_cost
 from bss.sweeps.engine import Engine
 from bss.sweeps.grid import longest, stages
-from bss.sweeps.price import price
 from bss.sweeps.progress import Progress
 from bss.training.distributed import is_primary, log_primary
 from bss.training.evaluation import check_runs
@@ -53,7 +53,7 @@ class Trainer(AbstractContextManager):
 
         Args:
             runs: Runs to train. Runs that this experiment has trained are not priced again.
-            title: Title of the price and the progress bar.
+            title: Title of the cost and the progress bar.
             forks: Token positions of checkpoints. Default: `execution.forks`.
 
         Raises:
@@ -66,7 +66,7 @@ class Trainer(AbstractContextManager):
         if new:
             check_sweep(new, self.engine.config, type(self.engine))
             check_runs(new, self.execution.data)
-            log_primary(f"{title}: {price(new)}")
+            log_primary(f"{title}: {estimate_cost(new)}")
             self._warn(new)
         execution = self.execution if forks is None else replace(self.execution, forks=(*forks,))
         for stage in stages(runs):

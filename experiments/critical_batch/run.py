@@ -108,7 +108,7 @@ class Study(PricedStudy):
 
 
 def experiment(study: Study) -> None:
-    """Train a part and write its tables; print its price if it is a dry run."""
+    """Train a part and write its tables; print its cost if it is a dry run."""
     if study.dry_run:
         runs = [arm.run for arm in arms(study, planned_run(study.setup))]
         study.print_hours({"constant LR": runs})

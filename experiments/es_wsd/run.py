@@ -63,7 +63,7 @@ class Study(PricedStudy):
 
 
 def experiment(study: Study) -> None:
-    """Train a part and write its tables; print its price if it is a dry run."""
+    """Train a part and write its tables; print its cost if it is a dry run."""
     starts = [decay_start(stop, study.decay) for stop in study.stops]
     train_arms(study, arms, decayed, sorted({*starts, *study.forks}))
 

@@ -120,7 +120,7 @@ class Study(PricedStudy):
 
 
 def experiment(study: Study) -> None:
-    """Train a part and write its tables; print its price if it is a dry run."""
+    """Train a part and write its tables; print its cost if it is a dry run."""
     train_arms(study, arms, decayed, study.forks)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.sweeps.grid import expand, overlay, product
+from bss.sweeps.grid import expand, overlay, sweep_product
 from bss.training.run_directory import RunStatus, open_run
 from tests.cli.called import printed, refused
 
@@ -43,12 +43,12 @@ def test_the_best_rate_of_each_batch_is_taken_and_shown(tmp_path, capsys):
     assert sorted(set(found)) == [
         (2, 2e-3, 3, True), (4, 2e-3, 3, True), (8, 4e-3, 3, False), (16, 4e-3, 3, False),
     ]  # fmt: skip
-    assert "--at-rate" in told["warnings"][0]
+    assert "--peak-lr" in told["warnings"][0]
     assert "at batch size 8, 16;" in told["warnings"][1] and len(told["warnings"]) == 2
     assert main(["points", path, "--targets", "1.9"]) == 0
     shown = capsys.readouterr().out
     assert "bracketed" in shown and "0.004" in shown
-    one = printed(capsys, "points", path, "--targets", "1.9,1.8", "--at-rate", "1.995e-3")
+    one = printed(capsys, "points", path, "--targets", "1.9,1.8", "--peak-lr", "1.995e-3")
     assert {p["peak_lr"] for p in one["points"]} == {2e-3} and one["warnings"] == []
     assert "trials" not in one["points"][0]
 
@@ -59,7 +59,7 @@ def test_fit_es_takes_the_same_points(tmp_path, capsys):
     arguments = ("fit", "es", path, "--targets", "1.9,1.8", *QUICK)
     told = printed(capsys, *arguments)["warnings"]
     assert any("batch size 4 (3 LRs)" in text for text in told)
-    one = printed(capsys, *arguments, "--at-rate", "2e-3")["warnings"]
+    one = printed(capsys, *arguments, "--peak-lr", "2e-3")["warnings"]
     assert not [text for text in one if "lr" in text]
 
 
@@ -69,10 +69,10 @@ def test_a_rate_that_is_not_told_keeps_its_runs(tmp_path, capsys):
     assert [(p["run"], p["trials"]) for p in found] == [("2/1", 2), ("4/0", 1), ("2/2", 1)]
     unknown = saved(tmp_path / "runs.csv", {2: (None, None), 4: (None,)})
     assert len(printed(capsys, "points", unknown, "--targets", "1.9")["points"]) == 2  # a copy
-    assert "the peak LRs are unknown" in refused(capsys, "points", unknown, "--at-rate", "1e-3")
+    assert "the peak LRs are unknown" in refused(capsys, "points", unknown, "--peak-lr", "1e-3")
     path = saved(tmp_path / "runs.csv", {2: RATES})
     assert "the peak LRs are 1e-3, 2e-3, 4e-3" in refused(
-        capsys, "points", path, "--at-rate", "3e-3"
+        capsys, "points", path, "--peak-lr", "3e-3"
     )
 
 
@@ -80,7 +80,7 @@ def test_a_rate_that_is_not_told_keeps_its_runs(tmp_path, capsys):
 def trained(tiny_transformer, tmp_path):
     """A directory of runs at five batches, one of which was interrupted."""
     longer = overlay(tiny_transformer, {"schedule.tokens": TOKENS})
-    runs = expand(longer, product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
+    runs = expand(longer, sweep_product({"schedule.batch": ["2", "4", "8", "16", "32"]}))
     states = ("finished", "running", "finished", "finished", "finished")
     for run, state in zip(runs, states, strict=True):
         batch = run.schedule.batch.batches[0]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bss.cli import main
-from bss.sweeps.grid import expand, product
+from bss.sweeps.grid import expand, sweep_product
 from bss.training.run_directory import RunStatus, open_run
 
 EXPERIMENT = {
@@ -21,7 +21,7 @@ def test_report_writes_a_page_and_says_where(tmp_path, capsys):
 
 
 def test_a_directory_of_runs_is_a_page_that_says_which_did_not_finish(tiny_run, tmp_path, capsys):
-    runs = expand(tiny_run, product({"schedule.batch": ["2", "4"], "seed": [0, 1]}))
+    runs = expand(tiny_run, sweep_product({"schedule.batch": ["2", "4"], "seed": [0, 1]}))
     for run, state in zip(runs, ("finished", "diverged", "finished", "running"), strict=True):
         with open_run(tmp_path / "runs" / run.id) as directory:
             directory.check_config(run)

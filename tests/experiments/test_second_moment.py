@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.sweeps.price import price
+from bss.sweeps.cost import estimate_cost
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.second_moment import SIZES, STEP, TOKENS, get_config
@@ -54,7 +54,7 @@ def test_every_part_can_be_planned(part):
     for contender in found:
         assert contender.run.plan().tokens > 0.99 * asked.tokens
         assert contender.run.parent is None
-    assert price([contender.run for contender in found]).runs == len(found)
+    assert estimate_cost([contender.run for contender in found]).runs == len(found)
 
 
 def test_the_rules_keep_beta2_per_step_and_per_token():

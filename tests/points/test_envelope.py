@@ -86,7 +86,7 @@ def test_runs_of_one_rate_and_seed_are_repeats_and_their_rate_is_of_their_mean()
     best, told = best_rates(points)
     assert best["run"].tolist() == ["a", "b", "e", "f"]  # 600 was luck
     assert best["trials"].tolist() == [2, 2, 1, 1]
-    assert "--at-rate" in told[0] and "at batch size 2;" in told[1]
+    assert "--peak-lr" in told[0] and "at batch size 2;" in told[1]
     assert told[2].startswith("2 runs repeat")
 
 

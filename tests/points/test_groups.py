@@ -100,7 +100,7 @@ def test_a_column_that_a_report_fits_apart_is_refused():
     assert [*by_condition(runs)] == ["model code", "model web"]
     with pytest.raises(InputError, match=r"model: code, web.*--keep model="):
         measure_points(runs, [2.8])
-    points, _ = measure_points(only(runs, ["model=web"]), [2.8, 2.7], at_rate=3e-4)
+    points, _ = measure_points(only(runs, ["model=web"]), [2.8, 2.7], peak_lr=3e-4)
     best = fit_es(points, "surface", options=Options(10)).at(2.8).best
     assert best.value == pytest.approx(152, abs=1)
 
@@ -109,7 +109,7 @@ def test_a_column_that_a_report_fits_apart_is_refused():
 @pytest.mark.filterwarnings("ignore:points. 5 runs have fewer than 10 evaluations")
 def test_the_right_interval_of_one_of_two_models():
     runs = only(read_runs(CASES / "two_models.parquet"), ["model=web"])
-    points, _ = measure_points(runs, [2.8, 2.7], at_rate=3e-4)
+    points, _ = measure_points(runs, [2.8, 2.7], peak_lr=3e-4)
     best = fit_es(points, options=Options(500)).at(2.8).best
     assert [best.value, best.low, best.high] == pytest.approx([152, 138, 168], abs=2)
 

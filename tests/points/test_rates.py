@@ -7,7 +7,7 @@ import pytest
 from bss.errors import InputError
 from bss.points.conditions import near_as_one
 from bss.points.curve import peak_rate, points
-from bss.points.measuring import one_rate, rate_warnings, runs_at_rate
+from bss.points.measuring import one_rate, rate_warnings, runs_at_peak_lr
 from bss.tables import check_runs
 
 
@@ -82,12 +82,12 @@ def test_rates_within_a_percent_are_one():
 
 def test_runs_of_one_rate_are_taken_and_another_is_refused():
     runs = table([1e-3, 2e-3, 1.009e-3])
-    assert set(runs_at_rate(runs, 1e-3)["run"]) == {"b2", "b8"}
-    assert set(runs_at_rate(runs, 2.02e-3)["run"]) == {"b4"}
-    with pytest.raises(InputError, match=r"--at-rate 0.003: .* are 1.009e-3, 2e-3$"):
-        runs_at_rate(runs, 3e-3)
+    assert set(runs_at_peak_lr(runs, 1e-3)["run"]) == {"b2", "b8"}
+    assert set(runs_at_peak_lr(runs, 2.02e-3)["run"]) == {"b4"}
+    with pytest.raises(InputError, match=r"--peak-lr 0.003: .* are 1.009e-3, 2e-3$"):
+        runs_at_peak_lr(runs, 3e-3)
     with pytest.raises(InputError, match="add a column peak_lr or lr"):
-        runs_at_rate(runs.drop(columns="lr"), 3e-3)
+        runs_at_peak_lr(runs.drop(columns="lr"), 3e-3)
 
 
 def test_a_change_between_the_first_target_and_the_last_is_said_with_its_ends():

@@ -65,12 +65,12 @@ def test_what_a_rate_says_of_itself_is_true(rate, stable):
 
 
 def test_a_rate_is_named_wherever_one_is(capsys, tmp_path, monkeypatch):
-    plan = printed(capsys, *PLAN, "--rate=power", "--warmup=20%")
+    plan = printed(capsys, *PLAN, "--lr-schedule=power", "--warmup=20%")
     assert plan["segments"][-1]["lr_end"] == pytest.approx(4e-3 * (20 / 99.84) ** 0.51, rel=1e-3)
     (tmp_path / "of_a_user.py").write_text(Path(__file__).with_name("own.py").read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    plan = printed(capsys, *PLAN, "--rate=of_a_user:HALVING", "--warmup=10K")
+    plan = printed(capsys, *PLAN, "--lr-schedule=of_a_user:HALVING", "--warmup=10K")
     ends = [segment["lr_end"] for segment in plan["segments"]]
     middles = np.array([20_032 - 32, 99_904 - 64])
     assert ends == pytest.approx(4e-3 * 0.5 ** ((middles - 10_000) / 4096), rel=1e-4)
@@ -90,7 +90,7 @@ def test_a_rate_is_named_wherever_one_is(capsys, tmp_path, monkeypatch):
     ],
 )
 def test_what_is_no_rate_is_refused_in_a_line(capsys, rate, told):
-    assert told in refused(capsys, *PLAN, f"--rate={rate}")
+    assert told in refused(capsys, *PLAN, f"--lr-schedule={rate}")
 
 
 @pytest.mark.parametrize("make", [lambda peak, half_life: None, lambda: None, 3])
@@ -101,7 +101,9 @@ def test_a_rate_of_what_is_no_setting_is_refused(make):
 
 @pytest.mark.parametrize("trainer", ["megatron", "levanter", "maxtext"])
 def test_a_trainer_without_settings_for_a_rate_is_refused(capsys, trainer):
-    told = refused(capsys, *PLAN, "--rate=inverse_sqrt", "--warmup=10%", f"--export={trainer}")
+    told = refused(
+        capsys, *PLAN, "--lr-schedule=inverse_sqrt", "--warmup=10%", f"--export={trainer}"
+    )
     assert f"export: {trainer} has no settings for this LR schedule; export it as code" in told
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.axes import read_axes
-from bss.sweeps.grid import expand, longest, overlay, product, seeded, stages, zipped
-from bss.sweeps.price import price
+from bss.sweeps.cost import estimate_cost
+from bss.sweeps.grid import expand, longest, overlay, seeded, stages, sweep_product, sweep_zip
 from bss.sweeps.table import differing
 from bss.training.run_config import RunConfig
 from bss.values import from_dict, to_dict
@@ -15,25 +15,26 @@ from bss.values import from_dict, to_dict
 
 def test_combinations():
     axes = {"schedule.batch": ["4", "8"], "seed": [0, 1]}
-    assert [tuple(o.values()) for o in product(axes)] == [("4", 0), ("4", 1), ("8", 0), ("8", 1)]
-    assert [tuple(o.values()) for o in zipped(axes)] == [("4", 0), ("8", 1)]
+    every = [("4", 0), ("4", 1), ("8", 0), ("8", 1)]
+    assert [tuple(o.values()) for o in sweep_product(axes)] == every
+    assert [tuple(o.values()) for o in sweep_zip(axes)] == [("4", 0), ("8", 1)]
     with pytest.raises(InputError, match="lengths"):
-        zipped({"seed": [0], "data.seed": [0, 1]})
+        sweep_zip({"seed": [0], "data.seed": [0, 1]})
 
 
 def test_equal_runs_are_kept_once_and_every_budget_is_one(tiny_run):
     stops = [1024, 4096, 2048]
-    runs = expand(tiny_run, product({"seed": [0, 1, 0], "schedule.tokens": stops}))
+    runs = expand(tiny_run, sweep_product({"seed": [0, 1, 0], "schedule.tokens": stops}))
     every = [(seed, stop) for seed in (0, 1) for stop in stops]
     assert [(run.seed, run.schedule.tokens) for run in runs] == every
     assert [(run.seed, run.schedule.tokens) for run in longest(runs)] == [(0, 4096), (1, 4096)]
-    decayed = product({"schedule.decay": [512], "schedule.tokens": stops})
+    decayed = sweep_product({"schedule.decay": [512], "schedule.tokens": stops})
     assert len(expand(tiny_run, decayed)) == 3
 
 
 def test_smaller_budgets_come_in_earlier_stages_and_every_id_in_the_last(tiny_run):
     budgets = {"seed": [0], "schedule.tokens": [2048, 1024, 4096]}
-    runs = [*expand(tiny_run, product(budgets)), overlay(tiny_run, {"seed": 1})]
+    runs = [*expand(tiny_run, sweep_product(budgets)), overlay(tiny_run, {"seed": 1})]
     found = [[(run.seed, run.schedule.tokens) for run in stage] for stage in stages(runs)]
     last = tiny_run.schedule.tokens
     assert found == [[(0, 1024)], [(0, 2048)], [(0, 4096), (1, last)]]
@@ -81,7 +82,7 @@ def test_the_id_of_a_run_is_computed_once(tiny_run, monkeypatch):
     monkeypatch.setattr(RunConfig, "_hash", lambda run: hashed.append(1) or own(run))
     runs = expand(tiny_run, [{"seed": seed} for seed in range(20)])
     differing(runs)
-    price(runs)
+    estimate_cost(runs)
     assert len(hashed) == len(runs)
     assert runs[0] == dataclasses.replace(runs[0])  # which has no id yet
 

@@ -1,4 +1,4 @@
-"""A model family wherever a set-up, an axis or a price takes a model."""
+"""A model family wherever a set-up, an axis or a cost takes a model."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 
 from bss.errors import InputError
 from bss.models.sizes import named
-from bss.sweeps.grid import expand, overlay, product
-from bss.sweeps.price import price
+from bss.sweeps.cost import estimate_cost
+from bss.sweeps.grid import expand, overlay, sweep_product
 from bss.sweeps.setup import Setup, planned_run
 from bss.values import from_dict, to_dict
 from tests.models.bigram import Bigram
@@ -36,11 +36,13 @@ def test_no_count_of_an_engine_is_negative():
 def test_an_axis_of_models_keeps_the_vocabulary_of_the_data():
     base = planned_run(from_dict(Setup, {**SETUP, "model": BIGRAM}), 300)
     deeper = {"name": "nano", "num_layers": 3}
-    runs = expand(base, product({"model": ["nano", deeper, BIGRAM, Bigram(300, 8)]}))
+    runs = expand(base, sweep_product({"model": ["nano", deeper, BIGRAM, Bigram(300, 8)]}))
     assert [run.model.label for run in runs] == ["2x64", "3x64", "Bigram", "Bigram"]
     assert {run.model.vocab_size for run in runs} == {300}
     assert runs[0].model == named("nano", 300) and runs[2] == base
-    assert price(runs).flops == pytest.approx(sum(price([run]).flops for run in runs))
+    assert estimate_cost(runs).flops == pytest.approx(
+        sum(estimate_cost([run]).flops for run in runs)
+    )
     wider = overlay(base, {"model": "nano", "model.d_model": 32})
     assert wider.model == overlay(runs[0], {"model.d_model": 32}).model
     with pytest.raises(InputError, match="model is 3; expected a named size"):

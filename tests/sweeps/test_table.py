@@ -4,7 +4,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.sweeps.branching import decay_branch
-from bss.sweeps.grid import expand, product
+from bss.sweeps.grid import expand, sweep_product
 from bss.sweeps.table import differing, finals, list_runs, run_table
 from bss.training.run_directory import RunStatus, open_run
 
@@ -25,7 +25,7 @@ def test_a_table_of_no_runs_is_refused(tmp_path):
 
 def test_every_field_that_differs_is_a_column_of_the_finals_and_the_parent(tiny_run):
     axes = {"seed": [0, 1], "optimizer.weight_decay": [0.0, 0.1], "averages": [[], ["4%", "1K"]]}
-    runs = expand(tiny_run, product(axes))
+    runs = expand(tiny_run, sweep_product(axes))
     runs.append(decay_branch(runs[0], 0.25))
     statuses = [
         RunStatus("finished", 100, 10 + i, {"loss": 1.0, "eval_loss": 2.0 + i})

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 from bss.errors import InputError
+from bss.sweeps.cost import estimate_cost
 from bss.sweeps.grid import overlay
 from bss.sweeps.local import LocalEngine
-from bss.sweeps.price import price
 from bss.sweeps.setup import EngineConfig
 from bss.sweeps.table import run_table
 from bss.training.loop import Interrupted, train
@@ -64,7 +64,7 @@ def test_a_model_without_products_is_trained_and_priced(own_run, tiny_execution,
     monkeypatch.setattr(type(own_run.model), "forward_flops_per_token", lambda *_: 0)
     short = overlay(own_run, {"schedule.tokens": 512})
     assert train(short, tiny_execution).status == "finished"
-    assert price([short]).flops == 0
+    assert estimate_cost([short]).flops == 0
 
 
 @pytest.mark.slow

@@ -37,7 +37,9 @@ def test_a_switch_between_rows_is_found_and_warm_up_shortens_time():
     assert time == pytest.approx(40 - 150 / 20 / 2)
 
 
-def plan_table(text: str, rate: rates.Rate, tokens: int, seq_len: int, rows: int) -> pd.DataFrame:
+def plan_table(
+    text: str, rate: rates.LRSchedule, tokens: int, seq_len: int, rows: int
+) -> pd.DataFrame:
     """The rows that a trainer would write of a schedule; losses are none of a law."""
     schedule = BatchSchedule.parse(text, total=tokens)
     plan = resolve(schedule, tokens, seq_len, rate=rate)

@@ -9,7 +9,7 @@ from bss.units import format_tokens
 
 
 @dataclass(frozen=True)
-class Price:
+class Cost:
     """The cost of some distinct runs.
 
     Attributes:
@@ -31,7 +31,7 @@ class Price:
         )
 
 
-def price(runs: Sequence[RunConfig]) -> Price:
+def estimate_cost(runs: Sequence[RunConfig]) -> Cost:
     """Return the cost of a list of runs, without reading data.
 
     A larger token budget continues a smaller one, so that only the largest of an id is paid for.
@@ -47,7 +47,7 @@ def price(runs: Sequence[RunConfig]) -> Price:
         evaluated += held_out
         flops += tokens * run.model.training_flops_per_token(run.data.seq_len)
         flops += held_out * run.model.forward_flops_per_token(run.data.seq_len)
-    return Price(len(runs), trained, evaluated, flops)
+    return Cost(len(runs), trained, evaluated, flops)
 
 
 def _held_out(run: RunConfig) -> int:
@@ -55,6 +55,6 @@ def _held_out(run: RunConfig) -> int:
     return (1 + len(run.averages)) * (along + run.evaluation.test_tokens)
 
 
-def hours(cost: Price, peak_flops: float, mfu: float) -> float:
+def hours(cost: Cost, peak_flops: float, mfu: float) -> float:
     """Return the expected hours of a device at an MFU (share of its peak FLOPs)."""
     return cost.flops / (peak_flops * mfu) / 3600
