@@ -15,7 +15,7 @@ from bss.points.measuring import measure_points, tuned_points
 from bss.tables import Reading, check_runs, holds_points, read_points, read_runs
 from bss.tables.columns import Origin
 from bss.tables.joining import holds_losses, holds_runs, join_tables, tables_in
-from bss.tables.likeness import held_out_name
+from bss.tables.likeness import held_out_name, unit_of_loss
 from bss.tables.reading import only, without
 from bss.tables.storage import read_table
 from bss.units import parse_tokens
@@ -190,11 +190,11 @@ def _unread_losses(file: Path, runs: pd.DataFrame) -> list[str]:
     others = [str(column) for column in runs if held_out_name(str(column))]
     if not others or "eval_loss" in others:
         return []
-    first = others[0]
-    return [
-        f"{file}: {', '.join(others)} look like held-out losses and are not read; "
-        f"--columns eval_loss={first} reads {first}"
-    ]
+    listed = f"{file}: {', '.join(others)} look like held-out losses and are not read"
+    in_nats = [name for name in others if not unit_of_loss(name)]
+    if not in_nats:
+        return [f"{listed}; they are named as {unit_of_loss(others[0])}, so convert them to nats"]
+    return [f"{listed}; --columns eval_loss={in_nats[0]} reads {in_nats[0]}"]
 
 
 def read_curves(

@@ -22,6 +22,7 @@ from bss.importers.attempts import each_attempt, refuse_epochs
 from bss.importers.lines import Cells, misspelt
 from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
 from bss.tables.likeness import (
+    clear_held_out_loss,
     held_out_name,
     held_out_source,
     kind_of_name,
@@ -223,6 +224,8 @@ def choose(
     available: Iterable[str],
     columns: Mapping[str, str],
     source: str,
+    *,
+    all_named: bool = False,
 ) -> Chosen:
     """Return the names of a log that are read, and those that seem to be worth it.
 
@@ -231,6 +234,8 @@ def choose(
         available: Names in the log.
         columns: Names that the user gave; they go first.
         source: Path of the log, for messages.
+        all_named: Whether the trainers name all losses of the log, so that none is read by what
+            its name looks like.
 
     Raises:
         InputError: If a name that the user gave is not present, or no loss is known.
@@ -251,11 +256,16 @@ def choose(
             f"{source}: no loss is known by its name; name a training loss with --columns "
             f"loss=NAME, a held-out one with eval_loss=NAME, of {some(available)}"
         )
+    known = all_named or "eval_loss" in names
+    held_out = [] if known else held_out_by_name(available, ignored)
+    if held_out:
+        names["eval_loss"] = held_out
     several = {column: there for column, there in names.items() if len(there) > 1}
     notes = [
         f"{column} left out: {some(there)} are logged; choose with --columns {column}=NAME"
         for column, there in several.items()
     ]
+    notes += [f"{name} is read as the held-out loss, by its name" for name in held_out]
     chosen = {c: there[0] for c, there in names.items() if c not in several}
     told = {*ignored, *chosen.values(), *(name for there in several.values() for name in there)}
     return Chosen(trainer, chosen, tuple(notes), unread_of(available, told, columns))
@@ -266,6 +276,12 @@ def usual_losses(available: Iterable[str]) -> dict[str, list[str]]:
     plain = by_plain_name(available)
     there = NAMES["plain"].named_in(plain)
     return {column: [plain[there[column][0]]] for column in USUAL if column in there}
+
+
+def held_out_by_name(available: Iterable[str], ignored: Collection[str]) -> list[str]:
+    """Return the name that is clearly of a held-out loss, whatever else it says, if it is one."""
+    clear = [n for n in available if clear_held_out_loss(n) and n not in ignored]
+    return clear if len(clear) == 1 else []
 
 
 def unread_of(
@@ -447,7 +463,7 @@ def named_log(
         InputError: If it has no loss of a known name, or a value is not a number.
     """
     sizes = cells.sizes
-    chosen = choose(trainers, sizes, columns, str(file))
+    chosen = choose(trainers, sizes, columns, str(file), all_named=True)
     notes = (*chosen.notes, *misspelt(sizes, chosen.names.values()), *notes)
     rows = chosen.trainer.corrected(cells.rows(chosen.names, file))
     settings = chosen.trainer.settings(config or {})

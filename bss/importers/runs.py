@@ -19,7 +19,7 @@ from bss.importers.log import LOSSES, Log, Rows
 from bss.importers.naming import distinguished
 from bss.importers.restarts import KEPT, NO_LOSS, SUPERSEDED, Merged, merge, with_loss
 from bss.tables import check_runs
-from bss.tables.likeness import unread_notes
+from bss.tables.likeness import adds_nothing, unread_notes
 from bss.units import parse_tokens
 
 WANTED = ("loss", "eval_loss", "lr")
@@ -369,6 +369,7 @@ def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, A
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     unread = tuple(dict.fromkeys(name for log in logs for name in log.unread))
+    unread = tuple(name for name in unread if not adds_nothing(name, merged.rows))
     return Report(
         **told,
         sources=tuple(dict.fromkeys(log.source for log in logs)),

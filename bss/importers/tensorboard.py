@@ -20,7 +20,7 @@ from bss.importers.names import MetricNames
 from bss.importers.plain import LONG_METRICS, long_log, plain_name
 from bss.importers.table import table_of
 from bss.installation import install
-from bss.tables.likeness import kind_of_name
+from bss.tables.likeness import kind_of_name, unit_of_loss
 
 MEGATRON_LOSSES = ("lm loss", "lm loss vs samples")
 SAMPLES = "samples vs steps"
@@ -60,7 +60,7 @@ class ScalarTables(Importer):
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file; nothing if its tag does not name a loss."""
         run, _, tag = file.stem.removeprefix("run-").rpartition("-tag-")
-        if kind_of_name(tag) not in LOSSES:
+        if kind_of_name(tag) not in LOSSES or unit_of_loss(tag):
             return
         table = table_of(file)
         rows = table.read(["Step", "Value"]).rows({"step": "Step", "value": "Value"}, file)

@@ -16,7 +16,7 @@ def _words(text: str) -> frozenset[str]:
 
 HELD_OUT = _words(
     "val valid validation validate validating eval evaluation evaluate evaluating dev test testing "
-    "heldout holdout"
+    "heldout holdout valset validset evalset devset testset"
 )
 """Words of data that a run is not trained on."""
 
@@ -31,10 +31,17 @@ KINDS = {
 
 _TRAIN = _words("train training trained")
 _LOSS = _words("loss losses nll xent ce crossentropy bpb bpc bpt bits")
+_PERPLEXITY = _words("ppl perplexity")
 _NO_LOSS = _words(
     "scale scaler scaling weight weights coef coefficient mask fn func function type name time ms "
-    "seconds tokens count spike spikes threshold ppl perplexity"
+    "seconds tokens count spike spikes threshold"
 )
+_OTHER_LOSS = _words(
+    "best min minimum lowest max maximum std stdev stderr var variance target gap diff delta ratio "
+    "first final last ema swa smooth smoothed aux auxiliary z router balance balancing moe kl mtp "
+    "distill distillation reward reg regularization penalty"
+)
+"""Words of statistics of a loss, of losses of averaged weights and of terms of a loss."""
 _LR = _words("lr lrs learningrate")
 _NO_LR = _words("scheduler schedule type decay warmup multiplier mult scale scaling name")
 _STEP = _words("step steps iter iters iteration iterations update updates")
@@ -50,8 +57,9 @@ _NO_TIME = HELD_OUT | _words(
 _OF_TRACKERS = frozenset({"_step", "_runtime", "_timestamp"})
 """Columns that W&B adds to every history."""
 
-_JOINED = re.compile(r"(val|valid|validation|eval|test|dev|train)(loss|nll|ce)")
-_REVERSED = re.compile(r"(loss)(val|valid|validation|eval|test|dev|train)")
+_DATA = "val|valid|validation|eval|evaluation|test|dev|heldout|holdout|train|training"
+_JOINED = re.compile(rf"({_DATA})(loss|losses|nll|ce|xent|ppl|perplexity|bpb)")
+_REVERSED = re.compile(rf"(loss|nll|xent|perplexity)({_DATA})")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -109,18 +117,57 @@ def states_training(name: str) -> bool:
     return bool(words_of_name(name) & _TRAIN)
 
 
+def _of_held_out(name: str) -> bool:
+    """Return whether a name is of held-out data. Of `train/val_loss` the last part decides."""
+    words = words_of_name(name)
+    if words & _TRAIN:
+        words = words_of_name(re.split(r"[/.]", name)[-1])
+    return bool(words & HELD_OUT and not words & _TRAIN)
+
+
+def clear_held_out_loss(name: str) -> bool:
+    """Return whether a name is clearly of a held-out loss in nats, the mean over some data.
+
+    Examples:
+        >>> names = ("dev_c4_loss", "val_ema_loss", "best_val_loss", "dev_perplexity_loss")
+        >>> [clear_held_out_loss(name) for name in names]
+        [True, False, False, False]
+    """
+    other = words_of_name(name) & _OTHER_LOSS or unit_of_loss(name)
+    return held_out_name(name) and not other
+
+
+def adds_nothing(name: str, read: Iterable[str]) -> bool:
+    """Return whether a name is the perplexity of a loss that is read, e.g. `lm loss PPL`.
+
+    A held-out perplexity that is called a loss may be another one, so it adds something.
+
+    Args:
+        name: Name of a column that is not read.
+        read: Columns of the run table that are read.
+    """
+    words = words_of_name(name)
+    kind = kind_of_name(name)
+    called_loss = kind == "eval_loss" and words & _LOSS
+    return bool(words & _PERPLEXITY and kind in {*read} and not called_loss)
+
+
 def kind_of_name(name: str) -> str:
     """Return the column of KINDS that a name looks like, or "".
 
     Examples:
         >>> [kind_of_name(name) for name in ("lm loss", "loss_scale", "lr-AdamW", "iter", "dt_ms")]
         ['loss', '', 'lr', 'step', 'step_time']
+        >>> [kind_of_name(name) for name in ("dev_perplexity_loss", "val_ppl", "ppl")]
+        ['eval_loss', 'eval_loss', '']
     """
     words = words_of_name(name)
     if name in _OF_TRACKERS:
         return ""
-    if words & _LOSS and not words & _NO_LOSS:
-        return "eval_loss" if words & HELD_OUT and not words & _TRAIN else "loss"
+    held_out = _of_held_out(name)
+    lost = words & _LOSS or (held_out and words & _PERPLEXITY)
+    if lost and not words & _NO_LOSS:
+        return "eval_loss" if held_out else "loss"
     if words & _LR and not words & _NO_LR:
         return "lr"
     if words & _TIME and not words & _NO_TIME:
@@ -136,7 +183,7 @@ def unit_of_loss(name: str) -> str:
         ('bits per byte', 'bits per token', '')
     """
     words = words_of_name(name)
-    if words & {"ppl", "perplexity"}:
+    if words & _PERPLEXITY:
         return "perplexity"
     if words & {"bpb", "bpc"} or (words & {"bits", "bit"} and words & {"byte", "char"}):
         return "bits per byte"

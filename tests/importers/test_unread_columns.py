@@ -103,12 +103,43 @@ def test_each_is_read_as_held_out_or_named(tmp_path, write, kind):
         "lr_scheduler",
         "warmup_steps",
         "_runtime",
-        "val_ppl",
+        "ppl",
         "epoch",
     ],
 )
 def test_other_quantities_are_not_named(name):
     assert kind_of_name(name) == ""
+
+
+@pytest.mark.parametrize("write", [csv, history, long, json_lines, console])
+@pytest.mark.parametrize("name", ["dev_perplexity_loss", "val/ppl", "loss_eval_perplexity"])
+def test_perplexities_of_held_out_data_are_told(tmp_path, write, name):
+    table, report = the_run([write(tmp_path, [name])], EIGHT, "auto")
+    assert "eval_loss" not in table and list(table["loss"]) == list(6 - STEPS / 100)
+    shown = name.replace("/", "_") if write is console else name
+    assert f"not read, in perplexity by name: {shown}" in report.notes
+
+
+def test_a_perplexity_next_to_its_loss_needs_no_note(tmp_path):
+    _, report = the_run([csv(tmp_path, ["val_loss", "val_ppl"])], EIGHT, "auto")
+    assert not report.unread
+
+
+@pytest.mark.parametrize("write", [csv, history, long, json_lines])
+@pytest.mark.parametrize("name", ["dev_c4_loss", "validation_set_nll", "loss_on_held_out_web"])
+def test_one_clear_name_of_a_held_out_loss_is_read(tmp_path, write, name):
+    table, report = the_run([write(tmp_path, [name])], EIGHT, "auto")
+    assert list(table["eval_loss"]) == pytest.approx(list(5 - STEPS / 100))
+    assert list(table["loss"].dropna()) == pytest.approx(list(6 - STEPS / 100))
+    assert f"{name} is read as the held-out loss, by its name" in report.notes
+
+
+@pytest.mark.parametrize(
+    "names", [["best_val_loss"], ["eval_aux_loss"], ["dev_a_loss", "dev_b_ce"]]
+)
+def test_other_or_several_losses_of_held_out_data_are_only_named(tmp_path, names):
+    table, report = the_run([csv(tmp_path, names)], EIGHT, "auto")
+    assert "eval_loss" not in table and set(report.unread) == set(names)
 
 
 @pytest.mark.parametrize("write", [csv, history, long, json_lines])
