@@ -9,9 +9,7 @@ everything else may change. A sweep, its law and the schedule that it calls for:
     swept = bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs")
     points, warnings = bss.measure_points(swept.runs)
     fit = bss.fit_es(points)
-    schedule, law, why, beyond = bss.derive_schedule(
-        fit, points, tokens=1_000_000, limits=bss.Limits(4)
-    )
+    fit.schedule(tokens="1M", stages=4)
 
 A name is imported from its package on first use, so that `import bss` loads nothing.
 """
@@ -36,11 +34,12 @@ if TYPE_CHECKING:
         fit_curve,
         fit_es,
         fit_table,
+        read_fit,
     )
     from bss.laws.base import Options
     from bss.points.curve import default_targets
     from bss.points.measuring import measure_points
-    from bss.policies.follow_optimum import derive_schedule
+    from bss.policies.derive import DerivedSchedule, derive_schedule
     from bss.policies.policy import Limits
     from bss.report.page import write_report
     from bss.schedules.batch import BatchSchedule

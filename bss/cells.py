@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from bss.units import rounded_tokens
@@ -74,6 +75,23 @@ def fit_tables(fit: Any) -> list[Table]:
     """Return the tables of a fit of any kind: the summary, then the details."""
     title = f"{fit.law_name}, {fit.level:.0%} intervals"
     return [Table.of_frame(*one) for one in ({title: fit.summary()} | fit.details()).items()]
+
+
+def html(table: Table) -> str:
+    """Return a table as HTML, with names as text."""
+    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in table.columns)
+    rows = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in table.rows]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def fit_html(fit: Any) -> str:
+    """Return the answer, the tables and the warnings of a fit, as HTML."""
+    warnings = [f"<li>{escape(printable(text))}</li>" for text in fit.warnings]
+    below = f"<p>Warnings:</p><ul>{''.join(warnings)}</ul>" if warnings else ""
+    tables = "".join(map(html, fit_tables(fit)))
+    return f"<p><b>{escape(printable(fit.answer))}</b></p>{tables}{below}"
 
 
 def _is_missing(value: Any) -> bool:

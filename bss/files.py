@@ -3,10 +3,11 @@
 import errno
 import fcntl
 import json
+import math
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -150,6 +151,17 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Replace a JSON file, whole or not at all."""
     write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """Return the value with infinities and NaNs as null, as JSON has no others."""
+    if isinstance(value, Mapping):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def refuse_stream(path: str | Path, field: str = "") -> None:

@@ -122,7 +122,7 @@ def left_out(name: str, fold: str) -> Iterator[tuple[str, Answer]]:
     fit = fit_table(table.loc[~out], options=Options(RESAMPLES["published"]))
     rows = table.loc[out & near]
     kind = f"{name}, {'cells' if fold.startswith('cell') else fold}"
-    found = fit.predict(rows)[["loss", "low", "high"]].to_numpy(float).tolist()
+    found = fit.predict(rows)[["loss", "loss_low", "loss_high"]].to_numpy(float).tolist()
     for loss, one in zip(rows["loss"], found, strict=True):
         yield kind, (float(loss), *one)
 

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from cyclopts import Group, Parameter
 from bss.cells import Table, printable
 from bss.cli.console import lines
 from bss.errors import InputError
-from bss.files import check_output, replacing
+from bss.files import check_output, finite, replacing
 
 PICTURES = (".png", ".svg", ".pdf")
 PIPED = 140  # columns where neither COLUMNS nor a terminal says how many
@@ -125,14 +124,3 @@ def figure(name: str, *values: Any, **options: Any) -> Callable[[], Any]:
         return getattr(importlib.import_module(f"bss.plots.{file}"), function)(*values, **options)
 
     return draw
-
-
-def finite(value: Any) -> Any:
-    """Return the value with infinities and NaNs as null, as JSON has no others."""
-    if isinstance(value, Mapping):
-        return {key: finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

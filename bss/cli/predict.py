@@ -25,6 +25,7 @@ from bss.laws import (
     read_fit,
 )
 from bss.laws.base import Estimate
+from bss.laws.es.values import NEVER, NO_DRAWS
 from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
@@ -144,11 +145,12 @@ def _es(fit: EsFit, given: dict[str, Any]) -> Answer:
     batch = _batch(given)
     outside += _outside("batch", batch, fit.batches)
     row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
-    ends = {"tokens": ["tokens", "low", "high"], "steps": ["steps", "steps_low", "steps_high"]}
+    note = row["note"] if row["note"].startswith((NEVER, NO_DRAWS)) else ""
     found: dict[str, Any] = {}
-    for name, columns in ends.items():
+    for name in ("tokens", "steps"):
+        columns = [name, f"{name}_low", f"{name}_high"]
         known = (x if np.isfinite(x) else None for x in row[columns])
-        found[name] = Estimate(*known, level=fit.level, note=row["note"])
+        found[name] = Estimate(*known, level=fit.level, note=note)
     return found | {"loss": loss, "batch": batch}, outside
 
 
@@ -208,7 +210,8 @@ def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
     else:
         table, warnings = _final_losses(given["runs"], how)
         warnings += [] if fit.with_lr and "lr" in table else ["losses are at tuned LRs"]
-    found = fit.predict(table).rename(columns={"loss": "predicted"})
+    names = {"loss": "predicted", "loss_low": "low", "loss_high": "high", "note": "outside"}
+    found = fit.predict(table).rename(columns=names)
     frame = table.assign(measured=table[loss_column(table)]).join(found)
     frame = frame.groupby("run", sort=False).tail(1)
     beyond = frame.loc[frame["outside"] != "", ["run", "outside"]].to_numpy()

@@ -6,24 +6,29 @@ A constraint is a range of a parameter by its printed name. A law declares the `
 parameter that follows from one fitted number; only these can be constrained.
 """
 
+import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from bss import values
-from bss.cells import number
+from bss.cells import fit_html, number
 from bss.errors import InputError, check
+from bss.files import finite, write_json
 from bss.installation import DISTRIBUTION
 from bss.laws.resampling import rms
 from bss.registry import UntrustedError, reading_data
+from bss.units import parse_number
 from bss.values import SLACK, Count, Finite, Share
 
 if TYPE_CHECKING:
     import pandas as pd  # loaded where a table is made
+    from matplotlib.axes import Axes
 
 UNIDENTIFIED = "unidentified: "
 DRAWS = 200  # kept by a fit: ten beyond each end of a 90% interval, in 150 kB of JSON
@@ -371,7 +376,11 @@ class Fit:
         """Raise InputError if the JSON that the fit was read from contradicts itself."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.law_name}, {len(self.warnings)} warnings; to_dict()>"
+        return "\n".join([self.answer, *(f"warning: {text}" for text in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        """Return the answer, the tables and the warnings, as a notebook shows them."""
+        return fit_html(self)
 
     @property
     def law_name(self) -> str:
@@ -421,9 +430,73 @@ class Fit:
         """Return the estimates, a row per target, curve, size or parameter."""
         raise NotImplementedError
 
-    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        """Return predictions with the ends of their intervals, low and high, a row per row."""
+    def predict(self, *args: Any, **kwargs: Any) -> "pd.DataFrame":
+        """Return predictions of new runs with the ends of their intervals, NAME_low and NAME_high.
+
+        Args:
+            *args: A table with one run per row, or nothing if the run is given by name.
+            **kwargs: The run by name: numbers, texts such as "10B", or a sequence of them.
+
+        Returns:
+            One row per run, with the index of the table. `note` has what of the run is outside of
+            what was measured, or why an interval is missing; empty otherwise.
+
+        Raises:
+            InputError: If a column is missing, or a value is not a positive number.
+        """
         raise NotImplementedError
+
+    def best_batch(self, *args: Any, **kwargs: Any) -> Estimate:
+        """Return the best or critical batch size, with its interval, or why it has no value."""
+        raise NotImplementedError
+
+    def untested(self, run: Mapping[str, Any]) -> list[str]:
+        """Return what of a run is outside of what the fit was measured on, a line each.
+
+        Args:
+            run: Numbers by name, as `predict` takes them.
+        """
+        raise NotImplementedError
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Plot the measurements and the law.
+
+        Args:
+            ax: Axes to draw on; by default those of a new figure of pyplot.
+
+        Returns:
+            The axes, with units on both axes and a legend.
+        """
+        return _from_above("plots.fits:plot_fit")(self, ax)
+
+    def schedule(self, tokens: str | int, **how: Any) -> Any:
+        """Return the batch schedule of the fit over a token budget.
+
+        Args:
+            tokens: Budget, e.g. "10B".
+            **how: As `bss.policies.derive.schedule_of` takes them, e.g. stages, multiple_of,
+                min_batch, max_batch; policy and its settings; lr.
+
+        Returns:
+            A `bss.policies.derive.DerivedSchedule`.
+
+        Raises:
+            InputError: If the fit does not identify a best batch size, or an argument is wrong.
+        """
+        return _from_above("policies.derive:schedule_of")(self, tokens, **how)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fit as JSON, which `bss.read_fit` and every command with --from read.
+
+        Raises:
+            InputError: If the directory does not exist.
+        """
+        path = Path(path)
+        if path.is_dir() or not path.parent.is_dir():
+            raise InputError(
+                f"path: {path}; expected the name of a file in a directory that exists"
+            )
+        write_json(path, finite(self.to_dict()))
 
     def residuals(self) -> "pd.DataFrame":
         """Return a row per measurement: what it is of, measured, fitted and residual.
@@ -465,6 +538,90 @@ class Fit:
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__} at "
             raise InputError(f"fit: damaged, {kind}{error}; write it again with {write}") from None
+
+
+def _from_above(name: str) -> Any:
+    """Import from a layer above this one: figures and policies read fits, and fits offer them."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"bss.{module}"), attribute)
+
+
+def run_table(
+    runs: "pd.DataFrame | None",
+    needed: Sequence[str],
+    given: Mapping[str, Any],
+    *,
+    optional: Sequence[str] = (),
+) -> "pd.DataFrame":
+    """Return the runs that a prediction is for, as columns of positive numbers.
+
+    Args:
+        runs: A table of them; None if they are given by name.
+        needed: Columns that it needs.
+        given: The same by name; None for a value that is not given.
+        optional: Further columns that are read if they are there.
+
+    Raises:
+        InputError: If a column is missing, is given twice, or has a value that is no positive
+            number.
+    """
+    import pandas as pd
+
+    own = {name: value for name, value in given.items() if value is not None}
+    if runs is None:
+        lengths = {np.size(values) for values in own.values()} - {1}
+        if len(lengths) > 1:
+            shown = ", ".join(f"{name} has {np.size(values)}" for name, values in own.items())
+            raise InputError(f"predict: {shown} values; give one, or the same number of each")
+        count = max(lengths, default=1)
+        columns = {name: _listed(values, count) for name, values in own.items()}
+        runs = pd.DataFrame(columns, index=range(count))
+    elif not isinstance(runs, pd.DataFrame):
+        raise InputError(f"runs: {type(runs).__name__} given; expected a table (DataFrame)")
+    elif own:
+        raise InputError(f"{next(iter(own))}: given with a table of runs; make it a column of it")
+    if missing := [name for name in needed if name not in runs]:
+        there = ", ".join(map(str, runs.columns)) or "nothing"
+        raise InputError(f"predict: {', '.join(missing)} missing; found {there}")
+    names = [*needed, *(name for name in optional if name in runs)]
+    return pd.DataFrame({name: as_positive(name, runs[name]) for name in names}, runs.index)
+
+
+def _listed(values: Any, count: int) -> list[Any]:
+    """Return a value as often as needed, or the values of a sequence."""
+    if isinstance(values, str) or np.ndim(values) == 0:
+        return [values] * count
+    several = list(values)
+    return several * count if len(several) == 1 else several
+
+
+def as_positive(name: str, values: Iterable[Any]) -> np.ndarray:
+    """Return values as positive numbers [n], float64; texts as `bss.units.parse_number` reads them.
+
+    Raises:
+        InputError: If one is no positive number.
+    """
+    numbers = np.array([parse_number(value, field=name) for value in values], float)
+    for i in np.flatnonzero(numbers <= 0)[:1]:
+        raise InputError(f"{name}: {numbers[i]:g} given; write a number above 0")
+    return numbers
+
+
+def outside(name: str, value: float, measured: Sequence[float]) -> list[str]:
+    """Return a line if a value is outside the range measured; none otherwise."""
+    low = min(measured)
+    high = max(measured)
+    if low * (1 - SLACK) <= value <= high * (1 + SLACK):
+        return []
+    return [f"{name} {number(value)}: outside the measured {number(low)} to {number(high)}"]
+
+
+def notes_of(fit: "Fit", runs: "pd.DataFrame", reasons: Sequence[str] = ()) -> list[str]:
+    """Return the note of each run: reasons [n] that are known, and what was not tested."""
+    rows = runs.to_dict("records")
+    known = reasons if len(reasons) else [""] * len(rows)
+    texts = [[why, *fit.untested(row)] for why, row in zip(known, rows, strict=True)]
+    return ["; ".join(filter(None, lines)) for lines in texts]
 
 
 @dataclass(frozen=True)

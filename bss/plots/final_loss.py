@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from bss.laws import TableFit
 from bss.laws.final_loss.best import TOLERANCES, CellOptimum
@@ -29,25 +30,49 @@ def table_figure(fit: TableFit) -> Figure:
     seen = fit.tested["batch_tokens"]
     budgets = sorted({at.tokens for at in fit.optima if at.params in shown})
     looks = style.named_styles(budgets)
+    above = 0
     for ax, params in zip(axes, shown, strict=True):
         for row, at in enumerate(at for at in fit.optima if at.params == params):
-            _valley(ax, fit, at, row, looks[at.tokens])
+            above += _valley(ax, fit, at, row, looks[at.tokens])
         style.panel_title(ax, f"N = {rounded_tokens(params)}", **WHERE)
         ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=(seen.low / 1.3, seen.high * 1.3))
         style.tokens_axis(ax.xaxis, most=5)
     entries = [style.handle(rounded_tokens(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
+    entries += above_entry(above)
     return style.side_legend(figure, entries, "D (tokens)")
 
 
-def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> None:
-    """Plot one (N, D): the law, its runs, and the bar of its tolerance range."""
+def draw_model(ax: Axes, fit: TableFit, params: float) -> int:
+    """Draw the curves of one model on axes, a colour per budget; return the number of runs above.
+
+    Runs more than HIGHEST above the best batch are outside the axes.
+    """
+    optima = [at for at in fit.optima if at.params == params]
+    looks = style.named_styles(sorted({at.tokens for at in optima}))
+    above = sum(_valley(ax, fit, at, row, looks[at.tokens]) for row, at in enumerate(optima))
+    seen = fit.tested["batch_tokens"]
+    style.panel_title(ax, f"N = {rounded_tokens(params)}", **WHERE)
+    ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=(seen.low / 1.3, seen.high * 1.3))
+    style.tokens_axis(ax.xaxis, most=5)
+    return above
+
+
+def above_entry(count: int) -> list[Line2D]:
+    """Return the entry of a legend for runs that are outside the axes; none without them."""
+    text = f"{count} runs more than\n{HIGHEST:g} nats above: not shown"
+    return [style.handle(text, ls="none")] if count else []
+
+
+def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> int:
+    """Plot one (N, D): law, runs, bar of its tolerance range; return the number of runs above."""
     points = fit.law.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
     batch, loss, _ = fit.law.curve(at.params, at.tokens)
     best = loss.min() if fit.status == "converged" else points.loss[here].min(initial=np.inf)
     ax.plot(points.batch[here], points.loss[here] - best, ls="none", ms=4, **look)
+    above = int((points.loss[here] - best > HIGHEST).sum())
     if fit.status != "converged":
-        return
+        return above
     ax.plot(batch, loss - best, color=look["color"], lw=1.3)
     y = -0.05 * HIGHEST * (row + 1)
     if (alike := at.batch.within(TOLERANCES[0])) is not None:
@@ -55,3 +80,4 @@ def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> N
         ax.plot(ends, [y, y], color=look["color"], lw=2, alpha=0.5, solid_capstyle="butt")
     if at.batch.value is not None:
         ax.plot([at.batch.value], [y], ls="none", ms=4.5, mec="white", mew=0.5, zorder=4, **look)
+    return above

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -26,18 +27,11 @@ FAINT = "#9a9a9a"
 GRID = "#e4e4e4"
 SMALL = 7.5
 
-_RC: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.labelsize": 9,
-    "axes.titlesize": 9,
-    "axes.edgecolor": "#666666",
-    "axes.linewidth": 0.8,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-}
+_RC = matplotlib.rc_params_from_file(
+    str(Path(__file__).with_name("bss.mplstyle")), use_default_template=False
+)
+"""The style sheet, which people use as "bss.plots.bss"."""
+
 # Glyphs as paths look the same on every machine; a fixed salt makes the file reproducible.
 _SVG_RC: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "bss"}
 
@@ -68,10 +62,24 @@ def new_figure(
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **subplots)
-    for ax in axes.flat:
-        ax.grid(True, color=GRID, linewidth=0.7)
-        ax.tick_params(labelsize=8, length=3, color="#666666", labelcolor=INK)
     return figure, axes
+
+
+def axes_or_new(ax: Axes | None, height: float = 4.0, width: float = 7.0) -> Axes:
+    """Return axes, or those of a new figure of pyplot, which a notebook shows; sizes in inches."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context(_RC):
+        return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def legend_beside(ax: Axes, entries: Sequence[Any], title: str = "") -> None:
+    """Put a legend to the right of axes, where it covers no data."""
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "title_fontsize": 8}
+    look |= {"title": title or None, "alignment": "left", "labelspacing": 0.6}
+    ax.legend(handles=list(entries), loc="upper left", bbox_to_anchor=(1.01, 1.0), **look)
 
 
 def panels(

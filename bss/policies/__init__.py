@@ -6,8 +6,9 @@ is any callable with this signature, named `package.module:ATTRIBUTE` or passed 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from typing import Any
 
 from bss.errors import InputError
 from bss.policies.follow_budget import FollowBudget
@@ -46,18 +47,31 @@ def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
         >>> policy_named("late-switch", ["at=0.8", "factor=4"])
         LateSwitch(at=0.8, factor=4.0, batch=None)
     """
-    policy = POLICIES.load(name)
-    if not settings:
-        return policy
-    if not is_dataclass(policy):
-        raise InputError(f"policy: {name} has no settings; leave out {settings[0]!r}")
-    changed = to_dict(policy)
+    given: dict[str, Any] = {}
     for text in settings:
         key, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"setting {text!r}: expected NAME=VALUE, as at=0.8")
         try:
-            changed[key] = json.loads(value)
+            given[key] = json.loads(value)
         except json.JSONDecodeError:
-            changed[key] = value
-    return from_dict(type(policy), changed, f"{name}.")
+            given[key] = value
+    return with_settings(name, given)
+
+
+def with_settings(name: str, settings: Mapping[str, Any]) -> Policy:
+    """Return a policy by its name, with some of its settings changed.
+
+    Raises:
+        InputError: If the policy or a setting is unknown, or a value is invalid.
+
+    Examples:
+        >>> with_settings("late-switch", {"at": 0.8})
+        LateSwitch(at=0.8, factor=8.0, batch=None)
+    """
+    policy = POLICIES.load(name)
+    if not settings:
+        return policy
+    if not is_dataclass(policy):
+        raise InputError(f"policy: {name} has no settings; leave out {next(iter(settings))!r}")
+    return from_dict(type(policy), {**to_dict(policy), **settings}, f"{name}.")

@@ -16,7 +16,6 @@ experiment.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,11 +23,8 @@ import pandas as pd
 from bss.errors import InputError, check
 from bss.laws import EsFit
 from bss.laws.step_time import CRITERIA, StepTime, best_batches
-from bss.policies.beyond import beyond_measured
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
-from bss.units import rounded_tokens
-from bss.values import SLACK
 
 
 @dataclass(frozen=True)
@@ -150,62 +146,3 @@ def follow_measured(points: pd.DataFrame, tokens: int, limits: Limits) -> BatchS
     best = means[means.groupby("target_loss").idxmin()].sort_values()
     ideal = through(best.to_numpy(), np.log(best.index.get_level_values("batch").to_numpy(float)))
     return limits.within(points["batch"].unique()).follow(ideal, tokens)
-
-
-class DerivedSchedule(NamedTuple):
-    """A schedule and how it was chosen.
-
-    Attributes:
-        schedule: The batch sizes.
-        law: The name of the law; "measured" without one.
-        note: A sentence on how it was chosen.
-        warnings: How far the schedule goes beyond the runs, a sentence each.
-    """
-
-    schedule: BatchSchedule
-    law: str
-    note: str
-    warnings: tuple[str, ...]
-
-
-def derive_schedule(
-    fit: EsFit | None, points: pd.DataFrame, tokens: int, limits: Limits
-) -> DerivedSchedule:
-    """Return the schedule of a fit, or of the points if the fit does not identify B_opt.
-
-    Args:
-        fit: A fit to the points, or None if no law could be fitted.
-        points: A table of points.
-        tokens: Token budget.
-        limits: Limits of the schedule.
-
-    Returns:
-        The schedule, its law, a sentence on how it was chosen, and what is beyond the runs.
-
-    Raises:
-        InputError: If no target was reached, or the limits leave no schedule.
-    """
-    why = "no law is fitted"
-    if fit is not None:
-        try:
-            schedule = FollowOptimum()(Basis(fit.seq_len, fit), tokens, limits)
-            sources = dict.fromkeys(at.best.method for at in fit.fits if at.best.value)
-            by = "measured minimum" if fit.law_name == "measured" else f"{fit.law.name} law"
-            note = f"{by}, {fit.choice}; B_opt: {', '.join(sources)}"
-            beyond = tuple(beyond_measured(fit, schedule, tokens))
-            return DerivedSchedule(schedule, fit.law_name, note, beyond)
-        except InputError as error:
-            why = str(error)
-    note = f"the best measured batch at each target is followed: {why}"
-    schedule = follow_measured(points, tokens, limits)
-    return DerivedSchedule(schedule, "measured", note, _beyond_points(points, tokens))
-
-
-def _beyond_points(points: pd.DataFrame, tokens: int) -> tuple[str, ...]:
-    most = float(points["tokens_to_target"].max())
-    if tokens <= most * (1 + SLACK):
-        return ()
-    return (
-        f"beyond {rounded_tokens(most)} tokens nothing was measured; {rounded_tokens(tokens)} "
-        f"tokens are {tokens / most:.3g} times as far",
-    )

@@ -22,7 +22,7 @@ from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.fit import compare
 from bss.plots.curves import loss_curves
 from bss.points.curve import default_targets, points
-from bss.policies.follow_optimum import derive_schedule
+from bss.policies.derive import derive_schedule
 from bss.policies.policy import Limits
 from bss.report import write_report
 from bss.schedules.batch import BatchSchedule

@@ -184,7 +184,7 @@ def _ramps(points: pd.DataFrame, tokens: int, seq_len: int) -> dict[str, BatchSc
     points = points.assign(batch=points["batch"] / scale, seq_len=seq_len)
     fit = fitted(points)
     return {
-        name: bss.derive_schedule(fit, points, tokens, bss.Limits(count, allowed=ALLOWED))[0]
+        name: bss.derive_schedule(fit, points, tokens, bss.Limits(count, allowed=ALLOWED)).schedule
         for name, count in (("ramp", 4), ("fine", 12))
     }
 

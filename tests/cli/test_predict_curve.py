@@ -100,7 +100,7 @@ def test_what_was_not_tested_is_refused_until_it_is_asked_for(
         ({}, (*SCHEDULE, "--params", "1M"), "--params: not used with a curve fit"),
         ({}, ("--runs", "none.csv"), "no such file"),
         ({}, ("--runs", "none.csv", "--lr", "1"), "--lr: not used with --runs"),
-        ({"rates": (1e-3, 4e-3)}, SCHEDULE, "--lr: missing"),
+        ({"rates": (1e-3, 4e-3)}, SCHEDULE, "lr: missing"),
         ({"status": "not converged"}, SCHEDULE, "did not converge"),
     ],
 )

@@ -1,6 +1,7 @@
 """Fitted critical batch sizes and their laws as values, and their JSON form."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,10 +13,14 @@ from bss.laws.base import (
     Estimate,
     Fit,
     Outlier,
+    as_positive,
     check_lengths,
     check_positive,
     check_status,
     described,
+    notes_of,
+    outside,
+    run_table,
 )
 from bss.laws.critical.curves import UNITS, StepsCurve, Unknown
 from bss.laws.power import PowerFit, predict
@@ -27,6 +32,8 @@ METHOD = (
     "residual SD with Student's t and the errors of the values"
 )
 Quantity = Literal["cbs", "B_crit"]
+SIZES = ("params", "tokens")
+ENDS = ("low", "high")
 NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}
 
 
@@ -224,30 +231,57 @@ class CriticalFit(Fit):
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Critical batches at sizes: columns critical_batch, low, high in the fit's unit, note.
+    def predict(
+        self, runs: pd.DataFrame | None = None, *, params: Any = None, tokens: Any = None
+    ) -> pd.DataFrame:
+        """Return critical batch sizes of models and budgets, with prediction intervals.
 
         Args:
-            table: positive columns params, tokens or both: the variables of a law of this fit.
+            runs: One size per row: params, tokens or both, the variables of a law of this fit.
+            params: Non-embedding parameters, without a table, e.g. "7B".
+            tokens: Token budget, without a table, e.g. "2T".
+
+        Returns:
+            Columns critical_batch, critical_batch_low and critical_batch_high in the fit's unit,
+            and note.
 
         Raises:
-            InputError: no law of these variables, or a number is not positive.
+            InputError: If the fit has no law of these variables, or a number is not positive.
         """
-        law = self.law_of([name for name in ("params", "tokens") if name in table])
-        rows = [predict(law, row) for row in table[list(law.variables)].to_dict("records")]
-        columns = [(one.value, one.low, one.high, one.note) for one in rows]
-        return pd.DataFrame(columns, table.index, columns=["critical_batch", "low", "high", "note"])
+        given = {"params": params, "tokens": tokens}
+        sizes = run_table(runs, (), given, optional=SIZES)
+        law = self.law_of([*sizes])
+        rows = [predict(law, row) for row in sizes.to_dict("records")]
+        columns = {"critical_batch": [one.value for one in rows]}
+        columns |= {f"critical_batch_{end}": [getattr(one, end) for one in rows] for end in ENDS}
+        notes = notes_of(self, sizes, [one.note for one in rows])
+        frame = pd.DataFrame(columns, sizes.index, dtype=float)
+        return frame.assign(note=notes)
 
-    def best_batch(self, **sizes: float) -> Estimate:
+    def best_batch(self, *, params: Any = None, tokens: Any = None) -> Estimate:
         """Return the critical batch at a size by the fit's law, with a prediction interval.
 
         Args:
-            sizes: params, tokens or both: the variables of a law of this fit.
+            params: Non-embedding parameters N, e.g. "7B".
+            tokens: Token budget D, e.g. "2T". Without a size, the result is of the last curve.
 
         Raises:
-            InputError: no law of these variables.
+            InputError: If the fit has no law of these variables.
         """
-        return predict(self.law_of(sorted(sizes)), sizes)
+        given = {"params": params, "tokens": tokens}
+        sizes = {n: float(as_positive(n, [x])[0]) for n, x in given.items() if x is not None}
+        return predict(self.law_of([*sizes]), sizes) if sizes else self.critical[-1]
+
+    def untested(self, run: Mapping[str, Any]) -> list[str]:
+        """Return what of a size is outside the curves that have a critical batch."""
+        pairs = zip(self.fits, self.critical, strict=True)
+        known = [at.curve for at, one in pairs if one.value] or [at.curve for at in self.fits]
+        return [
+            line
+            for name in SIZES
+            if name in run
+            for line in outside(name, run[name], [getattr(curve, name) for curve in known])
+        ]
 
     def law_of(self, variables: list[str]) -> PowerFit:
         """The law in these variables.

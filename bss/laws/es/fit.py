@@ -26,6 +26,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.laws import minimum
 from bss.laws.base import (
+    DRAWS,
     BestBatch,
     Estimate,
     Options,
@@ -143,7 +144,7 @@ def fit_es(
         InputError: If a law is unknown, a design has too few points for it, or it does not have a
             constrained parameter.
     """
-    data, options = es_data(points), options or Options()
+    data, options = es_data(points), options or Options(draws=DRAWS)
     used, choice, comparison = _select(data, law, constraints)
     parse_ranges(constraints, used.parameters._fields, f"the {used.name} law")
     parts = _parts(data, used, options, constraints, selected=choice != UNSELECTED)

@@ -21,11 +21,15 @@ from bss.laws.base import (
     Estimate,
     Fit,
     Outlier,
+    as_positive,
     check_lengths,
     check_names,
     check_positive,
     check_status,
     described,
+    notes_of,
+    outside,
+    run_table,
     tails,
 )
 from bss.laws.es.law import Law
@@ -37,7 +41,7 @@ NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_
 REQUESTED, CROSS_VALIDATED, UNSELECTED = "requested", "cross-validated", "unselected"
 Choice = Literal["requested", "cross-validated", "unselected"]
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
-NO_DRAWS = "no interval: the fit keeps no refits; fit again with `bss fit es --json`"
+NO_DRAWS = "no interval: the fit keeps no refits; fit the runs again"
 NEVER = "never reached at this batch, by the law"
 ROWS = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
 OF_THE_LAW = ("relative_loss", "fitted")
@@ -391,20 +395,31 @@ class EsFit(Fit):
         pairs = zip(np.log(tokens.ravel()).tolist(), logs.T, strict=True)
         return np.array([_line(at, needed, targets) for at, needed in pairs])
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return predictions for one new run per row.
+    def predict(
+        self, runs: pd.DataFrame | None = None, *, loss: Any = None, batch: Any = None
+    ) -> pd.DataFrame:
+        """Return tokens and steps of new runs to a loss, with the intervals of new runs.
 
         Args:
-            table: columns batch (sequences) and target_loss (nats).
+            runs: One run per row: target_loss (nats) and batch (sequences).
+            loss: Target loss in nats, without a table; a number or several.
+            batch: Batch size in sequences, without a table; by default B_opt at the loss.
 
         Returns:
-            Columns tokens, low, high (in tokens), steps, steps_low, steps_high, and note. Without
-            `draws`, low and high are NaN.
+            Columns tokens, tokens_low, tokens_high, steps, steps_low, steps_high and note. Without
+            `draws`, the ends are NaN.
 
         Raises:
             InputError: If the law is unidentified, or was fitted at one target that is not this.
         """
-        batch, loss = (table[name].to_numpy(float) for name in ("batch", "target_loss"))
+        if runs is None and loss is None:
+            raise InputError("predict: loss missing; give a loss, or a table of runs")
+        if runs is None and batch is None:
+            batch = [self._optimum(target) for target in np.ravel(loss)]
+        needed = ("target_loss", "batch")
+        runs = run_table(runs, needed, {"target_loss": loss, "batch": batch})
+        loss = runs["target_loss"].to_numpy()
+        batch = runs["batch"].to_numpy()
         kept = [self.draws, *(at.draws for at in self.fits)]
         refits = max((len(next(iter(one.values()))) for one in kept if one), default=0)
         tokens = self.tokens(batch, loss)
@@ -416,13 +431,27 @@ class EsFit(Fit):
             low, high = np.nanquantile(draws, tails(self.level), axis=1, method="nearest")
         columns = {
             "tokens": tokens,
-            "low": np.minimum(low, tokens),
-            "high": np.maximum(high, tokens),
+            "tokens_low": np.minimum(low, tokens),
+            "tokens_high": np.maximum(high, tokens),
         }
         steps = zip(("steps", "steps_low", "steps_high"), columns.values(), strict=True)
         columns |= {name: value / (batch * self.seq_len) for name, value in steps}
         note = np.where(np.isinf(tokens), NEVER, "" if refits else NO_DRAWS)
-        return pd.DataFrame(columns | {"note": note}, table.index)
+        notes = notes_of(self, runs, note.tolist())
+        return pd.DataFrame(columns | {"note": notes}, runs.index)
+
+    def _optimum(self, target_loss: Any) -> float:
+        """Return B_opt at a loss; InputError if it has no value."""
+        best = self.best_batch(target_loss)
+        if best.value is None:
+            raise InputError(f"batch: missing, and B_opt is {best.note or 'unknown'}; give it")
+        return best.value
+
+    def untested(self, run: Mapping[str, Any]) -> list[str]:
+        """Return what of a run is outside the targets and the batch sizes of the fit."""
+        lines = outside("loss", run["target_loss"], [at.target_loss for at in self.fits])
+        batches = self.batches if "batch" in run else ()
+        return lines + (outside("batch", run["batch"], batches) if batches else [])
 
     def best_batches(self, target_loss: float) -> dict[str, Estimate]:
         """Return the batch quantities at a loss, in sequences, B_opt, and E_min in tokens.
@@ -442,9 +471,19 @@ class EsFit(Fit):
         names = [name for name in names if all(name in one for one in known)]
         return {name: _between(known[0][name], known[1][name], share) for name in names}
 
-    def best_batch(self, target_loss: float) -> Estimate:
-        """Return B_opt in sequences at a loss in nats, interpolated between targets."""
-        return self.best_batches(target_loss).get("B_opt", self.fits[0].best)
+    def best_batch(self, loss: float | None = None) -> Estimate:
+        """Return B_opt in sequences at a loss in nats, interpolated between targets.
+
+        Args:
+            loss: Target loss; by default the lowest target that identifies B_opt.
+
+        Raises:
+            InputError: If the loss is no positive number, or nothing is identified near it.
+        """
+        if loss is None:
+            return self._lowest.best
+        (target,) = as_positive("loss", [loss])
+        return self.best_batches(target).get("B_opt", self.fits[0].best)
 
     def residuals(self) -> pd.DataFrame:
         """Return one row per reached point; residual is log measured − log fitted tokens.

@@ -15,9 +15,12 @@ from bss.laws.base import (
     Estimate,
     Fit,
     Outlier,
+    as_positive,
     check_lengths,
     check_names,
     described,
+    notes_of,
+    run_table,
     too_wide,
 )
 from bss.laws.final_loss.best import (
@@ -208,23 +211,63 @@ class TableFit(Fit):
                 "table with several LRs per batch, or leave lr out"
             )
 
-    def predict(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        """Return loss, low, high in nats of a new run of each row; without lr at the best one.
-
-        `outside` has what of the run lies beyond what the fit was tested for, else it is empty.
+    def predict(
+        self,
+        runs: "pd.DataFrame | None" = None,
+        *,
+        params: Any = None,
+        tokens: Any = None,
+        batch: Any = None,
+        lr: Any = None,
+    ) -> "pd.DataFrame":
+        """Return final losses of new runs, with the intervals of new runs.
 
         Args:
-            table: params, tokens, batch_tokens, and lr if the law has it.
+            runs: One run per row: params, tokens, batch_tokens, and lr if the law has it.
+            params: Non-embedding parameters, without a table, e.g. "350M".
+            tokens: Token budget, without a table, e.g. "30B".
+            batch: Batch size in sequences, without a table; by default B_opt.
+            lr: Peak learning rate; by default the best one.
+
+        Returns:
+            Columns loss, loss_low, loss_high in nats, and note, with what of the run lies beyond
+            what the fit was tested for.
+
+        Raises:
+            InputError: If a column is missing, a value is not a positive number, the law has no LR
+                but lr is given by name, or B_opt is needed and not identified.
         """
         import pandas as pd
 
-        params, tokens, batch = (table[name].to_numpy(float) for name in SIZES)
-        lr = table["lr"].to_numpy(float) if self.with_lr and "lr" in table else None
-        loss, half = self._new_runs(params, tokens, batch, lr)
-        columns = {"loss": loss, "low": loss - half, "high": loss + half}
-        names = [*SIZES, *(["lr"] if lr is not None else [])]
-        outside = ["; ".join(self.untested(row)) for row in table[names].to_dict("records")]
-        return pd.DataFrame(columns | {"outside": outside}, table.index)
+        size = None
+        if runs is None:
+            missing = [n for n, x in (("params", params), ("tokens", tokens)) if x is None]
+            if missing:
+                raise InputError(f"predict: {', '.join(missing)} missing; give both, or a table")
+            size = self._sizes_in_tokens(params, tokens, batch)
+        given = {"params": params, "tokens": tokens, "batch_tokens": size, "lr": lr}
+        table = run_table(runs, SIZES, given, optional=("lr",) if self.with_lr else ())
+        if lr is not None and "lr" not in table:
+            self._check(1, 1, 1, lr)
+        params, tokens, sizes = (table[name].to_numpy() for name in SIZES)
+        lrs = table["lr"].to_numpy() if "lr" in table else None
+        loss, half = self._new_runs(params, tokens, sizes, lrs)
+        columns = {"loss": loss, "loss_low": loss - half, "loss_high": loss + half}
+        return pd.DataFrame(columns | {"note": notes_of(self, table)}, table.index)
+
+    def _sizes_in_tokens(self, params: Any, tokens: Any, batch: Any) -> Any:
+        """Return batch sizes in tokens, of batch sizes in sequences, or B_opt if there is none."""
+        if batch is None:
+            best = self.best_batch(params, tokens)
+            if best.value is None:
+                raise InputError(f"batch: missing, and B_opt is {best.note}; give it")
+            return best.value
+        if self.seq_len is None:
+            raise InputError(
+                "batch: the fit's table had no sequence length; give a table with batch_tokens"
+            )
+        listed = [batch] if isinstance(batch, str) else np.ravel(batch)
+        return as_positive("batch", listed) * self.seq_len
 
     def draws_at(self, table: "pd.DataFrame") -> np.ndarray:
         """Return draws [R, n] of losses in nats; columns params, tokens, batch_tokens."""
@@ -346,12 +389,26 @@ class TableFit(Fit):
             best_lr=at_best,
         )
 
-    def best_batch(self, params: float, tokens: float) -> BestBatch:
+    def best_batch(self, params: Any = None, tokens: Any = None) -> BestBatch:
         """Return B_opt in tokens at any N and D; without a value if it is unidentified.
 
         At a measured (N, D) it is the one in `optima`. Elsewhere it has no value if its interval is
         too wide, or if no measured (N, D) has one.
+
+        Args:
+            params: Non-embedding parameters N, e.g. "350M".
+            tokens: Token budget D, e.g. "30B". Without both, it is of the largest measured (N, D)
+                that identifies B_opt.
+
+        Raises:
+            InputError: If one is missing or no positive number.
         """
+        if params is None and tokens is None:
+            return self._largest.batch
+        if params is None or tokens is None:
+            raise InputError(f"{'params' if params is None else 'tokens'}: missing; give both")
+        (params,) = as_positive("params", [params])
+        (tokens,) = as_positive("tokens", [tokens])
         for at in self.optima:
             if np.hypot(np.log(at.params / params), np.log(at.tokens / tokens)) < SAME_BUDGET:
                 return at.batch

@@ -6,7 +6,7 @@ fit, by Student's t. The lack of fit is UNSEEN times as large for a token budget
 over batch that no run had. If no runs were left out, it is the error at the fitted losses.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -31,7 +31,8 @@ from bss.laws.base import (
 from bss.laws.functional.curves import VARIED, Curves, curves_of, plan_path, stack
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.schedules.batch import BatchSchedule
-from bss.units import format_tokens
+from bss.schedules.rates import wsd
+from bss.units import format_tokens, parse_tokens
 from bss.values import Count, Finite, Nonnegative, Positive, PositiveCount, Range
 
 FAR = 1.25  # times a range measured: beyond it nothing was tested
@@ -40,6 +41,7 @@ DECAYED = 0.1  # of the peak: an LR that falls to it or below has fallen to zero
 Rate = Callable[[Any], Any] | float
 MAX_ROWS = 1500  # losses saved: the rest of the 150 kB
 MAY_LACK = ("cv_errors", "budgets", "peak_lrs", "outliers", "curves")
+PREDICTED = ("loss", "loss_low", "loss_high")
 METHOD = (
     "parametric bootstrap of the robust fit in log loss, run offset and independent noise; "
     "percentiles"
@@ -203,32 +205,73 @@ class CurveFit(Fit):
             for name, e in self.parameters.items()
         ])  # fmt: skip
 
-    def predict(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return losses in nats at the rows of a run table: loss, low, high, outside.
+    def predict(
+        self,
+        runs: pd.DataFrame | None = None,
+        *,
+        batch: Any = None,
+        tokens: str | int | None = None,
+        lr: Any = None,
+        warmup: str | int = 0,
+        decay: str | int = 0,
+    ) -> pd.DataFrame:
+        """Return losses in nats, of one run at its end or at the rows of a run table.
 
         Args:
-            table: runs or plans as `fit_curve` takes them, with the warm-up of the fit; losses are
+            runs: Runs or plans as `fit_curve` takes them, with the warm-up of the fit; losses are
                 not needed.
+            batch: Without a table: a batch size in sequences, or a schedule, "0:8 2M:16".
+            tokens: Token budget of this run, e.g. "10B".
+            lr: Its peak LR, or its LR as a function of tokens; by default the LR of all runs.
+            warmup: Tokens of its warm-up, or a percentage of the budget.
+            decay: Tokens of its final decay, or a percentage of the budget.
 
         Returns:
-            One row per row of the table, with its index; NaN at step 0 and up to `since`.
-            `outside` has what of the run is outside the ranges measured, else it is empty.
+            Columns loss, loss_low, loss_high and note, one row per row of the table, with its
+            index; NaN at step 0 and up to `since`. `note` has what of the run is outside the ranges
+            measured.
 
         Raises:
-            InputError: If the table is not a run table, or has another sequence length.
+            InputError: If the table is not a run table, or has another sequence length; or if the
+                run by name lacks an argument or changes in a way that the fit does not identify.
         """
+        if runs is None:
+            return self._predict_run(batch, tokens, lr, (warmup, decay))
+        if not isinstance(runs, pd.DataFrame):
+            raise InputError(f"runs: {type(runs).__name__} given; expected a table (DataFrame)")
+        table = runs
         curves = curves_of(table, warmup=self.warmup, every_row=True)
-        columns, beyond = [*forecast(self, curves), curves.tokens], untested(self, curves)
-        runs = table["run"].astype(str).to_numpy()
-        found, outside = np.full((len(table), 3), np.nan), np.full(len(table), "", object)
+        columns = [*forecast(self, curves), curves.tokens]
+        beyond = untested(self, curves)
+        names = table["run"].astype(str).to_numpy()
+        found = np.full((len(table), 3), np.nan)
+        notes = np.full(len(table), "", object)
         for i, run in enumerate(curves.runs):
-            *losses, tokens = (x[i, curves.weight[i] > 0] for x in columns)
-            rows = np.flatnonzero(runs == run)
-            outside[rows] = "; ".join(beyond[i])
-            known = np.where(tokens > self.since, losses, np.nan).T
-            found[rows[-len(tokens) :]] = known  # without step 0
-        predictions = pd.DataFrame(found, table.index, columns=["loss", "low", "high"])
-        return predictions.assign(outside=outside)
+            *losses, consumed = (x[i, curves.weight[i] > 0] for x in columns)
+            rows = np.flatnonzero(names == run)
+            notes[rows] = "; ".join(beyond[i])
+            known = np.where(consumed > self.since, losses, np.nan).T
+            found[rows[-len(consumed) :]] = known  # without step 0
+        predictions = pd.DataFrame(found, table.index, columns=[*PREDICTED])
+        return predictions.assign(note=notes)
+
+    def _predict_run(self, batch: Any, tokens: Any, lr: Any, ends: tuple[Any, Any]) -> pd.DataFrame:
+        """Return the prediction for one run by name."""
+        for name, value in (("batch", batch), ("tokens", tokens)):
+            if value is None:
+                raise InputError(f"predict: {name} missing; give batch and tokens, or a run table")
+        budget = parse_tokens(tokens, field="tokens")
+        schedule = BatchSchedule.parse(str(batch), total=budget, seq_len=self.seq_len)
+        rate = lr if callable(lr) else lr_of(self.peak_lr(lr), budget, *ends)
+        loss = predict_schedule(self, schedule, budget, rate, extrapolate=True)
+        row = dict(zip(PREDICTED, (loss.value, loss.low, loss.high), strict=True))
+        return pd.DataFrame([row | {"note": "; ".join(untested_of(self, schedule, budget, rate))}])
+
+    def untested(self, run: Mapping[str, Any]) -> list[str]:
+        """Return what of a run is outside the ranges measured; batch, tokens and lr are given."""
+        tokens = int(run["tokens"])
+        schedule = BatchSchedule.parse(str(run["batch"]), total=tokens, seq_len=self.seq_len)
+        return [*untested_of(self, schedule, tokens, run["lr"])]
 
     def fixed_batches(self, tokens: int, rate: Rate) -> tuple[list[int], Curves]:
         """Return 33 fixed batch sizes in the range measured, and the path of a run of each."""
@@ -237,17 +280,21 @@ class CurveFit(Fit):
         paths = [plan_path(BatchSchedule.constant(b), tokens, self.seq_len, rate) for b in batch]
         return batch, stack(paths, self.seq_len)
 
-    def best_batch(self, tokens: int, rate: Rate | None = None) -> BestBatch:
+    def best_batch(self, tokens: str | int | None = None, rate: Rate | None = None) -> BestBatch:
         """Return the fixed batch size, in sequences, with the lowest predicted loss.
 
         It is one of `fixed_batches`.
 
         Args:
-            tokens: budget.
+            tokens: Budget, e.g. "10B"; by default that of the longest run.
             rate: the learning rate of all batches, or a function of tokens, e.g.
                 `bss.schedules.rates.wsd`; by default constant at the largest one measured.
+
+        Raises:
+            InputError: If the budget is no count above 0.
         """
-        batch, curves = self.fixed_batches(tokens, self.rates[1] if rate is None else rate)
+        budget = self.tokens if tokens is None else parse_tokens(tokens, field="tokens")
+        batch, curves = self.fixed_batches(budget, self.rates[1] if rate is None else rate)
         laws = [self.law, *(CurveLaw(*row) for row in self.draws)]
         found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
         ends = interval(found[0], found[1:] if self.draws else found, level=self.level)
@@ -262,7 +309,7 @@ class CurveFit(Fit):
         """
         least, most = self.rates
         if lr is None and least != most:
-            raise InputError(f"--lr: missing; give the peak LR, {least:.4g} to {most:.4g} measured")
+            raise InputError(f"lr: missing; give the peak LR, {least:.4g} to {most:.4g} measured")
         return most if lr is None else lr
 
     def residuals(self) -> pd.DataFrame:
@@ -324,6 +371,13 @@ def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
         apart = np.abs(np.log(values[:, None] / np.array(known or values)))
         new |= apart.min(axis=1) > np.log(VARIED)
     return np.where(new, UNSEEN, 1.0) * error
+
+
+def lr_of(peak: float, tokens: int, warmup: str | int, decay: str | int) -> Rate:
+    """Return the LR over a budget, with lengths in tokens or percentages of it."""
+    start = parse_tokens(warmup, field="warmup", total=tokens)
+    end = parse_tokens(decay, field="decay", total=tokens)
+    return wsd(peak, tokens, start, end, "linear")
 
 
 def predict_schedule(

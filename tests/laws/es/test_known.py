@@ -44,10 +44,13 @@ def test_tokens_to_a_target_between_targets_are_on_a_line_in_the_loss():
     beyond = tokens(2.0) ** 1.5 / tokens(1.8) ** 0.5
     assert found["tokens"].tolist() == pytest.approx([tokens(2.0), middle, beyond])
     assert found["steps"].tolist() == pytest.approx((found["tokens"] / BATCH / SEQ_LEN).tolist())
-    assert (found["low"] <= found["tokens"]).all() and (found["high"] >= found["tokens"]).all()
-    assert found.index.tolist() == [5, 6, 7] and set(found["note"]) == {""}
+    assert (found["tokens_low"] <= found["tokens"]).all() and (
+        found["tokens_high"] >= found["tokens"]
+    ).all()
+    assert found.index.tolist() == [5, 6, 7]
+    assert found["note"].tolist() == ["", "", "loss 2.1: outside the measured 1.6 to 2"]
     bare = replace(fit, fits=tuple(replace(at, draws={}) for at in fit.fits)).predict(table)
-    assert bare["low"].isna().all() and bare["note"].str.startswith("no interval").all()
+    assert bare["tokens_low"].isna().all() and bare["note"].str.startswith("no interval").all()
 
 
 def test_best_batches_between_targets_are_on_a_line_in_the_loss():

@@ -23,7 +23,9 @@ def test_intervals_hold_new_runs_and_the_best_batch_at_their_level(planted):
             found = fit.predict(pd.DataFrame({"batch": [batch], "target_loss": [loss]})).iloc[0]
             factor = 1 + OFFSET * draw.normal(size=20) + NOISE * draw.normal(size=20)
             tokens = [float(sequences_at(batch, loss / x)) * planted.SEQ_LEN for x in factor]
-            held.append(np.mean([found["low"] <= value <= found["high"] for value in tokens]))
+            held.append(
+                np.mean([found["tokens_low"] <= value <= found["tokens_high"] for value in tokens])
+            )
         at, truth = fit.best_batch(1.95), (1 + 1 / 0.35) * 2.6 / 0.75
         assert at.low and at.high
         of_best.append(at.low <= truth <= at.high)

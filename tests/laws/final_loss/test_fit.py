@@ -61,7 +61,7 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
     assert fit.B_opt_exponents["D"].value == pytest.approx(0.5, abs=0.05)
     table = pd.DataFrame({"params": [3e8], "tokens": [3e10], "batch_tokens": [4e5]})
     (row,) = fit.predict(table).to_dict("records")
-    assert row["low"] < LAW.losses(3e8, 3e10, 4e5) < row["high"]
+    assert row["loss_low"] < LAW.losses(3e8, 3e10, 4e5) < row["loss_high"]
     assert fit.residuals()["residual"].abs().max() < 0.01
     assert list(fit.summary()["status"]) == ["ok"] * 9
 

@@ -49,7 +49,7 @@ def new_runs(fit, generator, count, *, beyond=False):
     loss = LAW.losses(table["params"], table["tokens"], table["batch_tokens"])
     loss += NOISE * generator.standard_normal(count)
     told = fit.predict(table)
-    return (told["low"].lt(loss) & told["high"].gt(loss)).tolist()
+    return (told["loss_low"].lt(loss) & told["loss_high"].gt(loss)).tolist()
 
 
 @pytest.mark.slow

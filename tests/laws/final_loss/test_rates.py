@@ -66,8 +66,8 @@ def test_intervals_of_losses_in_small_and_large_units(world):
     said = fit.predict(table)
     measured = loss + world.scale * world.noise * generator.standard_normal(200)
     assert np.sqrt(np.mean((said["loss"] - loss) ** 2)) < 0.005 * world.scale
-    assert np.mean(said["low"].lt(measured) & said["high"].gt(measured)) > 0.84
-    assert np.median(said["high"] - said["low"]) < 0.05
+    assert np.mean(said["loss_low"].lt(measured) & said["loss_high"].gt(measured)) > 0.84
+    assert np.median(said["loss_high"] - said["loss_low"]) < 0.05
 
 
 @pytest.mark.slow

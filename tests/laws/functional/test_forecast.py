@@ -124,10 +124,12 @@ def test_the_library_answers_and_refuses_as_the_command_does(planted_curves, cur
     assert (predict_schedule(fit, *far, extrapolate=True).value or 9) < (one.value or 0)
     unlike = planted_curves.table(("128",))
     found = fit.predict(pd.concat([unlike, planted_curves.table(("4",))], ignore_index=True))
-    assert found["outside"].iloc[0].startswith("batch 128")
-    assert found["outside"].iloc[-1] == ""
+    assert found["note"].iloc[0].startswith("batch 128")
+    assert found["note"].iloc[-1] == ""
     assert found["loss"].iloc[-1] == pytest.approx(one.value, rel=1e-6)
-    assert (found["low"] <= found["loss"]).all() and (found["loss"] <= found["high"]).all()
+    assert (found["loss_low"] <= found["loss"]).all() and (
+        found["loss"] <= found["loss_high"]
+    ).all()
     lost = dataclasses.replace(fit, status="not converged")
     with pytest.raises(InputError, match="fit: it did not converge"):
         predict_schedule(lost, BatchSchedule.parse("4"), tokens, RATE, extrapolate=True)

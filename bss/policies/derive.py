@@ -1,0 +1,162 @@
+"""A fit to a batch schedule over a budget, with its policy, its source and its warnings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from bss.errors import InputError
+from bss.laws import CurveFit, EsFit
+from bss.policies import with_settings
+from bss.policies.beyond import beyond_measured
+from bss.policies.follow_optimum import FollowOptimum, follow_measured
+from bss.policies.functional_best import assumed_rate, expected_losses
+from bss.policies.policy import Basis, Limits, Policy
+from bss.registry import attempt
+from bss.schedules.batch import BatchSchedule
+from bss.units import parse_tokens, rounded_tokens
+from bss.values import SLACK
+
+POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
+"""The default policy, by kind of fit that has a best batch size."""
+
+
+@dataclass(frozen=True)
+class DerivedSchedule:
+    """A batch schedule and how it was chosen; `bss.plan` takes it.
+
+    Attributes:
+        schedule: The batch sizes, in sequences over tokens.
+        law: The name of the law; "measured" without one.
+        note: A sentence on how it was chosen.
+        warnings: How far the schedule goes beyond the runs, a sentence each.
+        policy: The name of the policy.
+        expected: Of a fit of loss curves: predicted losses in nats (`expected_losses`); else empty.
+    """
+
+    schedule: BatchSchedule
+    law: str
+    note: str
+    warnings: tuple[str, ...]
+    policy: str = "follow-optimum"
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the notation of the batch sizes, e.g. "0:8 2M:16"."""
+        return str(self.schedule)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.schedule} ({self.note})", *(f"warning: {text}" for text in self.warnings)]
+        return "\n".join(lines)
+
+
+def schedule_of(
+    fit: Any,
+    tokens: str | int,
+    *,
+    stages: int = 4,
+    multiple_of: int = 1,
+    min_batch: float | None = None,
+    max_batch: float | None = None,
+    policy: str | Policy | None = None,
+    lr: Any = None,
+    **settings: Any,
+) -> DerivedSchedule:
+    """Return the batch schedule of a fit over a budget, by a policy.
+
+    Args:
+        fit: Of E(S), of final losses or of loss curves.
+        tokens: Token budget, e.g. "10B".
+        stages: Constant stages at most.
+        multiple_of: Batch sizes are multiples of it.
+        min_batch: In sequences; by default the smallest batch size measured.
+        max_batch: In sequences; by default the largest batch size measured.
+        policy: Name of a policy, `package.module:ATTRIBUTE`, or a policy; the default depends on
+            the fit, and is "soonest" with the setting `minimize`.
+        lr: LR as a function of tokens, for a fit of loss curves; by default constant.
+        **settings: Settings of the policy, e.g. params="350M" with a fit of final losses, or
+            minimize="time", step_time="0.9 + 0.05*B" with a fit of E(S).
+
+    Raises:
+        InputError: If the fit has no best batch size or no sequence length, a setting is unknown,
+            or the limits leave no schedule.
+    """
+    if getattr(fit, "KIND", "") not in POLICIES_OF:
+        kinds = ", ".join(POLICIES_OF)
+        raise InputError(f"fit: {type(fit).__name__} has no schedule; give a fit of {kinds}")
+    budget = parse_tokens(tokens, field="tokens")
+    name = policy or ("soonest" if "minimize" in settings else POLICIES_OF[fit.KIND])
+    chosen = with_settings(name, settings) if isinstance(name, str) else name
+    if fit.seq_len is None:
+        raise InputError("fit: its table had no sequence length; fit it again with seq_len")
+    if isinstance(fit, CurveFit):
+        lr = lr or assumed_rate(fit, budget)
+    basis = Basis(int(fit.seq_len), fit, lr)
+    limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
+    derive = partial(chosen, basis, budget, limits)
+    label = name if isinstance(name, str) else type(name).__name__
+    schedule = attempt("policy", label, derive) if ":" in label else derive()
+    if not isinstance(schedule, BatchSchedule):
+        raise InputError(f"policy: {label} gave {schedule!r}; expected a BatchSchedule")
+    expected: dict[str, float] = {}
+    if isinstance(fit, CurveFit):
+        sizes = limits.within(basis.measured).ladder()
+        expected = expected_losses(fit, schedule, budget, lr, sizes)
+    return DerivedSchedule(
+        schedule,
+        fit.law_name,
+        _source(fit) if label == "follow-optimum" else f"policy {label}",
+        tuple(beyond_measured(fit, schedule, budget, lr)),
+        label,
+        expected,
+    )
+
+
+def _source(fit: EsFit) -> str:
+    """Return the law of a fit and the sources of its best batch sizes as a sentence."""
+    sources = dict.fromkeys(at.best.method for at in fit.fits if at.best.value)
+    by = "measured minimum" if fit.law_name == "measured" else f"{fit.law.name} law"
+    return f"{by}, {fit.choice}; B_opt: {', '.join(sources)}"
+
+
+def derive_schedule(
+    fit: EsFit | None, points: pd.DataFrame, tokens: int, limits: Limits
+) -> DerivedSchedule:
+    """Return the schedule of a fit, or of the points if the fit does not identify B_opt.
+
+    Args:
+        fit: A fit to the points, or None if no law could be fitted.
+        points: A table of points.
+        tokens: Token budget.
+        limits: Limits of the schedule.
+
+    Returns:
+        The schedule, its law, a sentence on how it was chosen, and what is beyond the runs.
+
+    Raises:
+        InputError: If no target was reached, or the limits leave no schedule.
+    """
+    why = "no law is fitted"
+    if fit is not None:
+        try:
+            schedule = FollowOptimum()(Basis(fit.seq_len, fit), tokens, limits)
+            beyond = tuple(beyond_measured(fit, schedule, tokens))
+            return DerivedSchedule(schedule, fit.law_name, _source(fit), beyond)
+        except InputError as error:
+            why = str(error)
+    note = f"the best measured batch at each target is followed: {why}"
+    schedule = follow_measured(points, tokens, limits)
+    beyond = _beyond_points(points, tokens)
+    return DerivedSchedule(schedule, "measured", note, beyond, "follow-measured")
+
+
+def _beyond_points(points: pd.DataFrame, tokens: int) -> tuple[str, ...]:
+    most = float(points["tokens_to_target"].max())
+    if tokens <= most * (1 + SLACK):
+        return ()
+    return (
+        f"beyond {rounded_tokens(most)} tokens nothing was measured; {rounded_tokens(tokens)} "
+        f"tokens are {tokens / most:.3g} times as far",
+    )
