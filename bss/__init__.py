@@ -28,12 +28,12 @@ if TYPE_CHECKING:
         CriticalFit,
         CurveFit,
         EsFit,
-        TableFit,
+        LossFit,
         check_losses,
         fit_critical,
         fit_curve,
         fit_es,
-        fit_table,
+        fit_loss,
         read_fit,
     )
     from bss.laws.base import Options

@@ -3,9 +3,11 @@
 An old command, option, Python name or config key is refused in one line that gives its new name.
 """
 
-COMMANDS: dict[str, str] = {}
+COMMANDS = {"fit table": "fit loss"}
 OPTIONS = {"--at-rate": "--peak-lr", "--rate": "--lr-schedule"}
 PYTHON = {
+    "TableFit": "LossFit",
+    "fit_table": "fit_loss",
     "Rate": "LRSchedule",
     "price": "estimate_cost",
     "product": "sweep_product",

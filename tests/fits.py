@@ -15,7 +15,7 @@ def _text(kind: str) -> str:
     files = {
         "es": "results/demo/fits.json",
         "critical": "results/critical_batch/fits.json",
-        "table": "bss/laws/published/steplaw_dense.json",
+        "loss": "bss/laws/published/steplaw_dense.json",
         "curve": "results/late_switch/fit.json",
     }
     entry = json.loads((ROOT / files[kind]).read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def test_a_target_above_the_first_loss_is_read_at_no_row(answer):
 
 
 def test_steps_that_contradict_the_tokens_are_refused(capsys):
-    assert main(["fit", "table", str(CASES / "steps_ignored.csv")]) == 2
+    assert main(["fit", "loss", str(CASES / "steps_ignored.csv")]) == 2
     error = capsys.readouterr().err
     assert "200M" in error and error.count("\n") == 1
 

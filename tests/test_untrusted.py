@@ -29,7 +29,7 @@ from bss.values import from_dict, to_dict
 from tests.cli.called import refused
 from tests.fits import changed, fit_entry, places
 
-KINDS = ("es", "critical", "table", "curve")
+KINDS = ("es", "critical", "loss", "curve")
 NAMES = ("evil_file:THING", "evil_known:THING")
 
 
@@ -90,7 +90,7 @@ SETTING = ("--params", "10M", "--tokens", "1B", "--seq-len", "64")
 QUESTIONS = {
     "es": "--loss 2.0 --batch 8",
     "critical": "--params 100M --tokens 1B",
-    "table": "--params 100M --tokens 10B --batch 64 --seq-len 2048",
+    "loss": "--params 100M --tokens 10B --batch 64 --seq-len 2048",
     "curve": "--batch 8 --tokens 1M",
 }
 
@@ -102,7 +102,7 @@ def test_the_fields_that_name_a_law_say_what_to_do(name, capsys):
         line = refused(capsys, *command.split(), "fit.json")
         assert f"fit.json: law: {name} is code that the file names" in line
         assert "--trust" in line
-    entry = changed(fit_entry("table"), ("law", "form"), name)
+    entry = changed(fit_entry("loss"), ("law", "form"), name)
     with pytest.raises(UntrustedError, match="form: evil"):
         fit_from_dict(entry)
 
@@ -195,9 +195,7 @@ def test_a_run_directory_names_no_code_in_any_field(run_directory, hashed):
     assert {place[-1] for place in refusals} == wanted
 
 
-@pytest.mark.parametrize(
-    "command", ["runs", "points", "report", "fit es", "fit table", "fit curve"]
-)
+@pytest.mark.parametrize("command", ["runs", "points", "report", "fit es", "fit loss", "fit curve"])
 def test_every_reader_of_runs_refuses_in_one_line(run_directory, command, capsys):
     file = run_directory / "config.json"
     entry = json.loads(file.read_text())
@@ -251,7 +249,7 @@ def test_a_table_names_no_code_in_any_column(capsys):
     })  # fmt: skip
     for column in runs:
         runs.assign(**{column: NAMES[1]}).to_csv("runs.csv", index=False)
-        for command in ("points", "fit es", "fit table"):
+        for command in ("points", "fit es", "fit loss"):
             main([*command.split(), "runs.csv"])
     capsys.readouterr()
 

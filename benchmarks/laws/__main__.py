@@ -6,7 +6,7 @@
     python -m benchmarks.laws OUT.csv --rules RULES.csv        # judged beside baselines/laws.csv
 
 One line per finished set goes to SETS.jsonl, so that the same command continues. The summary has
-one row per question, kind and measure. It calls `fit_es`, `fit_table`, `fit_curve` and `bss fit`
+one row per question, kind and measure. It calls `fit_es`, `fit_loss`, `fit_curve` and `bss fit`
 alone, so that later code can be measured in the same way.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.laws import planted_curves, planted_schedules, planted_tables
-from bss.laws import check_losses, fit_curve, fit_es, fit_table
+from bss.laws import check_losses, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.laws.functional.curves import curves_of
 from bss.laws.functional.values import last_losses
@@ -48,8 +48,8 @@ RESAMPLES = {"curves": 20, "tables": 10, "schedules": 40, "published": 10}
 COMMANDS = {
     "fit es, results/es_wsd/runs.parquet": ("es", "es_wsd/runs.parquet"),
     "fit es, results/demo/runs.parquet": ("es", "demo/runs.parquet"),
-    "fit table, 170 rows of steplaw_dense_best.csv": ("table", "published/steplaw_dense_best.csv"),
-    "fit table, 2,702 rows of steplaw_rates.csv": ("table", "RATES"),
+    "fit loss, 170 rows of steplaw_dense_best.csv": ("table", "published/steplaw_dense_best.csv"),
+    "fit loss, 2,702 rows of steplaw_rates.csv": ("table", "RATES"),
     "fit curve, 30 runs of es_wsd/runs.parquet": ("curve", "CURVES", "--warmup", "50K",
                                                   "--since", "50%"),
 }  # fmt: skip
@@ -74,7 +74,7 @@ def tables(kind: str, seed: int, index: int, lr: bool = True) -> Iterator[tuple[
     """B_opt of each model and budget of a table; with `lr` of one untuned LR per batch."""
     one = planted_tables.planted(kind, seed, index)
     table = check_losses(one.table if lr else one.table.drop(columns="lr"))
-    fit = fit_table(table, options=Options(RESAMPLES["tables"]))
+    fit = fit_loss(table, options=Options(RESAMPLES["tables"]))
     for at in fit.optima:
         best = one.best[at.params, at.tokens]
         yield kind, (best, at.batch.value, at.batch.low, at.batch.high)
@@ -96,7 +96,7 @@ def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
 
 def reported(name: str) -> Iterator[tuple[str, Answer]]:
     """Yield the errors at left-out rows that a fit of the whole table reports itself, in nats."""
-    fit = fit_table(published(name)[0], options=Options(RESAMPLES["published"]))
+    fit = fit_loss(published(name)[0], options=Options(RESAMPLES["published"]))
     for fold, error in fit.left_out.items():
         yield f"{name}, {fold}", (math.nan, error, None, None)
 
@@ -119,7 +119,7 @@ def left_out(name: str, fold: str) -> Iterator[tuple[str, Answer]]:
     """Losses of the rows of a fold, by a fit of the others."""
     table, near, folds = published(name)
     out = folds[fold]
-    fit = fit_table(table.loc[~out], options=Options(RESAMPLES["published"]))
+    fit = fit_loss(table.loc[~out], options=Options(RESAMPLES["published"]))
     rows = table.loc[out & near]
     kind = f"{name}, {'cells' if fold.startswith('cell') else fold}"
     found = fit.predict(rows)[["loss", "loss_low", "loss_high"]].to_numpy(float).tolist()

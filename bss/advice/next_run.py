@@ -21,7 +21,7 @@ from bss.values import SLACK
 KINDS = {
     "es": ("B_opt@LOSS", ["batch"]),
     "critical": ("exponent:D or exponent:N", ["params", "tokens"]),
-    "table": ("B_opt@N,D or loss@N,D,B", ["params", "tokens", "batch_tokens"]),
+    "loss": ("B_opt@N,D or loss@N,D,B", ["params", "tokens", "batch_tokens"]),
     "curve": ("loss@SCHEDULE", ["batch", "tokens", "lr"]),
 }
 """The goals of each kind of fit, and the columns of its candidate runs."""
@@ -91,7 +91,7 @@ def untested_goal(fit: Any, goal: str) -> list[str]:
         high = max(losses)
         inside = low * (1 - SLACK) <= float(at) <= high * (1 + SLACK)
         return [] if inside else [f"goal {goal}: outside the measured losses {low:g} to {high:g}"]
-    if fit.KIND == "table":
+    if fit.KIND == "loss":
         names = ("params", "tokens", "batch_tokens")
         sizes = dict(zip(names, map(parse_tokens, at.split(",")), strict=False))
         if "batch_tokens" in sizes:
@@ -130,10 +130,10 @@ def _goal(fit: Any, goal: str) -> Goal:
                 sizes = dict.fromkeys(known if variable in known else [variable], 1e9)
                 table = pd.DataFrame([sizes, sizes | {variable: 1e9 * np.e}])
                 return table, lambda draws: draws[:, 1] - draws[:, 0]
-            case "table", "B_opt", [params, tokens]:
+            case "loss", "B_opt", [params, tokens]:
                 sizes = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
                 return _minimum(fit.law.points.batch.tolist(), sizes, "batch_tokens")
-            case "table", "loss", [params, tokens, batch]:
+            case "loss", "loss", [params, tokens, batch]:
                 run = {"params": parse_tokens(params), "tokens": parse_tokens(tokens)}
                 run["batch_tokens"] = parse_tokens(batch) * int(fit.seq_len or 1)
                 return pd.DataFrame([run]), lambda draws: draws[:, 0]

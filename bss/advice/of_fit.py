@@ -9,7 +9,7 @@ import numpy as np
 
 from bss.advice.fit_advice import FitAdvice, of_losses
 from bss.errors import InputError
-from bss.laws import TableFit, read_fit
+from bss.laws import LossFit, read_fit
 from bss.laws.base import Estimate
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.rules import Setting
@@ -39,14 +39,14 @@ def fit_advice(fit: Any, setting: Setting) -> FitAdvice:
         fit: of a table or of E(S).
         setting: the planned run.
     """
-    answer, warnings = (_of_table, ()) if fit.KIND == "table" else (_of_es, (ONE_MODEL,))
+    answer, warnings = (_of_loss, ()) if fit.KIND == "loss" else (_of_es, (ONE_MODEL,))
     try:
         return answer(fit, setting)
     except InputError as error:  # not tested there, or a law without a loss or B_opt
         return FitAdvice(Estimate(None, level=fit.level, note=str(error)), warnings=warnings)
 
 
-def _of_table(fit: TableFit, setting: Setting) -> FitAdvice:
+def _of_loss(fit: LossFit, setting: Setting) -> FitAdvice:
     """Return B_opt and the losses around it."""
     N, D = setting.params, setting.tokens
     sizes, least = {"params": N, "tokens": D}, 1 + SAME_BUDGET  # budgets are of whole steps

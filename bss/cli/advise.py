@@ -35,7 +35,7 @@ def advise(
     """Recommend a batch size, and show the published rules.
 
     Args:
-        fit: your own fit, from `bss fit es` or `bss fit table` with --json
+        fit: your own fit, from `bss fit es` or `bss fit loss` with --json
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
         all_rules: also show rules without an answer, with the reason
 
@@ -44,7 +44,7 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
     """
     setting = run.setting()
-    own = None if fit is None else read_fit(fit, ("es", "table"), "--from")
+    own = None if fit is None else read_fit(fit, ("es", "loss"), "--from")
     advice = recommend(setting, own and fit_advice(own, setting), rule or RULES)
     payload, warnings = _payload(advice, fit), [*advice.warnings]
     lines, tables = _lines(advice, payload), [_rules_table(advice, show_all=all_rules)]

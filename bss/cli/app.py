@@ -40,7 +40,7 @@ COMMANDS = {
     "points": "steps and tokens to target losses, from loss curves",
     "fit es": "E(S): tokens against steps to target losses",
     "fit critical": "critical batch sizes and their law, from steps to a target",
-    "fit table": "the law of final losses over model size, tokens and batch",
+    "fit loss": "the law of final losses over model size, tokens and batch",
     "fit curve": "the functional scaling law, from loss curves under any schedule",
     "predict": "a loss or a batch size by a fitted law, with its interval",
     "next": "the runs that narrow a fit's answer the most per FLOP",

@@ -102,7 +102,7 @@ def critical(
     return _with_time(output, fit, step_time, time.price)
 
 
-def table(
+def loss(
     runs: Tables,
     /,
     *,
@@ -120,14 +120,14 @@ def table(
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
 
     Examples:
-        bss fit table LOSSES.csv
-        bss fit table LOSSES.csv --resamples 20 --json
+        bss fit loss LOSSES.csv
+        bss fit loss LOSSES.csv --resamples 20 --json
     """
     from bss.laws.final_loss.table import read_losses
 
     losses, warnings = read_loss_tables(runs, table.reading(), read_losses)
-    fit = _fitted(laws.fit_table, how.selected(losses), how, 300, forms=[*form] or None)
-    return _output(fit, warnings, figure("final_loss.table_figure", fit))
+    fit = _fitted(laws.fit_loss, how.selected(losses), how, 300, forms=[*form] or None)
+    return _output(fit, warnings, figure("final_loss.loss_figure", fit))
 
 
 def curve(

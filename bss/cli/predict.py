@@ -19,7 +19,7 @@ from bss.laws import (
     CriticalFit,
     CurveFit,
     EsFit,
-    TableFit,
+    LossFit,
     check_losses,
     predict_schedule,
     read_fit,
@@ -39,10 +39,10 @@ from bss.values import to_dict
 USED = {
     "es": ("loss", "batch"),
     "critical": ("params", "tokens"),
-    "table": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
+    "loss": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
 }
-NEEDED = {"es": ("loss",), "critical": (), "table": ("params", "tokens"),
+NEEDED = {"es": ("loss",), "critical": (), "loss": ("params", "tokens"),
           "curve": ("batch", "tokens")}  # fmt: skip
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
@@ -116,7 +116,7 @@ def predict(
     given = question.of(fitted.KIND)
     if "runs" in given:
         return _runs(fitted, given, extrapolate)
-    answer = {"es": _es, "critical": _critical, "table": _table, "curve": _curve}[fitted.KIND]
+    answer = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve}[fitted.KIND]
     found, outside = answer(fitted, given)
     _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
@@ -165,7 +165,7 @@ def _critical(fit: CriticalFit, run: dict[str, Any]) -> Answer:
     return {"critical_batch": fit.best_batch(**run)} | run | how, outside
 
 
-def _table(fit: TableFit, given: dict[str, Any]) -> Answer:
+def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:
     """Return the final loss of a run; without a batch at the best one."""
     params, tokens, seq_len = given["params"], given["tokens"], given.get("seq_len", fit.seq_len)
     if "batch" not in given:

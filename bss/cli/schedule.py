@@ -31,7 +31,7 @@ from bss.schedules.buckets import BucketSizes
 from bss.schedules.coupling import LR_RULES
 from bss.schedules.plan import resolve
 
-POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
+POLICIES_OF = {"es": "follow-optimum", "loss": "best-batch", "curve": "functional-best"}
 """The default policy, by kind of fit that has a best batch size."""
 
 

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from bss.laws.critical.values import CriticalFit
     from bss.laws.es.fit import fit_es
     from bss.laws.es.values import EsFit
-    from bss.laws.final_loss.fit import fit_table
+    from bss.laws.final_loss.fit import fit_loss
     from bss.laws.final_loss.table import check_losses
-    from bss.laws.final_loss.values import TableFit
+    from bss.laws.final_loss.values import LossFit
     from bss.laws.functional.fit import fit_curve
     from bss.laws.functional.values import CurveFit, predict_schedule
 
 _EXPORTS, __getattr__ = attach(__name__, __file__)
-FITS = {"es": "EsFit", "critical": "CriticalFit", "table": "TableFit", "curve": "CurveFit"}
+FITS = {"es": "EsFit", "critical": "CriticalFit", "loss": "LossFit", "curve": "CurveFit"}
 """The class of each kind of fit, as its JSON names the kind."""
 __all__ = [*_EXPORTS]
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws import TableFit
+from bss.laws import LossFit
 from bss.laws.final_loss.best import TOLERANCES, CellOptimum
 from bss.plots import style
 from bss.units import rounded_tokens
@@ -17,7 +17,7 @@ MODELS = 5  # panels at most
 WHERE: dict[str, Any] = {"xlabel": "batch (tokens)", "ylabel": "loss above the best batch (nats)"}
 
 
-def table_figure(fit: TableFit) -> Figure:
+def loss_figure(fit: LossFit) -> Figure:
     """Plot one panel per model, with one loss-vs-batch curve per token budget.
 
     Lines are the law, marks the runs. A bar below a curve spans the batch sizes within 0.003 nats
@@ -42,7 +42,7 @@ def table_figure(fit: TableFit) -> Figure:
     return style.side_legend(figure, entries, "D (tokens)")
 
 
-def draw_model(ax: Axes, fit: TableFit, params: float) -> int:
+def draw_model(ax: Axes, fit: LossFit, params: float) -> int:
     """Draw the curves of one model on axes, a colour per budget; return the number of runs above.
 
     Runs more than HIGHEST above the best batch are outside the axes.
@@ -63,7 +63,7 @@ def above_entry(count: int) -> list[Line2D]:
     return [style.handle(text, ls="none")] if count else []
 
 
-def _valley(ax: Axes, fit: TableFit, at: CellOptimum, row: int, look: dict) -> int:
+def _valley(ax: Axes, fit: LossFit, at: CellOptimum, row: int, look: dict) -> int:
     """Plot one (N, D): law, runs, bar of its tolerance range; return the number of runs above."""
     points = fit.law.points
     here = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
+from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
 from bss.laws.base import Fit
 from bss.plots import style
 from bss.plots.critical import SYMBOLS, curve_handles, draw_law, draw_steps, law_handles
@@ -31,7 +31,7 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
         _draw_es(ax, fit)
     elif isinstance(fit, CriticalFit):
         _draw_critical(ax, fit)
-    elif isinstance(fit, TableFit):
+    elif isinstance(fit, LossFit):
         _draw_losses(ax, fit)
     elif isinstance(fit, CurveFit):
         _draw_curves(ax, fit)
@@ -83,7 +83,7 @@ def _draw_critical(ax: Axes, fit: CriticalFit) -> None:
     style.legend_beside(ax, law_handles(fit.level))
 
 
-def _draw_losses(ax: Axes, fit: TableFit) -> None:
+def _draw_losses(ax: Axes, fit: LossFit) -> None:
     """Final losses of the largest model against batch size, one colour per budget."""
     params = max(at.params for at in fit.optima)
     above = draw_model(ax, fit, params)

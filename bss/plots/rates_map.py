@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bss.laws import TableFit
+from bss.laws import LossFit
 from bss.laws.final_loss.best import BestLR
 from bss.plots import style
 from bss.units import rounded_tokens
@@ -13,7 +13,7 @@ PANELS = 4
 LEVELS = (0.003, 0.01, 0.03, 0.1)  # nats above the best
 
 
-def rates_figure(fit: TableFit) -> Figure:
+def rates_figure(fit: LossFit) -> Figure:
     """Plot one panel for each of up to four (N, D), by increasing compute.
 
     Lines have equal excess loss, LEVELS in nats. The dashed line is the best LR at each batch size,
@@ -35,7 +35,7 @@ def rates_figure(fit: TableFit) -> Figure:
     return style.side_legend(figure, marks)
 
 
-def _map(ax: Axes, fit: TableFit, at: BestLR) -> None:
+def _map(ax: Axes, fit: LossFit, at: BestLR) -> None:
     points = fit.law.points
     rows = (points.params == at.params) & (np.abs(np.log(points.tokens / at.tokens)) < 0.03)
     batch, lr, loss = fit.law.surface(at.params, at.tokens)

@@ -19,7 +19,7 @@ from bss.schedules.batch import BatchSchedule
 from bss.units import parse_tokens, rounded_tokens
 from bss.values import SLACK
 
-POLICIES_OF = {"es": "follow-optimum", "table": "best-batch", "curve": "functional-best"}
+POLICIES_OF = {"es": "follow-optimum", "loss": "best-batch", "curve": "functional-best"}
 """The default policy, by kind of fit that has a best batch size."""
 
 

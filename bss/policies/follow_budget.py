@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws import TableFit
+from bss.laws import LossFit
 from bss.policies.policy import Basis, Limits, through
 from bss.schedules.batch import BatchSchedule
 from bss.units import format_tokens
@@ -37,7 +37,7 @@ class FollowBudget:
             InputError: If params are missing, if the fit was not tested for this model and budget,
                 or if B_opt is not identified at a smaller budget.
         """
-        fit = basis.fitted(TableFit)
+        fit = basis.fitted(LossFit)
         if self.params <= 0:
             raise InputError("params: missing; say the model's size, as --set params=350M")
         fit.check_tested({"params": self.params, "tokens": tokens})
@@ -49,7 +49,7 @@ class FollowBudget:
         return limits.within(basis.measured).follow(ideal, tokens)
 
 
-def _batch(fit: TableFit, params: int, tokens: float) -> float:
+def _batch(fit: LossFit, params: int, tokens: float) -> float:
     best = fit.best_batch(params, tokens)
     if best.value is None:
         raise InputError(

@@ -8,11 +8,11 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit
+from bss.laws import CurveFit, EsFit, LossFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import LRSchedule
 
-Fit = TypeVar("Fit", EsFit, CurveFit, TableFit)
+Fit = TypeVar("Fit", EsFit, CurveFit, LossFit)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Basis:
     """
 
     seq_len: int
-    fit: EsFit | CurveFit | TableFit | None = None
+    fit: EsFit | CurveFit | LossFit | None = None
     rate: LRSchedule | None = None
 
     @property
@@ -150,7 +150,7 @@ class Basis:
         """Return the fit if it is of this kind, else raise InputError."""
         if isinstance(self.fit, kind):
             return self.fit
-        maker = {EsFit: "es", CurveFit: "curve", TableFit: "table"}[kind]
+        maker = {EsFit: "es", CurveFit: "curve", LossFit: "loss"}[kind]
         raise InputError(
             f"fit: the policy reads a fit of `bss fit {maker}`; give one, or another policy"
         )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, TableFit, fit_curve, fit_es, fit_table
+from bss.laws import CurveFit, EsFit, LossFit, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
 from bss.points.batches import varied
@@ -76,7 +76,7 @@ def measured_results(
         if found.missing:
             missing[TITLES["es"]] = "; ".join(found.missing)
         fits: list[tuple[str, Any]] = [*found.fits.items()]
-        for kind, make in (("curve", curve_fit), ("table", _table_fit)):
+        for kind, make in (("curve", curve_fit), ("loss", _loss_fit)):
             try:
                 fits.append(("", make(runs, options=options)))
             except InputError as error:
@@ -92,11 +92,11 @@ def _curve_fit(runs: pd.DataFrame, **how: Any) -> CurveFit:
     return fit_curve(runs, **how)
 
 
-def _table_fit(runs: pd.DataFrame, options: Options) -> TableFit:
+def _loss_fit(runs: pd.DataFrame, options: Options) -> LossFit:
     """Return the law of the last losses of the runs of one batch size."""
     losses = final_losses(runs)
     budgets = losses["tokens"].to_numpy(float)
     one_budget = losses.empty or budgets.max() < SPREAD * budgets.min()
     if one_budget and len(set(losses["params"])) < 2:
         raise InputError("all runs of one batch end at one model size and one budget")
-    return fit_table(losses, options=options)
+    return fit_loss(losses, options=options)

@@ -13,12 +13,12 @@ from bss.advice.next_run import described_run, next_runs
 from bss.advice.of_fit import fit_advice
 from bss.cells import Table, fit_tables
 from bss.errors import InputError
-from bss.laws import CriticalFit, CurveFit, EsFit, TableFit
+from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
 from bss.laws.base import Fit, described
 from bss.plots.contenders import contenders_figure, difference_text
 from bss.plots.critical import critical_figure
 from bss.plots.curves import fitted_curves, loss_curves, varied_curves
-from bss.plots.final_loss import table_figure
+from bss.plots.final_loss import loss_figure
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
@@ -33,7 +33,7 @@ TITLES = {
     "es": "E(S): tokens and steps to a target loss",
     "critical": "Critical batch sizes",
     "curve": "The law of loss curves",
-    "table": "The law of final losses",
+    "loss": "The law of final losses",
 }
 Figures = dict[str, Figure]
 
@@ -133,8 +133,8 @@ def _figures(fit: Fit, points: pd.DataFrame | None, runs: pd.DataFrame | None) -
             figures["Tokens against steps to each target"] = es_panels(points, fits)
             figures["Tokens to each target against batch"] = tokens_to_target(points, fits)
         figures["B_opt and B_min against target loss"] = batch_against_loss(fits)
-    elif isinstance(fit, TableFit):
-        figures["Final loss against batch size"] = table_figure(fit)
+    elif isinstance(fit, LossFit):
+        figures["Final loss against batch size"] = loss_figure(fit)
         if fit.best_lrs is not None:
             figures["Best learning rate"] = rates_figure(fit)
     elif isinstance(fit, CurveFit) and runs is not None:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import CriticalFit, TableFit, check_losses, fit_critical, fit_table
+from bss.laws import CriticalFit, LossFit, check_losses, fit_critical, fit_loss
 from bss.laws.base import Estimate, Options
 from bss.laws.minimum import FEWEST
 from bss.points.curve import points, smooth_curve
@@ -114,7 +114,7 @@ def losses(results: Path) -> pd.DataFrame:
 
 
 def stepwise(results: Path) -> pd.DataFrame:
-    """Return decayed losses that `bss fit table` predicts for each rung from all below it.
+    """Return decayed losses that `bss fit loss` predicts for each rung from all below it.
 
     Returns:
         part, stop, batch, predicted, low, high (90%) and measured, mean over seeds.
@@ -125,7 +125,7 @@ def stepwise(results: Path) -> pd.DataFrame:
     table, rows = finished(results), []
     for part in (part for part in RUNGS if part in {*table["part"]}):
         rung = table.loc[table["part"] == part].astype({"batch": float})
-        law = fit_table(check_losses(known), options=Options(100))
+        law = fit_loss(check_losses(known), options=Options(100))
         for (stop, batch), some in rung.groupby(["stop", "batch"]):  # type: ignore[misc]
             params, seq_len = (float(some[name].iloc[0]) for name in ("params", "seq_len"))
             loss = law.prediction(params, stop, batch * seq_len, extrapolate=True).loss
@@ -154,7 +154,7 @@ def scores(results: Path) -> pd.DataFrame:
     return pd.DataFrame([*rows, *_rates(table), *_bends(table)])
 
 
-def measured_fit(table: pd.DataFrame, family: str = "es") -> TableFit:
+def measured_fit(table: pd.DataFrame, family: str = "es") -> LossFit:
     """Return the law of final losses of the rungs.
 
     Args:
@@ -163,7 +163,7 @@ def measured_fit(table: pd.DataFrame, family: str = "es") -> TableFit:
     """
     rungs = table.loc[table["part"].str.startswith(f"{family}_")]
     named = final_losses(rungs) if family == "short" else final_losses(rungs).drop(columns="lr")
-    return fit_table(check_losses(named), options=Options(100))
+    return fit_loss(check_losses(named), options=Options(100))
 
 
 def _row(question: str, of: str, said: tuple, measured: Any, verdict: str, **ends: Any) -> dict:
@@ -179,7 +179,7 @@ def _covered(found: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _batches(
-    registration: dict[str, Any], law: TableFit, note: str = ""
+    registration: dict[str, Any], law: LossFit, note: str = ""
 ) -> Iterator[dict[str, Any]]:
     for one in registration["fit"]["batches"]:
         said = Estimate(one["value"], one["low"], one["high"])

@@ -10,7 +10,7 @@ import pytest
 from bss.advice import FitAdvice, advise
 from bss.advice.fit_advice import TOLERANCE, of_losses
 from bss.advice.of_fit import fit_advice, published
-from bss.laws import EsFit, check_losses, fit_table
+from bss.laws import EsFit, check_losses, fit_loss
 from bss.laws.base import Estimate, Options
 from bss.rules import Setting
 
@@ -41,7 +41,7 @@ def fitted():
         "shared": cell(1e-3),
         "smallest": cell(1e-3 * 1.3 ** np.arange(7), best=-1.0),
     }
-    return {name: fit_table(table, options=Options(8)) for name, table in tables.items()}
+    return {name: fit_loss(table, options=Options(8)) for name, table in tables.items()}
 
 
 def saved(path, *keys):

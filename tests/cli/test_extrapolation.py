@@ -55,7 +55,7 @@ def test_a_fit_of_curves_and_one_of_final_losses_say_it(capsys, tmp_path, monkey
     assert main([*command, "--lr", "1e-3", "--export", "megatron"]) == 0
     out, error = capsys.readouterr()
     assert "# tokens" in out and "warning: tokens" in error
-    table = bss.TableFit.from_dict(fit_entry("table"))
+    table = bss.LossFit.from_dict(fit_entry("loss"))
     [beyond] = beyond_measured(table, BatchSchedule.constant(64), 10**14)
     assert "times outside" in beyond
     assert beyond_measured(table, BatchSchedule.constant(64), 10**10) == []
@@ -80,7 +80,7 @@ def test_a_goal_outside_the_runs_is_told(fit, capsys):
     high, low = (fit.fits[i].target_loss for i in (0, -1))
     [text] = untested_goal(fit, "B_opt@1.1")
     assert text == f"goal B_opt@1.1: outside the measured losses {low:g} to {high:g}"
-    table = bss.TableFit.from_dict(fit_entry("table"))
+    table = bss.LossFit.from_dict(fit_entry("loss"))
     assert untested_goal(table, "B_opt@300M,10B") == []
     assert "times outside" in untested_goal(table, "loss@300M,100T,256")[0]
 

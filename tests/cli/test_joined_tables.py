@@ -134,7 +134,7 @@ def test_last_losses_of_several_tables_are_one(split, tmp_path, capsys):
     bowl = 0.03 * np.log(losses["batch"] / best) ** 2
     losses["loss"] = 2.0 + 300 / losses["params"] ** 0.35 + bowl
     ways = split(losses, "losses")
-    command = ["fit", "table", "--form", "bowl", "--resamples", "10"]
+    command = ["fit", "loss", "--form", "bowl", "--resamples", "10"]
     whole, *others = [printed(capsys, *command[:2], *paths, *command[2:]) for paths in ways]
     assert others == [whole, whole]
     fit = tmp_path / "fit.json"
@@ -152,4 +152,4 @@ def test_a_directory_without_such_tables_is_one_line(tables, tmp_path, capsys):
     line = refused(capsys, "fit", "critical", folder)
     assert "holds no table of points; write one with `bss points`" in line
     (tmp_path / "empty").mkdir()
-    assert "empty: " in refused(capsys, "fit", "table", str(tmp_path / "empty"))
+    assert "empty: " in refused(capsys, "fit", "loss", str(tmp_path / "empty"))

@@ -12,7 +12,7 @@ from bss.laws import EsFit
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
 FEW = ("--resamples", "20")
-LAWS = ("es", "critical", "table", "curve")
+LAWS = ("es", "critical", "loss", "curve")
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 

@@ -18,7 +18,7 @@ READERS = [
     *("predict --loss 2 --from", "schedule --tokens 1M --from", "next", "train", "sweep --out o"),
     "advise --params 1M --tokens 1B --seq-len 64 --from",
 ]
-TABLES = ["points", "fit es", "fit table", "fit curve", "fit critical", "report"]
+TABLES = ["points", "fit es", "fit loss", "fit curve", "fit critical", "report"]
 
 
 @pytest.mark.parametrize("command", READERS)

@@ -100,7 +100,7 @@ def test_a_directory_of_runs_is_a_run_table(trained, capsys):
     assert told["warnings"][0] == "1 interrupted of 5 runs: read as far as they went"
     fit = printed(capsys, "fit", "es", str(trained), "--targets", "1.9", *QUICK)
     assert fit["kind"] == "es"
-    table = printed(capsys, "fit", "table", str(trained), "--resamples", "10")
+    table = printed(capsys, "fit", "loss", str(trained), "--resamples", "10")
     assert len(table["law"]["points"]["loss"]) == 4
     assert "1 interrupted of 5 runs: left out" in table["warnings"]
     path = str(trained.parent / "points.csv")
@@ -116,7 +116,7 @@ def test_a_directory_without_a_finished_run_is_one_line(trained, tmp_path, capsy
         path.unlink()
     assert "no run finished (5 to do); train one" in refused(capsys, "points", str(trained))
     (tmp_path / "empty").mkdir()
-    for command in ("points", "fit es", "fit curve", "fit table"):
+    for command in ("points", "fit es", "fit curve", "fit loss"):
         told = refused(capsys, *command.split(), str(tmp_path / "empty"))
         assert "no trained run; name a table" in told
 

@@ -68,7 +68,7 @@ OF_TABLES = {
     "fit curve": "fit curve {} --resamples 10",
     "report": "report {} -o page.html",
 }
-OF_OTHER_TABLES = {"fit critical": "fit critical {}", "fit table": "fit table {}"}
+OF_OTHER_TABLES = {"fit critical": "fit critical {}", "fit loss": "fit loss {}"}
 OF_FITS = {
     "predict": "predict --from {} --loss 2",
     "next": "next {}",

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_table
+from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.laws.es.values import REQUESTED
 from bss.tables import read_points
@@ -126,6 +126,6 @@ def test_final_losses():
     last = pd.concat([pd.read_parquet(part) for part in parts]).groupby("run").last()
     losses = last.drop(columns="lr").rename(columns={"peak_lr": "lr"})
     losses["loss"] = losses["eval_loss"]
-    fit = fit_table(check_losses(losses.reset_index(drop=True)), options=QUICK)
+    fit = fit_loss(check_losses(losses.reset_index(drop=True)), options=QUICK)
     assert fit.left_out["cell"] == pytest.approx(0.0205, rel=0.02)
     assert fit.rmse < fit.left_out["cell"]

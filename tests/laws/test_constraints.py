@@ -6,7 +6,7 @@ import pytest
 from bss.advice.of_fit import PUBLISHED
 from bss.errors import InputError
 from bss.files import read_json
-from bss.laws import TableFit, fit_es
+from bss.laws import LossFit, fit_es
 from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.final_loss.forms import FORMS
 
@@ -78,7 +78,7 @@ def test_the_true_reason_is_told_if_no_law_can_be_fitted(planted, law, text, tol
 
 
 def test_a_form_ignores_what_is_held_of_another_form():
-    law = TableFit.from_dict(read_json(PUBLISHED, "")).law
+    law = LossFit.from_dict(read_json(PUBLISHED, "")).law
     form, (low, high) = FORMS[law.form], (1.0, 1.5)
     found = form.bounds(law.points, f"of_another_form=2, L_0={low}:{high}")
     lower, upper = form.box(law.points)

@@ -18,7 +18,7 @@ from bss.schedules.batch import BatchSchedule
 from tests.cli.called import refused
 from tests.fits import changed, fit_entry, places
 
-KINDS = ("es", "surface", "critical", "table", "curve")
+KINDS = ("es", "surface", "critical", "loss", "curve")
 DAMAGES = (
     *(None, -1, 0, 2, 0.5, math.nan, math.inf, -math.inf, 1e30, True),
     *("x", "", [], {}, [None], [[]]),
@@ -49,7 +49,7 @@ def answers(kind, fit):
         found += [schedule(fit, "follow-optimum"), fit.draws_at(table)]
     elif kind == "critical":
         found += [fit.best_batch(params=1e5), fit.predict(pd.DataFrame({"tokens": [1e6]}))]
-    elif kind == "table":
+    elif kind == "loss":
         found += [fit.prediction(3e8, 1e10, 2**19, extrapolate=True), fit.losses(3e8, 1e10, 2**19)]
     else:
         found += [predict_schedule(fit, BatchSchedule.constant(8), 10**6, 1e-3)]
@@ -105,7 +105,7 @@ def check(kind, what, entry):
 
 # Every so many changes, more where answers cost more: one change in six is not refused. As no
 # stride divides the number of damages of a place, the damages differ from place to place.
-STRIDES = {"es": 11, "surface": 7, "critical": 3, "table": 53, "curve": 31}
+STRIDES = {"es": 11, "surface": 7, "critical": 3, "loss": 53, "curve": 31}
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_many_changes_of_a_fit_are_refused_in_one_line_or_have_answers(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_changes_of_a_fit_are_refused_in_one_line_or_have_answers(kind):
-    stride = 797 if kind in ("table", "curve") else 397
+    stride = 797 if kind in ("loss", "curve") else 397
     for what, entry in changes(kind, 7, stride):
         check(kind, what, entry)
 
@@ -135,10 +135,10 @@ WRONG = [
     *(("critical", ("models",), bad) for bad in ([], None)),
     *(("critical", ("laws", "params", "x"), bad) for bad in ("tokens", "x", [], None)),
     *(("critical", ("unit",), bad) for bad in ("apples", None)),
-    *(("table", ("law", "theta"), bad) for bad in ([], [0.0], None, ["x"])),
-    *(("table", ("law", "points", "loss"), bad) for bad in ([], [1.0], None)),
-    *(("table", ("law", "points", "tokens", "rows", 0), bad) for bad in (-1, 15, 0.5, None, True)),
-    *(("table", ("tested", "params", "low"), bad) for bad in (-1, 1e30, None)),
+    *(("loss", ("law", "theta"), bad) for bad in ([], [0.0], None, ["x"])),
+    *(("loss", ("law", "points", "loss"), bad) for bad in ([], [1.0], None)),
+    *(("loss", ("law", "points", "tokens", "rows", 0), bad) for bad in (-1, 15, 0.5, None, True)),
+    *(("loss", ("tested", "params", "low"), bad) for bad in (-1, 1e30, None)),
     *(("curve", ("law", "T_0"), bad) for bad in (-1, 0, None, math.nan, "x", REMOVED)),
     *(("curve", ("batches",), bad) for bad in ([], [1], [64, 1], None, [0, 8])),
     *(("curve", ("draws",), bad) for bad in (None, [[1.0]], [[]])),

@@ -9,8 +9,8 @@ import pytest
 import bss.laws
 
 EXPORTS = {
-    "CriticalFit", "CurveFit", "EsFit", "TableFit", "check_losses", "fit_critical", "fit_curve",
-    "fit_es", "fit_table", "predict_schedule",
+    "CriticalFit", "CurveFit", "EsFit", "LossFit", "check_losses", "fit_critical", "fit_curve",
+    "fit_es", "fit_loss", "predict_schedule",
 }  # fmt: skip
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def test_the_names():
 
 
 def test_fits_have_one_shape():
-    for name in ("CriticalFit", "CurveFit", "TableFit"):
+    for name in ("CriticalFit", "CurveFit", "LossFit"):
         kind = getattr(bss.laws, name)
         assert [*signature(kind.predict).parameters] == ["self", "table"]
         assert {"summary", "residuals", "to_dict", "from_dict", "cv_error"} < {*dir(kind)}

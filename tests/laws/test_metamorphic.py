@@ -125,7 +125,7 @@ def scheduled_curves(planted: Any) -> pd.DataFrame:
 
 
 def fit_losses(path: Path, **law: Any) -> Output:
-    return commands.table([path], how=HOW, **law)
+    return commands.loss([path], how=HOW, **law)
 
 
 FORMS_BY_NAME = {name: {"form": (name,)} for name in FORMS}
@@ -151,12 +151,12 @@ SAMPLES = {
         {"a + b/B": {}},
         "steps", 1.4, "steps",
     ),
-    "table": Sample(
-        commands.table, final_losses, fit_losses, FORMS_BY_NAME,
+    "loss": Sample(
+        commands.loss, final_losses, fit_losses, FORMS_BY_NAME,
         "loss", 1.1, "batch",
     ),
     "table of LRs": Sample(
-        commands.table, partial(final_losses, lrs=(5e-4, 1e-3, 2e-3)), fit_losses, FORMS_BY_NAME,
+        commands.loss, partial(final_losses, lrs=(5e-4, 1e-3, 2e-3)), fit_losses, FORMS_BY_NAME,
         "loss", 1.1, "batch",
     ),
     "curve": Sample(

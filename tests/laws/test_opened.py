@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.laws import check_losses, fit_critical, fit_es, fit_table
+from bss.laws import check_losses, fit_critical, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.tables import read_points
 
@@ -54,13 +54,13 @@ def test_a_form_of_final_losses_is_held_too():
     table = pd.DataFrame({"params": n, "tokens": d, "batch_tokens": b, "loss": loss})
     table = check_losses(table)
     how = {"forms": ["bowl"], "options": QUICK}
-    free = fit_table(table, **how)
+    free = fit_loss(table, **how)
     value = free.parameters["q"].value
-    held = fit_table(table, **how, constraints=f"q={value!r}")
+    held = fit_loss(table, **how, constraints=f"q={value!r}")
     np.testing.assert_allclose(held.losses(n, d, b), free.losses(n, d, b), rtol=1e-4)
     assert held.parameters["q"].value == pytest.approx(value)
     with pytest.raises(InputError, match="this table's law has no such parameter"):
-        fit_table(table, **how, constraints="alpha=1")
+        fit_loss(table, **how, constraints="alpha=1")
     found = held.residuals()
     assert {"log_batch_over_best", "measured"} <= {*found} and held.RESIDUAL_UNIT == "nats"
     np.testing.assert_allclose(found["residual"], loss - held.losses(n, d, b), atol=1e-6)

@@ -11,7 +11,7 @@ from bss.advice.sources import POOLED, TABLE, calibration, pool
 from bss.exports import export
 from bss.exports.base import functions
 from bss.files import read_json
-from bss.laws import TableFit
+from bss.laws import LossFit
 from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Setting
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -21,7 +21,7 @@ SEQ_LENS = (512, 2048, 4096, 8192)
 
 @pytest.fixture(scope="module")
 def fit():
-    return TableFit.from_dict(read_json(PUBLISHED, ""))
+    return LossFit.from_dict(read_json(PUBLISHED, ""))
 
 
 @pytest.fixture(scope="module")

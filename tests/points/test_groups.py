@@ -128,7 +128,7 @@ def test_conditions_of_a_directory_of_runs_are_refused_in_every_fit(tmp_path):
         folder = tmp_path / name
         fits = (
             lambda folder=folder: commands.es([folder], targets=TargetOptions((3.5,))),
-            lambda folder=folder: commands.table([folder]),
+            lambda folder=folder: commands.loss([folder]),
             lambda folder=folder: commands.curve([folder]),
         )
         for fit in fits:

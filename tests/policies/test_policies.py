@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.errors import InputError
-from bss.laws import check_losses, fit_es, fit_table
+from bss.laws import check_losses, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.policies import POLICIES, policy_named
 from bss.policies.follow_optimum import follow_measured
@@ -26,7 +26,7 @@ def basis_of(planted, planted_curves):
     curve = Basis(planted_curves.fit.seq_len, planted_curves.fit)
     known = {
         "functional-best": curve,
-        "best-batch": Basis(32, fit_table(final_losses(), options=Options(2))),
+        "best-batch": Basis(32, fit_loss(final_losses(), options=Options(2))),
     }
     return lambda name: known.get(name, es)
 

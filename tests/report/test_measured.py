@@ -81,7 +81,7 @@ def test_the_page_of_a_whole_sweep_has_every_law(planted, tmp_path):
     large = small.assign(run="large " + small["run"], params=400_000, loss=small["loss"] - 0.1)
     large["eval_loss"] = large["loss"]
     found = measured(pd.concat([small, short, large]), targets=(1.65, 1.55))
-    assert [fit.KIND for _, fit in found.fits] == ["es", "es", "table"]
+    assert [fit.KIND for _, fit in found.fits] == ["es", "es", "loss"]
     assert found.missing == {
         "The law of loss curves": "no run changes its batch, nor its rate after the peak"
     }

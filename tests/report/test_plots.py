@@ -7,10 +7,10 @@ import pytest
 
 from bss.advice.of_fit import PUBLISHED
 from bss.files import read_json
-from bss.laws import TableFit
+from bss.laws import LossFit
 from bss.plots.contenders import contenders_figure
 from bss.plots.curves import loss_curves, varied_curves
-from bss.plots.final_loss import table_figure
+from bss.plots.final_loss import loss_figure
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.rates_map import rates_figure
 from bss.plots.schedules import schedule_figure
@@ -34,7 +34,7 @@ def figures(planted):
         "batches": batch_against_loss(planted.fits),
         "contenders": contenders_figure(planted.contenders()),
         "rates": rates_figure(
-            TableFit.from_dict(read_json(PUBLISHED.with_name("steplaw_rates.json"), ""))
+            LossFit.from_dict(read_json(PUBLISHED.with_name("steplaw_rates.json"), ""))
         ),
     }
 
@@ -130,11 +130,11 @@ def test_a_fit_that_did_not_converge_is_named_and_not_drawn(planted):
 
 
 def test_a_law_of_final_losses_is_drawn_only_where_it_converged():
-    fit = TableFit.from_dict(read_json(PUBLISHED, ""))
+    fit = LossFit.from_dict(read_json(PUBLISHED, ""))
     failed = dataclasses.replace(fit, law=dataclasses.replace(fit.law, converged=False))
     count = []
     for law in (fit, failed):
-        figure = table_figure(law)
+        figure = loss_figure(law)
         assert not collisions(figure)
         assert {"batch (tokens)", "loss above the best batch (nats)"} <= texts(figure)
         count.append(sum(line.get_linestyle() == "-" for ax in figure.axes for line in ax.lines))

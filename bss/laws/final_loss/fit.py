@@ -27,7 +27,7 @@ from bss.laws.final_loss.forms import FORMS, Form
 from bss.laws.final_loss.law import LossLaw
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.table import loss_points
-from bss.laws.final_loss.values import SIZES, TableFit, TestedRange
+from bss.laws.final_loss.values import SIZES, LossFit, TestedRange
 from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms, robust_scale
 from bss.laws.solver import Solution
@@ -37,13 +37,13 @@ OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billio
 MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
 
 
-def fit_table(
+def fit_loss(
     table: pd.DataFrame,
     *,
     forms: Sequence[str] | None = None,
     constraints: str = "",
     options: Options | None = None,
-) -> TableFit:
+) -> LossFit:
     """Fit the law of final losses.
 
     Args:
@@ -67,7 +67,7 @@ def fit_table(
     cv_errors = {law.form: e for law, found, _ in tried if (e := found["left_out"]["cell"])}
     law, found, at_bound = min(tried, key=lambda one: cv_errors.get(one[0].form, np.inf))
     law = replace(law, cv_errors=cv_errors)
-    return TableFit(
+    return LossFit(
         law=law,
         formula=FORMS[law.form].formula,
         parameters=_parameters(law, how.level),
@@ -83,7 +83,7 @@ def fit_table(
 def _tried(
     points: LossPoints, name: str, constraints: str, how: Options
 ) -> tuple[LossLaw, dict[str, Any], np.ndarray]:
-    """Return the law of one form, fields of `TableFit` about its errors, parameters at bounds."""
+    """Return the law of one form, fields of `LossFit` about its errors, parameters at bounds."""
     form = FORMS[name]
     points, fit, outliers = _without_outliers(points, form, constraints)
     folds = folds_of(points)

@@ -195,4 +195,4 @@ FORMS: Registry[Form] = Registry("form", {
         "B* = B_star·D^q·N^r, η* = E·N^x·D^y·B^p",
     ),
 }, Form)  # fmt: skip
-"""By name; `fit_table` takes the one with the lowest error at left-out (N, D)."""
+"""By name; `fit_loss` takes the one with the lowest error at left-out (N, D)."""

@@ -99,7 +99,7 @@ class LossPrediction:
 
 
 @dataclass(frozen=True, repr=False)
-class TableFit(Fit):
+class LossFit(Fit):
     """The law fitted to a table of final losses.
 
     Attributes:
@@ -133,8 +133,8 @@ class TableFit(Fit):
     best_lrs: BestLRs | None = field(default=None, metadata={"key": "best_rates"})
     method: str = field(default=METHOD, kw_only=True)
 
-    KIND = "table"
-    SCHEMA = 6
+    KIND = "loss"
+    SCHEMA = 7
     RESIDUAL_UNIT = "nats"
 
     def check(self, where: str) -> None:

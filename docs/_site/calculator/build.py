@@ -23,7 +23,7 @@ from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import FACTORS, PUBLISHED
 from bss.advice.sources import AXES, LEVEL, POOLED, TABLE, calibration
 from bss.files import read_json
-from bss.laws import TableFit
+from bss.laws import LossFit
 from bss.laws.base import WIDE, tails
 from bss.laws.final_loss import residual_gp
 from bss.laws.final_loss.forms import FORMS, losses
@@ -67,7 +67,7 @@ def data() -> dict[str, Any]:
 
 def fit_data() -> dict[str, Any]:
     """Return the coefficients of the published fit of final losses."""
-    fit = TableFit.from_dict(read_json(PUBLISHED, "install bss again"))
+    fit = LossFit.from_dict(read_json(PUBLISHED, "install bss again"))
     law, rows = fit.law, fit.law.points.logs
     mean, power = losses(FORMS[law.form], law.theta, rows), fit.best
     assert law.form == "bowl" and power is not None and not fit.with_lr  # what the page evaluates

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from bss.laws import check_losses, fit_table
+from bss.laws import check_losses, fit_loss
 
 N_0, D_0, B_0 = 4e8, 2e10, 2.0**19
 SEQ_LEN = 1024
@@ -93,7 +93,7 @@ class World:
 @cache
 def fitted(world, **table):
     """The fit of a table of a world."""
-    return fit_table(check_losses(world.table(**table)))
+    return fit_loss(check_losses(world.table(**table)))
 
 
 def octaves(law, world, params, tokens):

@@ -8,7 +8,7 @@ import pytest
 
 from bss.cli import main
 from bss.errors import InputError
-from bss.laws import TableFit, check_losses, fit_table
+from bss.laws import LossFit, check_losses, fit_loss
 from bss.laws.base import Options
 from bss.laws.final_loss.table import loss_points, read_losses
 from bss.policies import policy_named
@@ -49,7 +49,7 @@ def planted(sizes=(2e8, 4e8, 8e8), ratios=(20, 60, 200), noise=0.0, seed=0):
 
 
 def test_an_exact_table_is_predicted_where_it_was_left_out():
-    fit = fit_table(check_losses(planted()), options=QUICK)
+    fit = fit_loss(check_losses(planted()), options=QUICK)
     assert np.nanmax(np.abs(fit.cell_error)) < 0.01
     for at in fit.optima:
         assert at.batch.value == pytest.approx(LAW.best(at.tokens), rel=0.05)
@@ -70,7 +70,7 @@ def test_an_exact_table_is_predicted_where_it_was_left_out():
 def test_draws_have_a_number_and_a_seed():
     table = check_losses(small(planted(noise=0.001)))
     first, again, other, more = (
-        fit_table(table, options=Options(n, seed=seed))
+        fit_loss(table, options=Options(n, seed=seed))
         for n, seed in ((200, 0), (200, 0), (200, 1), (400, 0))
     )
     assert first.optima == again.optima
@@ -90,7 +90,7 @@ def test_diverged_rows_neither_count_nor_are_dropped_for_their_residual():
     diverged = clean.copy()
     diverged.loc[diverged.index[[0, 9]], "loss"] = [9.5, 10.8]
     diverged.loc[diverged.index[[8]], "loss"] = np.nan
-    first, second = (fit_table(check_losses(t), options=QUICK) for t in (clean, diverged))
+    first, second = (fit_loss(check_losses(t), options=QUICK) for t in (clean, diverged))
     assert len(second.law.points.loss) == len(first.law.points.loss) - 1
     for one, other in zip(first.optima, second.optima, strict=True):
         assert other.batch.value == pytest.approx(one.batch.value, rel=0.1)
@@ -104,15 +104,15 @@ def test_what_the_runs_cannot_tell_has_no_value():
     best = {D: LAW.best(D) for D in table["tokens"].unique()}
     tokens = table["batch"] * 512
     large = table.loc[tokens >= 0.99 * table["tokens"].map(best)]
-    fit = fit_table(check_losses(large), options=QUICK)
+    fit = fit_loss(check_losses(large), options=QUICK)
     for at in fit.optima:
         assert at.batch.value is None and at.batch.status == "at_boundary"
         assert at.batch.low is None and at.batch.high is not None
         assert (at.batch.high or 0) >= best[at.tokens] and at.batch.low is None
-    untold = fit_table(check_losses(table.drop(columns="lr")), options=QUICK)
+    untold = fit_loss(check_losses(table.drop(columns="lr")), options=QUICK)
     assert all(at.batch.value is not None for at in untold.optima)
     assert any("no column lr" in text for text in untold.warnings)
-    again = TableFit.from_dict(json.loads(json.dumps(untold.to_dict())))
+    again = LossFit.from_dict(json.loads(json.dumps(untold.to_dict())))
     pd.testing.assert_frame_equal(again.summary(), untold.summary())
 
 
@@ -123,7 +123,7 @@ def test_the_column_of_a_run_table_is_the_learning_rate_too():
 
 
 def test_the_best_batch_at_one_rate_is_not_told_as_b_opt_anywhere(tmp_path, capsys):
-    fit = fit_table(check_losses(small(planted(noise=0.001)).assign(lr=3e-4)), options=QUICK)
+    fit = fit_loss(check_losses(small(planted(noise=0.001)).assign(lr=3e-4)), options=QUICK)
     for at in fit.optima:
         assert at.batch.value is None
         assert at.batch.status == "single_lr" and "not B_opt; retune at two" in at.batch.note
@@ -141,7 +141,7 @@ def test_the_best_batch_at_one_rate_is_not_told_as_b_opt_anywhere(tmp_path, caps
 
 def test_one_model_and_one_budget_is_a_valley_and_no_law():
     table = planted(sizes=(4e8,), ratios=(60,), noise=0.0005).iloc[2:7]
-    fit = fit_table(check_losses(table), options=QUICK)
+    fit = fit_loss(check_losses(table), options=QUICK)
     (at,) = fit.optima
     assert at.batch.value == pytest.approx(LAW.best(2.4e10), rel=0.15)
     assert fit.left_out["params"] is fit.left_out["tokens"] is None
@@ -189,7 +189,7 @@ def test_where_rates_vary_little_the_minimum_is_taken():
 def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsys, reads_back):
     path, kept = tmp_path / "runs.csv", tmp_path / "table.json"
     path.write_text("# ours\n" + small(planted(noise=0.001)).to_csv(index=False))
-    call = ["fit", "table", str(path), "--resamples", "30"]
+    call = ["fit", "loss", str(path), "--resamples", "30"]
     figure = tmp_path / "valleys.png"
     assert main([*call, "--json", "--plot", str(figure)]) == 0
     printed = capsys.readouterr().out
@@ -197,7 +197,7 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
     assert not drawn.collisions(saved["valleys.png"])
     (valleys,) = (axis for axis in drawn.points(saved["valleys.png"]) if axis)
     assert valleys > 3 * (50 + 9)  # three valleys with nine runs each
-    reads_back(TableFit, fit)
+    reads_back(LossFit, fit)
     assert set(fit["left_out"]) == {"cell", "params", "tokens"}
     assert {"law", "rmse", "B_opt_exponents", "warnings"} < set(fit)
     assert set(fit["optima"][0]) >= {"params", "tokens", "B_opt_tokens", "measured"}
@@ -232,7 +232,7 @@ def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsy
 def test_bad_tables_are_refused_in_one_line(tmp_path, capsys, change, told):
     path = tmp_path / "runs.csv"
     change(small(planted())).to_csv(path, index=False)
-    assert main(["fit", "table", str(path)]) == 2
+    assert main(["fit", "loss", str(path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert told in error
@@ -251,6 +251,6 @@ def test_batches_at_equal_steps_are_told(count):
     told = "the same number of steps (5000)"
     if count == 3:
         with pytest.raises(InputError, match=r"add runs; .* same number of steps"):
-            fit_table(table)
+            fit_loss(table)
     else:
-        assert told in " ".join(fit_table(table, options=Options(2)).warnings)
+        assert told in " ".join(fit_loss(table, options=Options(2)).warnings)

@@ -37,7 +37,7 @@ def test_a_form_of_ones_own(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     planted(sizes=(4e8,), ratios=(10, 30, 90, 270), noise=0.001).to_csv("runs.csv", index=False)
-    call = ["fit", "table", "runs.csv", "--form", "ownform:FORM", "--resamples", "20", "--json"]
+    call = ["fit", "loss", "runs.csv", "--form", "ownform:FORM", "--resamples", "20", "--json"]
     assert main(call) == 0
     printed = capsys.readouterr().out
     fit = json.loads(printed)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws import check_losses, fit_table
+from bss.laws import check_losses, fit_loss
 from tests.laws.final_loss.test_fit import LAW
 
 TABLES, NOISE, SEQ_LEN = 8, 0.006, 1024
@@ -57,7 +57,7 @@ def test_planted_tables_give_their_best_batch_and_their_losses():
     ratios, in_best, in_loss, in_beyond = [], [], [], []
     for seed in range(TABLES):
         generator = np.random.default_rng([seed, 2])
-        fit = fit_table(swept(seed))
+        fit = fit_loss(swept(seed))
         for at in fit.optima:
             truth = LAW.best(at.tokens)
             if at.batch.value is not None:
@@ -77,7 +77,7 @@ def test_planted_tables_give_their_best_batch_and_their_losses():
 @pytest.mark.slow
 def test_without_small_batches_no_best_batch_has_a_value():
     for seed in range(4):
-        fit = fit_table(swept(seed, smallest=2.0))
+        fit = fit_loss(swept(seed, smallest=2.0))
         for at in fit.optima:
             assert at.batch.value is None and at.batch.low is None
             assert (at.batch.high or np.inf) >= LAW.best(at.tokens)
@@ -88,14 +88,14 @@ def test_without_small_batches_no_best_batch_has_a_value():
 @pytest.mark.slow
 def test_one_budget_tells_no_exponent_in_data():
     sizes = [(params, 2e10) for params in (1e8, 2e8, 4e8, 8e8, 1.6e9)]
-    fit = fit_table(swept(0, sizes))
+    fit = fit_loss(swept(0, sizes))
     assert fit.B_opt_exponents["D"].value is None
     assert fit.parameters["g"].value is None
 
 
 @pytest.mark.slow
 def test_one_rate_for_all_batches_tells_no_best_batch():
-    fit = fit_table(swept(0).assign(lr=1e-3))
+    fit = fit_loss(swept(0).assign(lr=1e-3))
     assert all(at.batch.value is None and at.batch.status == "single_lr" for at in fit.optima)
     assert fit.best_batch(*SIZES[5]).value is None
     assert all(found.value is None for found in fit.B_opt_exponents.values())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws import TableFit, fit_table
+from bss.laws import LossFit, fit_loss
 from bss.laws.base import Options
 from bss.laws.final_loss.table import read_losses
 from bss.policies import policy_named
@@ -23,7 +23,7 @@ RATED = COMMITTED.with_name("steplaw_rates.json")
 @pytest.fixture(scope="module")
 def fit():
     """Of all rows."""
-    return fit_table(read_losses(PUBLISHED), options=Options(resamples=300))
+    return fit_loss(read_losses(PUBLISHED), options=Options(resamples=300))
 
 
 def width(estimate):
@@ -39,7 +39,7 @@ def test_left_out_losses_are_predicted(fit):
     assert fit.left_out["tokens"] <= 0.0075
     table = read_losses(PUBLISHED)
     large = table["tokens"] >= 80e9
-    rest, unseen = fit_table(table.loc[~large]), table.loc[large]
+    rest, unseen = fit_loss(table.loc[~large]), table.loc[large]
     off = rest.predict(unseen)["loss"] - unseen["loss"]
     assert len(off) == 20 and np.sqrt(np.mean(off**2)) <= 0.0075
 
@@ -66,7 +66,7 @@ def test_best_batches_are_those_of_the_cells_own_parabolas(fit):
 
 def test_the_committed_fit_is_what_the_command_gives(fit):
     """That of `bss advise`."""
-    found = TableFit.from_dict(json.loads(COMMITTED.read_text()))
+    found = LossFit.from_dict(json.loads(COMMITTED.read_text()))
     assert len(COMMITTED.read_text()) < 150_000
     assert found.law.theta == pytest.approx(fit.law.theta, abs=1e-3)
     assert found.tested == fit.tested
@@ -85,7 +85,7 @@ def test_the_best_batch_follows_data_rather_than_model_size(fit):
 
 
 def test_it_is_read_back_and_asked_only_where_it_was_tested(fit):
-    again = TableFit.from_dict(json.loads(json.dumps(fit.to_dict())))
+    again = LossFit.from_dict(json.loads(json.dumps(fit.to_dict())))
     here = again.prediction(350e6, 30e9, 256 * 2048)
     assert here == fit.prediction(350e6, 30e9, 256 * 2048)
     assert here.form == fit.law.form and not here.beyond
@@ -116,8 +116,8 @@ def test_a_schedule_grows_along_the_budget(fit):
 @pytest.mark.slow
 def test_the_published_fit_with_rates_comes_out_again():
     reading = Reading.parse("lr=peak_lr", 2048)
-    made = fit_table(read_losses(RATES, reading))
-    kept = TableFit.from_dict(json.loads(RATED.read_text()))
+    made = fit_loss(read_losses(RATES, reading))
+    kept = LossFit.from_dict(json.loads(RATED.read_text()))
     assert len(RATED.read_text()) < 150_000
     assert made.left_out == pytest.approx(kept.left_out, rel=1e-2)
     assert made.law.form == kept.law.form

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws import TableFit, check_losses, fit_table
+from bss.laws import LossFit, check_losses, fit_loss
 from bss.laws.final_loss.best import best_lr
 from tests.laws.final_loss.planted import World, fitted, holds, octaves, width
 
@@ -115,8 +115,8 @@ def test_one_cell_of_a_few_rows():
 
 READ = """
 import json, sys
-from bss.laws import TableFit
-fit = TableFit.from_dict(json.load(open(sys.argv[1])))
+from bss.laws import LossFit
+fit = LossFit.from_dict(json.load(open(sys.argv[1])))
 assert "jax" not in sys.modules
 one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)
 print(json.dumps([one.loss.value, one.loss.low, one.best_lr.value]), "jax" in sys.modules)
@@ -127,10 +127,10 @@ print(json.dumps([one.loss.value, one.loss.low, one.best_lr.value]), "jax" in sy
 def test_a_fit_is_read_back_without_jax(tmp_path):
     coupled = PLAIN.table(**ONE, rates=(0.0,))
     tuned = PLAIN.table(**ONE, octaves=(-1.5, 1.5), rates=(-1.6, -0.5, 0.6, 1.7))
-    fit: Any = fit_table(check_losses(pd.concat([coupled, tuned])))
+    fit: Any = fit_loss(check_losses(pd.concat([coupled, tuned])))
     assert fit.with_lr and len(fit.law.points.loss) == 12
     printed = json.loads(json.dumps(fit.to_dict()))
-    again: Any = TableFit.from_dict(printed)
+    again: Any = LossFit.from_dict(printed)
     assert json.loads(json.dumps(again.to_dict())) == printed
     assert again.best_lrs == fit.best_lrs
     one = fit.prediction(4e8, 2e10, 5e5, 3e-3, extrapolate=True)

@@ -9,7 +9,7 @@ from benchmarks.laws.__main__ import measures, tables
 from benchmarks.laws.planted_tables import planted
 from bss.cli import main
 from bss.errors import InputError
-from bss.laws import TableFit, check_losses, fit_table
+from bss.laws import LossFit, check_losses, fit_loss
 from bss.laws.base import Options
 
 QUICK = Options(8)
@@ -33,7 +33,7 @@ def test_an_outlier_is_named_and_dropped_as_it_is_named(tmp_path, capsys):
     table.loc[row, "loss"] += 0.2
     path = tmp_path / "runs.csv"
     table.to_csv(path, index=False)
-    call = ["fit", "table", str(path), "--resamples", "10"]
+    call = ["fit", "loss", str(path), "--resamples", "10"]
     assert main(call) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "outlier: " in x]
     named = line.split("left out: ")[1].split(": ")[0]
@@ -54,7 +54,7 @@ def test_an_outlier_is_named_and_dropped_as_it_is_named(tmp_path, capsys):
 def test_a_flat_valley_and_one_whose_best_batch_is_at_an_end_have_no_number(kind):
     whole = planted(kind, 0, 0).table
     table = whole.loc[whole["params"] == whole["params"].min()]
-    fit = fit_table(check_losses(table), options=QUICK)
+    fit = fit_loss(check_losses(table), options=QUICK)
     statuses = {at.batch.status for at in fit.optima}
     assert all(at.batch.value is None for at in fit.optima)
     assert statuses <= {"within_noise", "at_boundary", "interval_too_wide"}
@@ -67,7 +67,7 @@ def test_what_does_not_apply_is_refused_and_what_cannot_be_told_apart_is_said():
     tied = several.assign(tokens=20 * several["params"])
     tied = tied.drop_duplicates(["params", "batch"]).reset_index(drop=True)
     assert len(sizes) == 2
-    fit = fit_table(check_losses(tied), options=QUICK)
+    fit = fit_loss(check_losses(tied), options=QUICK)
     assert any("one budget for each model" in text for text in fit.warnings)
     assert fit.B_opt_exponents["N"].value is None and fit.B_opt_exponents["D"].value is None
 
@@ -76,13 +76,13 @@ def test_diverged_rows_bracket_nothing():
     table = planted("one cell", 0, 1).table
     first = table["batch"] == table["batch"].min()
     marked = table.assign(diverged=first.astype(int))
-    fit = fit_table(check_losses(marked), options=QUICK)
+    fit = fit_loss(check_losses(marked), options=QUICK)
     assert len(fit.law.points.loss) == table.loc[~first, "batch"].nunique()
     assert any("diverged" in text for text in fit.warnings)
 
 
 def test_an_older_fit_is_refused_with_the_command_that_makes_it_anew():
     with pytest.raises(
-        InputError, match=r"schema 2; expected .*schema 6, as `bss fit table --json`"
+        InputError, match=r"schema 2; expected .*schema 7, as `bss fit loss --json`"
     ):
-        TableFit.from_dict({"kind": "table", "schema": 2})
+        LossFit.from_dict({"kind": "loss", "schema": 2})
