@@ -45,6 +45,7 @@ EQUAL = 1.02
 FEWEST_BATCHES = 3
 """Batch sizes from which equal numbers of steps are a design and no chance (derived here)."""
 _KEYS = ["model", "kind", "target_loss", "batch"]
+_PLACE = ["model", "batch"]
 _SEEDS = ["seed", "data_seed"]
 
 
@@ -79,11 +80,12 @@ def measure_points(
     if peak_lr is not None:
         runs = runs_at_peak_lr(runs, peak_lr)
     healthy, diverged = without_diverged(runs, loss_column(runs))
+    lost = runs.loc[~runs["run"].isin(list(healthy["run"]))]
     refuse_conditions(healthy)
     if targets is None:
         targets = default_targets(healthy, count, warmup_tokens=warmup, smooth=smooth)
     every, early = _after_first_loss(points(healthy, targets, smooth=smooth), healthy)
-    best, tuned = best_rates(every)
+    best, tuned = best_rates(every, _rates_of(lost))
     traps = [*design_warnings(healthy, every), *rate_warnings(healthy, best)]
     return best, [*few, *units, *left, *diverged, *early, *tuned, *traps]
 
@@ -101,7 +103,9 @@ def tuned_points(
     Raises:
         InputError: If no row has a target, or the LR.
     """
-    points, copies = independent_points(with_runs(points))
+    points = with_runs(points)
+    lost = points.loc[marked_diverged(points)]
+    points, copies = independent_points(points)
     if targets is not None:
         losses = points["target_loss"].to_numpy(float)
         near = [np.isclose(losses, target) for target in targets]
@@ -112,8 +116,15 @@ def tuned_points(
         points = points.loc[np.any(near, axis=0)]
     if peak_lr is not None:
         points = runs_at_peak_lr(points, peak_lr)
-    best, tuned = best_rates(points)
+    best, tuned = best_rates(points, lost)
     return best, [*copies, *tuned]
+
+
+def _rates_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the model, batch and peak LR of each run of a run table, as a table of points."""
+    own = [(run.iloc[0], peak_rate(run)) for _, run in runs.groupby("run", sort=False)]
+    rows = [(first.get("model", ""), first["batch"], rate) for first, rate in own]
+    return pd.DataFrame(rows, columns=["model", "batch", "peak_lr"])
 
 
 def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -319,7 +330,7 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     ]
 
 
-def envelope(points: pd.DataFrame) -> pd.DataFrame:
+def envelope(points: pd.DataFrame, diverged: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return the points at the best LR of each (model, kind, target, batch, seed).
 
     Runs with equal LR and seed but different names are repeats. The LR is chosen by their mean
@@ -331,10 +342,12 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         points: A table of points with `peak_lr`, at several LRs.
+        diverged: As in `best_rates`.
 
     Returns:
-        The rows at the best LR with two more columns. `trials` is the number of LRs tried.
-        `bracketed` is whether the best LR is neither the lowest nor the highest.
+        The rows at the best LR with two more columns. `trials` is the number of LRs tried, with
+        those at which runs diverged. `bracketed` is whether a lower and a higher LR were tried; a
+        higher one may have diverged.
 
     Raises:
         InputError: If a point has no LR.
@@ -346,18 +359,25 @@ def envelope(points: pd.DataFrame) -> pd.DataFrame:
     seeds = points.groupby(_SEEDS, dropna=False).ngroup().to_numpy()
     for at in points.groupby(_KEYS, dropna=False).indices.values():
         paired[at] = paired_seeds(rates[at], seeds[at])
+    lost: dict[Any, set[float]] = {}
+    for place, group in diverged.groupby(_PLACE, dropna=False) if diverged is not None else ():
+        lost[place] = {*group["peak_lr"].dropna()}
     rows: list[dict[str, Any]] = []
     for _, group in points.groupby([*_KEYS, paired], sort=False, dropna=False):
         own: Any = group.groupby("peak_lr")
         tried = {rate: some.to_dict("records") for rate, some in own}
         best = min(tried, key=lambda rate: _standing(tried[rate]))
         reached = any(record["reached"] for record in tried[best])
-        bracketed = reached and min(tried) < best < max(tried)
-        rows += [{**r, "trials": len(tried), "bracketed": bracketed} for r in tried[best]]
+        failed = lost.get(tuple(group[_PLACE].iloc[0]), set())
+        every = {*tried, *failed}
+        bracketed = reached and min(tried) < best < max(every)
+        rows += [{**r, "trials": len(every), "bracketed": bracketed} for r in tried[best]]
     return pd.DataFrame(rows)
 
 
-def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def best_rates(
+    points: pd.DataFrame, diverged: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Return the envelope of a table in which some batch size has several LRs, and warnings.
 
     LRs within 1% count as equal. Runs without a known LR are kept. A table with one LR at each
@@ -365,14 +385,17 @@ def best_rates(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Args:
         points: Points as `bss.points.curve.points` returns them.
+        diverged: Model, batch and peak LR of runs that diverged. Their LRs count as tried, but
+            none is the best one.
     """
-    one = near_as_one(points["peak_lr"])
+    lost = points.iloc[:0] if diverged is None else diverged
+    one = near_as_one([*points["peak_lr"], *lost["peak_lr"]])
     merged = points.assign(peak_lr=[one.get(rate, np.nan) for rate in points["peak_lr"]])
     known = merged.loc[merged["peak_lr"].notna()]
     rates = known.groupby(["model", "kind", "batch"], dropna=False)["peak_lr"].nunique()
     if not (rates > 1).any():
         return points, []
-    best = envelope(known)
+    best = envelope(known, lost.assign(peak_lr=lost["peak_lr"].map(one)))
     messages = [
         "several LRs per batch size: the best is used at each batch size and target; pass "
         "--peak-lr to use one LR"

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from bss.errors import InputError
-from bss.points.measuring import best_rates, envelope
+from bss.points.measuring import best_rates, envelope, measure_points
+from bss.tables import check_runs
 
 
 def point(batch, lr, tokens, *, reached=True, seed=0, target=2.0):
@@ -95,3 +96,39 @@ def test_rates_within_a_hundredth_are_one():
     assert best_rates(points) == (points, [])
     near = pd.DataFrame([point(2, 1e-3, 800), point(2, 9.99e-4, 700, seed=1), point(2, 2e-3, 600)])
     assert best_rates(near)[0]["trials"].tolist() == [2, 1]
+
+
+def test_a_rate_that_diverged_is_tried_and_brackets_only_from_above():
+    points = pd.DataFrame([point(2, lr, tokens) for lr, tokens in ((1e-3, 900), (2e-3, 700))])
+    points = pd.concat([points, points.assign(batch=8)], ignore_index=True)
+    above = pd.DataFrame({"model": "m", "batch": [2, 2], "peak_lr": [4e-3, 4.001e-3]})
+    below = pd.DataFrame({"model": "m", "batch": [8], "peak_lr": [1e-4]})
+    best, told = best_rates(points, pd.concat([above, below]))
+    assert best["tokens_to_target"].tolist() == [700, 700]
+    assert best["peak_lr"].tolist() == [2e-3, 2e-3]
+    assert best["trials"].tolist() == [3, 3]
+    assert best["bracketed"].tolist() == [True, False]
+    assert any("at batch size 8; try LRs" in line for line in told)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_the_highest_rate_that_trained_is_bracketed_by_one_that_diverged(marked):
+    part = np.linspace(0.02, 1, 40)
+    frames = []
+    for batch in (2, 4, 8):
+        for lr, speed in ((1e-3, 1.0), (2e-3, 1.3), (4e-3, np.nan)):
+            falls = 3 - part * speed
+            loss = np.where(part < 0.5, 3 - part, np.nan if marked else 9.0)
+            loss = falls if np.isfinite(speed) else loss
+            frames.append(pd.DataFrame({"step": np.rint(1000 * part).astype(int), "loss": loss}))
+            frames[-1] = frames[-1].assign(run=f"b{batch}-{lr}", batch=batch, seq_len=8, lr=lr)
+            if marked:
+                frames[-1]["status"] = "finished" if np.isfinite(speed) else "diverged"
+    runs = check_runs(pd.concat(frames, ignore_index=True))
+    best, told = measure_points(runs, [2.4])
+    assert set(best["peak_lr"]) == {2e-3} and set(best["trials"]) == {3}
+    assert best["bracketed"].all() and not any("lowest or the highest" in line for line in told)
+    dropped, told = measure_points(runs.loc[runs["lr"] < 4e-3], [2.4])
+    assert not dropped["bracketed"].any() and any("lowest or the highest" in x for x in told)
+    values = ["run", "batch", "tokens_to_target", "steps"]
+    pd.testing.assert_frame_equal(dropped[values], best[values])

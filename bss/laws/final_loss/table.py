@@ -16,7 +16,7 @@ from bss.errors import InputError
 from bss.laws.final_loss.points import DIVERGED, VARIED, LossPoints
 from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms
-from bss.points.conditions import HORIZON, conditions, near_as_one, refuse_mixed_rows
+from bss.points.conditions import HORIZON, NEAR, conditions, near_as_one, refuse_mixed_rows
 from bss.points.copies import copied_rows
 from bss.points.curve import loss_column
 from bss.points.divergence import marked_diverged
@@ -151,7 +151,8 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
         InputError: no row has a finite loss, or runs are of several conditions.
     """
     cell = [*SIZE, "lr"]
-    table, left = independent_losses(table)
+    given = table
+    table, left = independent_losses(given)
     refuse_mixed_rows(table, cell, "loss", 1.0, ("seq_len",))
     tried, means, runs, warnings = _runs(table)
     with_lr, said = _varies(runs, table)
@@ -170,7 +171,7 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
         noise=_noise(tried, means, counts),
         seq_len=float(lengths[0]) if len(lengths) == 1 else None,
     )
-    return points, [*left, *warnings, *said, *_rate_warnings(table, runs)]
+    return points, [*left, *warnings, *said, *_rate_warnings(table, runs, given)]
 
 
 def independent_losses(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -263,18 +264,32 @@ def _noise(table: pd.DataFrame, groups: Any, counts: np.ndarray) -> float:
     return float(np.sqrt(squares / freedom))
 
 
-def _rate_warnings(table: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
+def _rate_warnings(table: pd.DataFrame, runs: pd.DataFrame, given: pd.DataFrame) -> list[str]:
+    """Return a warning if best LRs are not bracketed; an LR that diverged brackets from above.
+
+    Args:
+        table: The rows that are fitted.
+        runs: The mean of each setting in these rows, with its LR as `rate`.
+        given: The rows with those that diverged.
+    """
     if "lr" not in table and "rates_tried" not in table:
         return ["no column lr: every loss is taken as the loss at a tuned LR"]
     sweeps = runs.groupby(SIZE)
-    best, tried = runs.loc[sweeps["loss"].idxmin(), "rate"].to_numpy(), sweeps["rate"].nunique()
-    ends = sweeps["rate"].agg(["min", "max"]).to_numpy()
-    bracketed = (ends[:, 0] < best) & (best < ends[:, 1])
+    best = runs.loc[sweeps["loss"].idxmin(), "rate"].to_numpy()
+    trials = sweeps["rate"].nunique()
+    lowest = sweeps["rate"].min()
+    highest = sweeps["rate"].max()
+    if "lr" in given:  # equal within 1%
+        tried = given.groupby(SIZE)["lr"].max().reindex(highest.index)
+        highest = highest.mask(tried > (1 + NEAR) * highest, tried)
+    bracketed = ((lowest < best) & (best < highest)).to_numpy(bool)
     if "rates_tried" in table:  # rows that are the best of sweeps
         known = table if "rate_bracketed" in table else table.assign(rate_bracketed=0)
         told = known.loc[np.isfinite(known["loss"])].groupby(SIZE)
-        bracketed, tried = told["rate_bracketed"].max().to_numpy() > 0, told["rates_tried"].max()
-    open_ended, single = int(np.sum(~bracketed)), int(np.sum(tried == 1))
+        bracketed = told["rate_bracketed"].max().to_numpy() > 0
+        trials = told["rates_tried"].max()
+    open_ended = int(np.sum(~bracketed))
+    single = int(np.sum(trials == 1))
     if not open_ended:
         return []
     return [

@@ -186,6 +186,16 @@ def test_where_rates_vary_little_the_minimum_is_taken():
     assert not points.with_lr and not warnings
 
 
+def test_a_higher_rate_that_diverged_brackets_the_best_one():
+    table = small(planted())
+    tried = [table.assign(lr=lr, loss=table["loss"] + d) for lr, d in ((1e-3, 0.02), (2e-3, 0.0))]
+    for rate, open_ended in ((4e-3, False), (5e-4, True)):
+        rows = [*tried, table.assign(lr=rate, loss=np.nan)]
+        points, warnings = loss_points(check_losses(pd.concat(rows, ignore_index=True)))
+        assert set(points.lr) == {2e-3}
+        assert any("not bracketed" in text for text in warnings) == open_ended
+
+
 def test_the_command_prints_the_law_and_answers_for_a_run(saved, tmp_path, capsys, reads_back):
     path, kept = tmp_path / "runs.csv", tmp_path / "table.json"
     path.write_text("# ours\n" + small(planted(noise=0.001)).to_csv(index=False))
