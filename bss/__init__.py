@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.exports import export
+    from bss.importers.imported import ImportedLogs, import_logs
     from bss.installation import version
     from bss.laws import (
         CriticalFit,

@@ -88,10 +88,14 @@ def html(table: Table) -> str:
 
 def fit_html(fit: Any) -> str:
     """Return the answer, the tables and the warnings of a fit, as HTML."""
-    warnings = [f"<li>{escape(printable(text))}</li>" for text in fit.warnings]
-    below = f"<p>Warnings:</p><ul>{''.join(warnings)}</ul>" if warnings else ""
-    tables = "".join(map(html, fit_tables(fit)))
-    return f"<p><b>{escape(printable(fit.answer))}</b></p>{tables}{below}"
+    return lines_html(fit.answer, fit.warnings, fit_tables(fit))
+
+
+def lines_html(answer: str, warnings: Iterable[str], tables: Iterable[Table] = ()) -> str:
+    """Return an answer, tables and warnings as HTML."""
+    lines = [f"<li>{escape(printable(text))}</li>" for text in warnings]
+    below = f"<p>Warnings:</p><ul>{''.join(lines)}</ul>" if lines else ""
+    return f"<p><b>{escape(printable(answer))}</b></p>{''.join(map(html, tables))}{below}"
 
 
 def _is_missing(value: Any) -> bool:
