@@ -11,25 +11,25 @@ from bss.laws import fit_from_dict, read_fit
 from tests.fits import fit_entry
 from tests.laws.es.known import hyperbola_fit
 
-KINDS = ("es", "critical", "table", "curve")
+KINDS = ("es", "critical", "loss", "curve")
 RUN = {
     "es": {"loss": 1.8, "batch": [4, "8"]},
     "critical": {"params": ["8K", 1e4]},
-    "table": {"params": "350M", "tokens": [10**10, "20B"], "batch": 256},
+    "loss": {"params": "350M", "tokens": [10**10, "20B"], "batch": 256},
     "curve": {"batch": "0:4 50%:8", "tokens": "1M", "lr": 2e-3},
 }
 PREDICTED = {
     "es": ("tokens", "steps"),
     "critical": ("critical_batch",),
-    "table": ("loss",),
+    "loss": ("loss",),
     "curve": ("loss",),
 }
-SIZES = {"table": {"params": "350M", "tokens": "20B"}, "curve": {"tokens": "1M"}}
+SIZES = {"loss": {"params": "350M", "tokens": "20B"}, "curve": {"tokens": "1M"}}
 ROWS = {
     "run": ("a", "b"), "batch": (8.0, 32.0), "target_loss": (1.8, 1.8), "relative_loss": (0.0, 0.0),
     "steps": (1e3, 5e2), "measured": (5e5, 1e6), "fitted": (5.1e5, 0.9e6),
 }  # fmt: skip
-BUDGETS = {"es": "1M", "table": "20B", "curve": "1M"}
+BUDGETS = {"es": "1M", "loss": "20B", "curve": "1M"}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -90,7 +90,7 @@ def test_a_schedule_is_a_value_with_its_source(fit):
         with pytest.raises(InputError, match="has no schedule"):
             fit.schedule("1M")
         return
-    settings = {"params": "350M"} if fit.KIND == "table" else {}
+    settings = {"params": "350M"} if fit.KIND == "loss" else {}
     derived = fit.schedule(BUDGETS[fit.KIND], stages=3, multiple_of=2, **settings)
     assert isinstance(derived, bss.DerivedSchedule)
     assert all(batch % 2 == 0 for batch in derived.schedule.batches)
@@ -105,8 +105,8 @@ def test_a_schedule_is_a_value_with_its_source(fit):
         ("es", {"loss": 1.8, "batch": "many"}, "batch: 'many' is not a number"),
         ("es", {"loss": [1.8, 1.9, 2], "batch": [4, 8]}, "the same number of each"),
         ("critical", {}, "the laws of this fit"),
-        ("table", {"params": 1e9}, "tokens missing"),
-        ("table", {"params": 1e9, "tokens": np.nan}, "tokens: nan is not a number"),
+        ("loss", {"params": 1e9}, "tokens missing"),
+        ("loss", {"params": 1e9, "tokens": np.nan}, "tokens: nan is not a number"),
         ("curve", {"batch": 8}, "tokens missing"),
     ],
 )
