@@ -108,7 +108,7 @@ def train(config: Json, folder: Path) -> list[Json]:
     if seeds := config.get("seeds"):
         setup = {name: run[name] for name in ("model", "optimizer", "schedule", "evaluation")}
         text = {"corpus": "synthetic", "seq_len": SEQ_LEN}
-        engine = execution | {"workers": 1, "fleet": seeds}
+        engine = execution | {"workers": 1, "vmap_runs": seeds}
         sweep = {"title": "seeds", "setup": {**setup, "text": text, "engine": engine}}
         file.write_text(json.dumps({**sweep, "axes": {"seed": [*range(seeds)]}}))
         bss(["sweep", str(file), "--out", str(folder.with_suffix(".out"))], devices)

@@ -13,7 +13,7 @@ PYTHON = {
     "product": "sweep_product",
     "zipped": "sweep_zip",
 }
-FIELDS: dict[str, str] = {}
+FIELDS = {"fleet": "vmap_runs", "keep": "remat_policy", "steps": "steps_per_dispatch"}
 
 
 def moved(given: list[str]) -> str:

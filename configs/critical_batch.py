@@ -99,7 +99,7 @@ BASE = {
     "setup.engine": {
         "runs": "runs/critical_batch",
         "workers": 1,
-        "fleet": 6,
+        "vmap_runs": 6,
         "evaluation_bucket": 128,
         "buckets": (1, 2, 4, 8, 16, 32, 64, 128),
     },

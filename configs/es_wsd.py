@@ -158,7 +158,7 @@ BASE = {
     "setup.engine": {
         "runs": "runs/es_wsd",
         "workers": 1,
-        "fleet": 6,
+        "vmap_runs": 6,
         "evaluation_bucket": 256,
         "buckets": (1, 2, 3, 4, 6, 8, 12, 16, 32),
     },
@@ -231,7 +231,7 @@ SIZES = {
         "setup.schedule": {"tokens": 80_000, "warmup": 3_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 40_000},
         "setup.engine.runs": "runs/es_wsd_speed",
-        "setup.engine.fleet": 1,
+        "setup.engine.vmap_runs": 1,
     },
     "a5": {
         "title": "E(S) with experts",

@@ -130,11 +130,11 @@ BASE = {
     "setup.averages": (),
     "setup.schedule.tokens": 1_000_000,
     "setup.evaluation": {"per_efold": 8, "first": 50_000, "test_tokens": 65_536},
-    "setup.engine": {"runs": "runs/ladder", "buckets": (1, 2, 4, 8), "fleet": 0},
+    "setup.engine": {"runs": "runs/ladder", "buckets": (1, 2, 4, 8), "vmap_runs": 0},
 }
 GPU = {
     "peak_flops": PRICED["peak_flops"],
-    "setup.engine": {"buckets": (1, 2, 4, 8, 16, 32, 64), "fleet": 1},
+    "setup.engine": {"buckets": (1, 2, 4, 8, 16, 32, 64), "vmap_runs": 1},
     "setup.evaluation": {"tokens": 131_072, "test_tokens": 1_048_576, "first": 2_000_000},
 }
 SIZES = {

@@ -122,7 +122,7 @@ BASE = {
         "runs": "runs/late_switch",
         "workers": 1,
         "pin": False,
-        "fleet": 6,
+        "vmap_runs": 6,
         "evaluation_bucket": 256,
         "buckets": (4, 8, 12, 16, 32),
     },
@@ -140,7 +140,7 @@ PARTS = {
         "results": "runs/late_switch_smoke/results",
         "setup.schedule": {"tokens": 40_000, "warmup": 3_000},
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
-        "setup.engine": {"runs": "runs/late_switch_smoke", "buckets": (2, 4), "fleet": 1},
+        "setup.engine": {"runs": "runs/late_switch_smoke", "buckets": (2, 4), "vmap_runs": 1},
     },
     "pilot": {
         "arms": FEW,

@@ -71,7 +71,7 @@ BASE = {
     "setup.optimizer": {"beta2": 0.95, "beta2_half_life": 0},
     "setup.schedule": {"tokens": 500_000, "warmup": 50_000},
     "setup.evaluation": {"per_efold": 5, "first": 80_000},
-    "setup.engine": {"runs": "runs/momentum", "fleet": 10},
+    "setup.engine": {"runs": "runs/momentum", "vmap_runs": 10},
 }
 SIZES = {
     "smoke": {
@@ -91,7 +91,7 @@ SIZES = {
         "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
         "setup.engine": {
             "runs": "runs/momentum_smoke",
-            "fleet": 2,
+            "vmap_runs": 2,
             "buckets": (2,),
             "workers": 1,
         },

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 DEVICES = {
     "retries": 2,
     "address": "",
-    "fleet": 1,
+    "vmap_runs": 1,
     "devices": 0,
     "evaluation_bucket": 32,
     "repeatable": False,

@@ -159,7 +159,7 @@ def execution_in(tiny_shards):
 @pytest.fixture
 def tiny_execution(execution_in, tmp_path):
     """The execution of a test's own, step by step: a test says behind which one it stops."""
-    return dataclasses.replace(execution_in(tmp_path / "runs"), steps=1)
+    return dataclasses.replace(execution_in(tmp_path / "runs"), steps_per_dispatch=1)
 
 
 @pytest.fixture(scope="session")

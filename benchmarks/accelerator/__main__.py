@@ -136,7 +136,16 @@ SHOWN = (
 
 def line(row: Row) -> str:
     """Return one row as a line: its settings, then its main numbers."""
-    names = ("model", "bucket", "buckets", "attention", "remat", "unroll", "keep", "repeatable")
+    names = (
+        "model",
+        "bucket",
+        "buckets",
+        "attention",
+        "remat",
+        "unroll",
+        "remat_policy",
+        "repeatable",
+    )
     named = [f"{key} {row[key]}" for key in (*names, "runs") if row.get(key)]
     numbers = ((key, row[key]) for key in SHOWN if row.get(key) is not None)
     texts = (f"{k} {x:.4g}" if isinstance(x, float) else f"{k} {x}" for k, x in numbers)

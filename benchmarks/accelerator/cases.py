@@ -34,7 +34,9 @@ def full() -> Processes:
     """Return every measurement of an accelerator: 6 to 7 minutes on an H100."""
     loops = ((1, "nothing"), (2, "nothing"), (1, "attention"))
     unrolled = ((0, "all"), (0, "nothing"), (0, "products"))
-    layers = [step("85M", 32, 14 if n else 40, unroll=n, keep=k) for n, k in (*loops, *unrolled)]
+    layers = [
+        step("85M", 32, 14 if n else 40, unroll=n, remat_policy=k) for n, k in (*loops, *unrolled)
+    ]
     return (
         (Case("machine", {}, 5), *layers[:3]),
         *((one,) for one in layers[3:]),

@@ -45,7 +45,7 @@ def step(
 ) -> Iterator[Row]:
     """Yield a row for a step of one micro-batch and of two; only compiled if it cannot run.
 
-    `layers` are `unroll` and `keep` of its execution.
+    `layers` are `unroll` and `remat_policy` of its execution.
     """
     run = run_of(model, seq_len, remat=remat)
     device = jax.local_devices()[0]

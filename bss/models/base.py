@@ -6,7 +6,7 @@ multiply-add; norms, softmax and look-ups are not counted.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bss.errors import InputError
@@ -55,8 +55,8 @@ class Layers:
     """
 
     unroll: int = 1
-    remat_policy: RematPolicy = field(default="nothing", metadata={"key": "keep"})
-    remat_budget_bytes: int | None = field(default=None, metadata={"key": "room"})
+    remat_policy: RematPolicy = "nothing"
+    remat_budget_bytes: int | None = None
 
 
 DEFAULT_LAYERS = Layers()

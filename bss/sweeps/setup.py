@@ -51,7 +51,7 @@ class EngineConfig(SharedExecution):
         retries: Number of times that a run is tried again after its worker or machine was lost.
         address: HOST:PORT of a Ray cluster; empty for the one that RAY_ADDRESS names, the one of
             this machine, or a new one.
-        fleet: number of runs of one shape to train in one program and process. 0 means 64 on
+        vmap_runs: number of runs of one shape to train in one program and process. 0 means 64 on
             accelerators for models below 1M parameters, else 1.
         processes: number of processes that train a run together, each on its own node of a Slurm
             job: a number, or by non-embedding parameters, "0:1 500M:2".
@@ -63,12 +63,12 @@ class EngineConfig(SharedExecution):
     pin: bool = True
     retries: int = 2
     address: str = ""
-    fleet: int = 0
+    vmap_runs: int = 0
     processes: str | int = "1"
     slurm: str = ""
 
     def __post_init__(self) -> None:
-        check_least("engine", self, workers=0, retries=0, fleet=0)
+        check_least("engine", self, workers=0, retries=0, vmap_runs=0)
         parse_processes(self.processes)
 
     def execution(self, data: str = "") -> Execution:
@@ -135,14 +135,14 @@ VMAPPED_RUNS = 64
 def runs_per_program(run: RunConfig, config: EngineConfig, *, accelerators: bool) -> int:
     """Return how many runs like this one are trained in one program.
 
-    It is `config.fleet` if that is set. Else small models share a program on accelerators; on CPUs
-    each core trains one run. A run of several processes is trained alone.
+    It is `config.vmap_runs` if that is set. Else small models share a program on accelerators; on
+    CPUs each core trains one run. A run of several processes is trained alone.
     """
     if processes_per_run(config.processes, run) > 1:
         return 1
     one_device = config.fsdp == 1 and config.devices < 2
     small = run.model.counts().total < SMALL_MODEL
-    return config.fleet or (VMAPPED_RUNS if accelerators and small and one_device else 1)
+    return config.vmap_runs or (VMAPPED_RUNS if accelerators and small and one_device else 1)
 
 
 @cache

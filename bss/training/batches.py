@@ -235,7 +235,7 @@ def max_steps_per_dispatch(execution: Execution, mesh: Mesh, *, vmapped: bool = 
         return 1
     many = vmapped or mesh.devices.flat[0].platform == "cpu"
     by_default = MAX_STEPS if many else 1
-    return min(execution.steps or by_default, MAX_STEPS)
+    return min(execution.steps_per_dispatch or by_default, MAX_STEPS)
 
 
 def step_capacity(execution: Execution, mesh: Mesh, *, vmapped: bool = False) -> int:
@@ -243,8 +243,8 @@ def step_capacity(execution: Execution, mesh: Mesh, *, vmapped: bool = False) ->
 
     The compiler fuses a loop over steps differently from a single step. Then one program rounds a
     product before it is added, and the other does not. So all requests on one CPU device use one
-    program, and a run keeps its bits when `execution.steps` or `execution.checkpoint_seconds`
-    changes. Several devices always take one step.
+    program, and a run keeps its bits when `execution.steps_per_dispatch` or
+    `execution.checkpoint_seconds` changes. Several devices always take one step.
     """
     if vmapped:
         return MAX_STEPS

@@ -40,9 +40,9 @@ class SharedExecution:
             than 5% of it. 0 saves after every step.
         step_limit: maximum of seconds that a step or an evaluation takes; then the process exits,
             because a device hangs. 0: no limit.
-        steps: maximum of steps per dispatch, at most 64; 0: several on a CPU, about as many as take
-            4 s, and one elsewhere. With several devices it is always one. It does not change a
-            run's bits on CPUs; elsewhere it is part of the record in execution.json.
+        steps_per_dispatch: maximum of steps per dispatch, at most 64; 0: several on a CPU, about as
+            many as take 4 s, and one elsewhere. With several devices it is always one. It does not
+            change a run's bits on CPUs; elsewhere it is part of the record in execution.json.
         evaluation_bucket: sequences per device that are evaluated at once.
         repeatable: on GPUs use only deterministic operations, of which some are slower.
         attention: name of the attention kernel: "cudnn", "splash", "reference" or
@@ -50,9 +50,9 @@ class SharedExecution:
             and its sequences.
         unroll: layers of a stacked model per iteration of the loop over them. 0: all layers on GPUs
             of known memory, because a loop copies its results; 1 elsewhere and with `fsdp`.
-        keep: results that a model with `remat` keeps for the backward pass: "nothing" (only the
-            inputs of layers), "attention", all matrix "products", or "all". "auto" keeps as much as
-            fits on GPUs of known memory, and nothing elsewhere.
+        remat_policy: results that a model with `remat` keeps for the backward pass: "nothing" (only
+            the inputs of layers), "attention", all matrix "products", or "all". "auto" keeps as
+            much as fits on GPUs of known memory, and nothing elsewhere.
         trackers: loggers of every run's curve: "tensorboard", "wandb", or a custom one as
             `package.module:ATTRIBUTE`.
     """
@@ -63,12 +63,12 @@ class SharedExecution:
     fsdp: int = 1
     checkpoint_seconds: float = 60.0
     step_limit: float = 1800.0
-    steps: int = 0
+    steps_per_dispatch: int = 0
     evaluation_bucket: int = 32
     repeatable: bool = False
     attention: str = "auto"
     unroll: int = 0
-    keep: Literal[RematPolicy, "auto"] = "auto"
+    remat_policy: Literal[RematPolicy, "auto"] = "auto"
     trackers: tuple[str, ...] = ()
 
 
@@ -89,11 +89,13 @@ class Execution(SharedExecution):
     registration: str = ""
 
     def __post_init__(self) -> None:
-        zero = ("devices", "checkpoint_seconds", "step_limit", "steps", "unroll")
+        zero = ("devices", "checkpoint_seconds", "step_limit", "steps_per_dispatch", "unroll")
         least = dict.fromkeys(zero, 0) | {"fsdp": 1, "evaluation_bucket": 1}
         check_least("execution", self, **least)
-        if self.keep not in (choices := ("auto", *get_args(RematPolicy))):
-            raise InputError(f"execution.keep is {self.keep!r}; expected one of {choices}")
+        if self.remat_policy not in (choices := ("auto", *get_args(RematPolicy))):
+            raise InputError(
+                f"execution.remat_policy is {self.remat_policy!r}; expected one of {choices}"
+            )
         if _URL.match(self.runs):
             raise InputError(
                 f"runs is {self.runs}, which is not a directory; mount a volume (NFS, Lustre, "
@@ -135,8 +137,8 @@ class Execution(SharedExecution):
         device = mesh.devices.flat[0]
         target = target_of(device.device_kind) if on_gpus(mesh) and self.fsdp == 1 else None
         unroll = self.unroll or (0 if target else 1)
-        if target is None or self.keep != "auto":
-            return Layers(unroll, "nothing" if self.keep == "auto" else self.keep)
+        if target is None or self.remat_policy != "auto":
+            return Layers(unroll, "nothing" if self.remat_policy == "auto" else self.remat_policy)
         per_parameter = _BYTES_PER_PARAMETER + 4 * len(run.averages)
         left = target.pool(memory_fraction()) - per_parameter * run.model.counts().total
         return Layers(unroll, "all", round(left / 2))
@@ -185,7 +187,7 @@ def describe(
         "devices": mesh.size,
         "processes": jax.process_count(),
         "fsdp": execution.fsdp,
-        "fleet": vmapped_runs,
+        "vmap_runs": vmapped_runs,
         "buckets": list(execution.buckets),
         "evaluation_bucket": execution.evaluation_bucket,
         "repeatable": execution.repeatable,

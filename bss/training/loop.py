@@ -106,10 +106,12 @@ def train_vmapped(
         The final status of each run, by id.
     """
     if distributed.is_multihost():
-        raise InputError("a fleet is trained by one process; train its runs separately")
-    check(execution.fsdp == 1, "execution.fsdp", execution.fsdp, "1: a fleet is trained with it")
+        raise InputError("vmapped runs are trained by one process; train them separately")
+    check(
+        execution.fsdp == 1, "execution.fsdp", execution.fsdp, "1: vmapped runs are trained with it"
+    )
     mesh = make_mesh(execution.devices)
-    check(mesh.size == 1, "execution.devices", mesh.size, "1: a fleet is trained on it")
+    check(mesh.size == 1, "execution.devices", mesh.size, "1: vmapped runs are trained on it")
     planned = [PlannedRun(run, execution.plan(run)) for run in runs]
     if left := [one for one in planned if not is_done(*one, execution)]:
         _train(left, execution, mesh, report, stop or Event(), vmapped=True)

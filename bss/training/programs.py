@@ -233,7 +233,7 @@ def _chunk_steps(lead: RunRecorder, runs: int, most: int) -> Iterator[range]:
     plan = lead.plan
     events = frozenset(lead.rows | lead.forks | {plan.tokens})
     flops = 0.0
-    if not lead.execution.steps:
+    if not lead.execution.steps_per_dispatch:
         flops = float(runs * lead.run.model.training_flops_per_token(plan.seq_len))
     return step_chunks(plan, lead.first_step, events, most, flops)
 

@@ -148,10 +148,10 @@ def test_small_models_share_a_program_on_accelerators(tiny_run, monkeypatch):
             return [engine._runs_per_program(run) for run in (tiny_run, wide)]
 
     assert shared() == [1, 1]
-    assert shared(fleet=8) == [8, 8]
+    assert shared(vmap_runs=8) == [8, 8]
     monkeypatch.setattr("bss.sweeps.local.has_accelerators", lambda: True)
     assert shared() == [VMAPPED_RUNS, 1]
-    assert shared(fleet=8) == [8, 8]
+    assert shared(vmap_runs=8) == [8, 8]
     assert shared(fsdp=2) == [1, 1]
 
 

@@ -24,7 +24,7 @@ def test_processes_that_cannot_be(processes):
 
 
 def test_runs_of_several_processes_share_no_program(tiny_transformer):
-    config = EngineConfig(fleet=8, processes=2)
+    config = EngineConfig(vmap_runs=8, processes=2)
     assert runs_per_program(tiny_transformer, config, accelerators=True) == 1
 
 

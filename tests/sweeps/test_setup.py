@@ -28,7 +28,7 @@ def test_a_setup_is_written_as_it_was_read(model):
 
 
 def test_no_count_of_an_engine_is_negative():
-    for name in ("workers", "retries", "fleet"):
+    for name in ("workers", "retries", "vmap_runs"):
         with pytest.raises(InputError, match=rf"engine\.{name} is -1; expected 0 or more"):
             from_dict(Setup, {**SETUP, "engine": {name: -1}})
 

@@ -46,7 +46,7 @@ def of_lengths(run, *tokens):
 @pytest.mark.parametrize(("devices", "workers", "most"), [(0, 0, 8), (2, 0, 4), (0, 2, 2)])
 def test_each_run_has_devices_of_its_own(sweep, eight_gpus, tiny_run, devices, workers, most):
     runs = of_lengths(tiny_run, *(1024 + 128 * (i % 5) for i in range(18)))
-    told, statuses = sweep(runs, devices=devices, workers=workers, fleet=1)
+    told, statuses = sweep(runs, devices=devices, workers=workers, vmap_runs=1)
     assert len(told) == len(statuses) == len(runs)
     used = {event["devices"] for event in told}
     assert len(used) == most

@@ -56,7 +56,7 @@ def train_in_parts(devices: int, *parts: tuple[int, int]) -> str:
     with tempfile.TemporaryDirectory() as runs:
         stops = 0
         for steps, asked in parts:
-            execution = Execution(runs, buckets=(2, 4), devices=devices, steps=steps)
+            execution = Execution(runs, buckets=(2, 4), devices=devices, steps_per_dispatch=steps)
             try:
                 train(RUN, execution, stop=StopAfter(asked))  # type: ignore[arg-type]
             except Interrupted:

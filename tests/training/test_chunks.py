@@ -51,25 +51,25 @@ def test_the_number_of_steps_follows_from_the_plan():
 def test_one_cpu_takes_many_by_itself_and_others_one():
     one, two = make_mesh(1), make_mesh(2)
     assert max_steps_per_dispatch(Execution(), one) == MAX_STEPS
-    assert max_steps_per_dispatch(Execution(steps=5), one) == 5
+    assert max_steps_per_dispatch(Execution(steps_per_dispatch=5), one) == 5
     assert (
         max_steps_per_dispatch(Execution(), two)
-        == max_steps_per_dispatch(Execution(steps=5), two)
+        == max_steps_per_dispatch(Execution(steps_per_dispatch=5), two)
         == 1
     )
     assert max_steps_per_dispatch(Execution(checkpoint_seconds=0), one) == 1
-    assert max_steps_per_dispatch(Execution(steps=1000), one) == MAX_STEPS
+    assert max_steps_per_dispatch(Execution(steps_per_dispatch=1000), one) == MAX_STEPS
     gpu = SimpleNamespace(size=1, devices=SimpleNamespace(flat=[SimpleNamespace(platform="gpu")]))
     assert max_steps_per_dispatch(Execution(), gpu) == 1
 
 
 def test_one_cpu_has_one_program_for_every_number_of_steps():
     one = make_mesh(1)
-    executions = [Execution(steps=steps) for steps in (0, 1, 2, 5, MAX_STEPS, 1000)]
+    executions = [Execution(steps_per_dispatch=steps) for steps in (0, 1, 2, 5, MAX_STEPS, 1000)]
     executions.append(Execution(checkpoint_seconds=0))
     assert {step_capacity(execution, one) for execution in executions} == {MAX_STEPS}
     two = make_mesh(2)
     assert {step_capacity(execution, two) for execution in executions} == {1}
     gpu = SimpleNamespace(size=1, devices=SimpleNamespace(flat=[SimpleNamespace(platform="gpu")]))
     assert step_capacity(Execution(), gpu) == 1
-    assert step_capacity(Execution(steps=5), gpu) == 5
+    assert step_capacity(Execution(steps_per_dispatch=5), gpu) == 5

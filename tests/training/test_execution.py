@@ -46,7 +46,7 @@ def test_on_a_gpu_all_is_kept_where_half_of_what_is_left_holds_it():
     [
         (Execution(fsdp=8), H100, DEFAULT_LAYERS),
         (Execution(), "a GPU that no table has", DEFAULT_LAYERS),
-        (Execution(unroll=2, keep="products", fsdp=8), H100, Layers(2, "products")),
+        (Execution(unroll=2, remat_policy="products", fsdp=8), H100, Layers(2, "products")),
     ],
 )
 def test_what_is_asked_for_is_done_and_split_weights_are_taken_in_a_loop(execution, kind, expected):
@@ -57,15 +57,15 @@ def test_a_cpu_takes_layers_one_by_one_unless_asked_and_records_what_it_did():
     here = make_mesh()
     assert Execution().layers_of(RUN, here) == DEFAULT_LAYERS
     assert describe(here, Execution())["layers"]["unroll"] == 1
-    asked = Execution(unroll=3, keep="nothing").layers_of(RUN, here)
+    asked = Execution(unroll=3, remat_policy="nothing").layers_of(RUN, here)
     recorded = describe(here, Execution(), layers=asked)["layers"]
-    assert recorded == {"unroll": 3, "keep": "nothing", "room": None}
+    assert recorded == {"unroll": 3, "remat_policy": "nothing", "remat_budget_bytes": None}
     own = dataclasses.replace(RUN, model=Bigram(29))
     assert Execution(unroll=3).layers_of(own, mesh(H100)) == DEFAULT_LAYERS
 
 
 def test_unknown_things_are_not_kept():
-    with pytest.raises(InputError, match=r"execution.keep is 'some'; expected one of"):
-        Execution(keep="some")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"execution.remat_policy is 'some'; expected one of"):
+        Execution(remat_policy="some")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"execution.unroll is -1; expected 0 or more"):
         Execution(unroll=-1)

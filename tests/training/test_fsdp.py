@@ -158,5 +158,5 @@ def test_what_cannot_be_split_is_told(tiny_run, tiny_execution):
     with pytest.raises(InputError, match=r"execution.fsdp is 0; expected 1 or more"):
         dataclasses.replace(tiny_execution, fsdp=0)
     split = dataclasses.replace(tiny_execution, devices=2, fsdp=2)
-    with pytest.raises(InputError, match=r"execution.fsdp: 2 given; write 1: a fleet"):
+    with pytest.raises(InputError, match=r"execution.fsdp: 2 given; write 1: vmapped runs"):
         train_vmapped([tiny_run], split)

@@ -94,7 +94,7 @@ def test_a_smaller_budget_of_a_finished_run_is_cut_at_its_own_tokens(tiny_run, w
 def test_interrupted_anywhere_and_resumed_is_bit_identical(
     tiny_run, tiny_execution, whole, stop_after, assert_same_outcome, steps, stops
 ):
-    execution = dataclasses.replace(tiny_execution, forks=whole[0].forks, steps=steps)
+    execution = dataclasses.replace(tiny_execution, forks=whole[0].forks, steps_per_dispatch=steps)
     _interrupt(tiny_run, execution, [stop_after(asked) for asked in stops])
     assert train(tiny_run, execution).status == "finished"
     assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
@@ -115,9 +115,9 @@ def test_another_number_of_steps_per_dispatch_after_each_stop_changes_no_bit(
 ):
     execution = dataclasses.replace(tiny_execution, forks=whole[0].forks)
     for steps, asked in ((7, 3), (1, 40), (64, 2)):
-        execution = dataclasses.replace(execution, steps=steps)
+        execution = dataclasses.replace(execution, steps_per_dispatch=steps)
         _interrupt(tiny_run, execution, [stop_after(asked)])
-    train(tiny_run, dataclasses.replace(execution, steps=2))
+    train(tiny_run, dataclasses.replace(execution, steps_per_dispatch=2))
     assert_same_outcome(tiny_run, execution, tiny_run, whole[0])
     assert not [one for one in recwarn if "another execution" in str(one.message)]
 
@@ -127,7 +127,7 @@ def test_two_devices_interrupted_anywhere_and_resumed_are_bit_identical(
     tiny_run, tiny_execution, stop_after, assert_same_outcome
 ):
     short = overlay(tiny_run, {"schedule.tokens": 2048, "schedule.batch": "0:2 512:4 1024:8"})
-    execution = dataclasses.replace(tiny_execution, devices=2, steps=0)
+    execution = dataclasses.replace(tiny_execution, devices=2, steps_per_dispatch=0)
     straight = elsewhere(execution, "straight")
     train(short, straight)
     _interrupt(short, execution, [stop_after(5), stop_after(12), stop_after(9)])

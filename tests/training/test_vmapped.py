@@ -53,7 +53,7 @@ def test_every_run_has_the_numbers_that_it_has_alone(kind, request, execution_in
     rows, expected = curve(execution, pair[1]), curve(alone, pair[1])
     assert rows == [pytest.approx(row, rel=1e-4) for row in expected]
     (record,) = read_executions(run_path(execution.runs, pair[1]))
-    assert record["fleet"] == 2
+    assert record["vmap_runs"] == 2
     assert len({one.losses["eval_loss"] for one in statuses.values()}) == 2
 
 
@@ -86,7 +86,7 @@ def test_interrupted_and_killed_while_it_saves_it_ends_bit_identical(
         shutil.rmtree(path / "checkpoints" / str(kept[0][1]))
     train_vmapped(runs, execution)
     for run, path in zip(runs, paths, strict=True):
-        assert [record["fleet"] for record in read_executions(path)] == [4, 4, 4]
+        assert [record["vmap_runs"] for record in read_executions(path)] == [4, 4, 4]
         assert curve(execution, run) == curve(whole, run)
 
 
@@ -116,12 +116,12 @@ def test_an_engine_trains_trunks_and_branches_side_by_side(tiny_run, tiny_execut
     branches = [
         dataclasses.replace(overlay(run, changes), parent=Parent(run.id, 1024)) for run in trunks
     ]
-    with LocalEngine(EngineConfig(workers=1, fleet=2, retries=0)) as engine:
+    with LocalEngine(EngineConfig(workers=1, vmap_runs=2, retries=0)) as engine:
         statuses = engine.train([*branches, *trunks], execution)
     assert {status.status for status in statuses.values()} == {"finished"}
     for run in (*trunks, *branches):
         (record,) = read_executions(run_path(execution.runs, run))
-        assert record["fleet"] == 2
+        assert record["vmap_runs"] == 2
     assert curve(execution, branches[0])[0]["tokens"] > 1024
 
 
@@ -145,7 +145,7 @@ def test_who_can_be_in_a_fleet(tiny_run, tiny_execution):
 
 
 def test_a_fleet_has_one_device(tiny_run, tiny_execution):
-    with pytest.raises(InputError, match=r"execution\.devices: 2 given; write 1: a fleet"):
+    with pytest.raises(InputError, match=r"execution\.devices: 2 given; write 1: vmapped runs"):
         train_vmapped([tiny_run], dataclasses.replace(tiny_execution, devices=2))
 
 
