@@ -43,6 +43,7 @@ class Question:
         decided: How it is decided, if not by the rules of its file.
         equal: Whether the statement claims an effect within the margin.
         or_equal: Whether an effect within the margin supports the statement, too.
+        adjusted: Whether it belongs to the family of Holm of its file; else it is tested alone.
         asked_before: What was answered before, on other seeds.
         registered: Whether it was preregistered; else it was asked of runs that were there.
     """
@@ -59,6 +60,7 @@ class Question:
     decided: str = ""
     equal: bool = False
     or_equal: bool = False
+    adjusted: bool = True
     asked_before: str = ""
     registered: bool = True
 
@@ -112,13 +114,14 @@ def findings(
     """Return one row per question, with the columns COLUMNS.
 
     Args:
-        questions: All questions of a paper.
+        questions: Questions whose p values are adjusted together, as far as they are `adjusted`.
         measured: By key; a question without an entry is "not tested".
         paper: The columns `paper` and `command`.
     """
-    claims = {one.key: one.claim for one in questions}
     effects = {key: one.effect for key, one in measured.items()}
-    found = answers(claims, effects)
+    found = answers({one.key: one.claim for one in questions if one.adjusted}, effects)
+    for alone in (one for one in questions if not one.adjusted):
+        found |= answers({alone.key: alone.claim}, effects)
     rows = []
     for question in questions:
         row = {"unit": question.unit, "key": question.key, "figure": question.figure, **paper}
@@ -156,21 +159,22 @@ def _row(question: Question, answer: Answer, one: Measured) -> dict[str, Any]:
 
 def write_findings(
     tables: Tables,
-    questions: Path,
-    parts: Mapping[str, Callable[[], Mapping[str, Measured]]],
+    files: Mapping[Path, Mapping[str, Callable[[], Mapping[str, Measured]]]],
     **paper: Any,
 ) -> None:
     """Write findings.csv of a results directory.
 
     Args:
         tables: The results directory.
-        questions: TOML file of all questions of a paper.
-        parts: By folder, the numbers of a part; one without finals.csv was not trained.
+        files: TOML files of questions, each a family of Holm; by folder, the numbers of a part.
+            A part without finals.csv was not trained.
         paper: Further arguments of `findings`.
     """
-    found: dict[str, Measured] = {}
-    for part, numbers in parts.items():
-        if f"{part}/finals.csv" in tables:
-            found |= numbers()
-    table = findings(read_questions(questions), found, **paper)
-    write_table(table, tables.folder / "findings.csv")
+    answered = []
+    for questions, parts in files.items():
+        found: dict[str, Measured] = {}
+        for part, numbers in parts.items():
+            if f"{part}/finals.csv" in tables:
+                found |= numbers()
+        answered.append(findings(read_questions(questions), found, **paper))
+    write_table(pd.concat(answered, ignore_index=True), tables.folder / "findings.csv")

@@ -62,13 +62,14 @@ def findings_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str,
 
 
 def tests_of(found: pd.DataFrame, paper: str) -> str:
-    """Return the kinds of tests of a paper with their counts, and the size of Holm's family."""
+    """Return the kinds of tests of a paper with counts, and the size of each family of Holm."""
     rows = found.loc[(found["paper"].astype(str) == paper) & (found["source"] != ARCHIVED)]
     rows = rows.loc[rows["answer"] != "not tested"]
     kinds = rows["test"].replace(r", \d+ trimmed.*", ", trimmed", regex=True)
     kinds = kinds.replace("none: bounds", "no test, only bounds")
     texts = [f"{name}: {count}" for name, count in kinds.value_counts().items()]
-    return f"{'; '.join(texts)} | {int(rows['family'].max())} tests"
+    families = sorted({int(size) for size in rows["family"] if size > 1}, reverse=True)
+    return f"{'; '.join(texts)} | {' and '.join(map(str, families))} tests"
 
 
 def papers_page(found: pd.DataFrame, claims: Sequence[dict], papers: dict[str, str]) -> str:

@@ -25,8 +25,10 @@ from bss.points.curve import Smooth, smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.stats import Comparison, Effect, Numbers, effect_of, half_interval, least, mean_of
 from experiments.conditions import Conditions, conditions_of
+from experiments.es_wsd import conditions
+from experiments.es_wsd.measuring import PHASES, at_target, log_tokens, measured_points
 from experiments.findings import Measured, measurements, write_findings
-from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
+from experiments.tables import Tables, add_directory, show_warnings
 
 RESULTS = Path("results/es_wsd")
 TABLES = Tables(RESULTS)
@@ -37,43 +39,13 @@ TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
 LARGE_TARGETS = (2.06, 1.96, 1.88, 1.84, 1.81)  # at 99k parameters
 SMOKE_TARGETS = 3
 EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
-PHASES = {"constant": "eval_loss", "averaged": "eval_loss_avg_4%"}
 DECIDED = {"constant": "constant", "averaged": "averaged", "decay": "decayed"}  # LR phases
 RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
 DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
 ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 
-# Tokens to a loss
-
-
-def measured_points(
-    runs: pd.DataFrame, targets: Sequence[float], column: str = "eval_loss"
-) -> pd.DataFrame:
-    """Return tokens and steps to each target that some run reaches, one row per run and target."""
-    kept = ["run", "model", "params", "seq_len", "seed", "data_seed", "peak_lr", "step", "tokens"]
-    table = runs[[*kept, "batch"]].assign(eval_loss=runs[column])
-    lowest = table.groupby("run")["eval_loss"].min().min()
-    with shown_warnings("points"):
-        points, notes = bss.measure_points(table, [t for t in targets if t > lowest + 1e-3])
-    show_warnings("points", notes)
-    return points
-
-
-def at_target(points: pd.DataFrame, target: float, column: str) -> pd.DataFrame:
-    """Return a column at a target, [batch, seed]."""
-    rows = points.loc[np.isclose(points["target_loss"], target)]
-    return rows.pivot(index="batch", columns="seed", values=column)
-
-
-def log_tokens(points: pd.DataFrame, target: float) -> dict[int, Numbers]:
-    """Return log tokens to a target by batch size, one number per seed."""
-    tokens = np.log(at_target(points, target, "tokens_to_target"))
-    reached = at_target(points, target, "reached")
-    return {
-        int(batch): Numbers.to_target(tokens.loc[batch], reached.loc[batch])
-        for batch in tokens.index
-    }
+# Fits and optima
 
 
 def fitted(
@@ -603,7 +575,13 @@ def main() -> None:
     for part, write in MEASURES.items():
         if f"{part}/finals.csv" in TABLES and not options.answers:
             write()
-    write_findings(TABLES, QUESTIONS, PARTS, **PAPER)
+    for part, of_part in conditions.MEASURES.items():
+        if f"{part}/finals.csv" in TABLES and not options.answers:
+            of_part(Tables(RESULTS / part))
+    later = {
+        part: partial(numbers, Tables(RESULTS / part)) for part, numbers in conditions.PARTS.items()
+    }
+    write_findings(TABLES, {QUESTIONS: PARTS, conditions.QUESTIONS: later}, **PAPER)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.plots import style
+from bss.points.curve import smooth_curve
 from bss.stats import mean_interval
 
 FALLING = "target loss (nats per token), falling →"
@@ -210,3 +211,64 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
     style.count_axis(ax.yaxis)
     entries = {str(name).split(" | ")[-1]: look for name, look in looks.items()}
     return style.side_legend(figure, style.handles(entries, ls="none", ms=5))
+
+
+def rules_figure(panels: Mapping[str, pd.DataFrame], seq_len: int = 16) -> Figure:
+    """Plot tokens to a loss by batch size, for each rule for beta2: the LR tuned, or one for all.
+
+    Tokens are relative to the least mean of any rule, LR and batch size. Bars are 95% intervals
+    over seeds; a triangle is a lower bound, as a run missed the loss.
+
+    Args:
+        panels: A title to rows of `experiments.es_wsd.conditions.relative_tokens` at one loss.
+        seq_len: Tokens per sequence.
+    """
+    figure, axes = style.new_figure(3.6, columns=len(panels), sharey=True)
+    names = list(dict.fromkeys(name for table in panels.values() for name in table["rule"]))
+    looks = style.named_styles(names)
+    for ax, (title, table) in zip(axes[0], panels.items(), strict=True):
+        for (rule, rate), rows in table.groupby(["rule", "rate"], sort=False):
+            rows = rows.sort_values("batch")
+            x, y, half = style.columns(rows, "batch", "log_ratio", "half_interval_95")
+            known = ~rows["at_least"].to_numpy(bool)
+            shift = 1.04 ** (names.index(rule) - (len(names) - 1) / 2)
+            line = (seq_len * x * shift, np.exp(y), np.exp(y - half), np.exp(y + half))
+            look = looks[rule] | {"linestyle": "-" if rate == "tuned" else ":"}
+            style.bars(ax, tuple(values[known] for values in line), look, filled=rate == "tuned")
+            missed = np.exp(y[~known])
+            style.bounds(
+                ax, line[0][~known], missed, np.full(len(missed), np.nan), color=look["color"]
+            )
+        ax.set_yscale("log")
+        style.panel_title(ax, title, xlabel="tokens per step")
+        style.batch_axis(ax.xaxis)
+        style.count_axis(ax.yaxis)
+    axes[0, 0].set_ylabel("tokens to the loss,\nrelative to the fewest")
+    entries = style.handles(looks, "beta2: {}, LR tuned", ms=5)
+    entries.append(
+        style.handle("the same, LR 8e-3", ls=":", marker="o", mfc="white", color=style.INK)
+    )
+    return style.side_legend(figure, entries)
+
+
+def longer_figure(runs: pd.DataFrame, target: float, first: float = 3e5) -> Figure:
+    """Plot the smoothed loss of small batch sizes against tokens, one line per seed.
+
+    Args:
+        runs: Columns run, batch, tokens, eval_loss.
+        target: A loss, drawn as a line.
+        first: Tokens from which curves are drawn.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    looks = style.batch_styles(sorted(set(runs["batch"])))
+    for _, run in runs.groupby("run"):
+        curve = smooth_curve(run, "eval_loss")
+        late = curve.log_tokens >= np.log(first)
+        look = looks[run["batch"].iloc[0]] | {"marker": "", "lw": 1.1}
+        ax.plot(np.exp(curve.log_tokens[late]), curve.loss[late], **look)
+    ax.axhline(target, color=style.INK, lw=0.8, ls="--", zorder=1)
+    ax.set(xscale="log", xlabel="tokens consumed", ylabel="held-out loss (nats per token)")
+    style.tokens_axis(ax.xaxis)
+    entries = style.handles(looks, "batch size {}", ms=0)
+    entries.append(style.handle(f"loss {target:g}", color=style.INK, ls="--", lw=0.8))
+    return style.side_legend(figure, entries, "sequences")

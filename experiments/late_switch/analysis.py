@@ -448,7 +448,7 @@ def main(arguments: list[str] | None = None) -> None:
     for part in PILOTS:
         if f"{part}/finals.csv" in TABLES and not options.answers:
             predicted(part)
-    write_findings(TABLES, QUESTIONS, PARTS, **PAPER)
+    write_findings(TABLES, {QUESTIONS: PARTS}, **PAPER)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from experiments import summary
 from experiments.findings import read_questions
 
 ROOT = Path(__file__).parents[2]
+FILES = [*ROOT.glob("experiments/*/questions.toml"), ROOT / "experiments/es_wsd/conditions.toml"]
 ENTRIES = tomllib.loads(summary.PAPERS.read_text())
 
 
@@ -20,7 +21,7 @@ def found():
 
 
 def test_claims_name_questions_tests_and_notebooks_that_exist(found):
-    questions = [q for f in ROOT.glob("experiments/*/questions.toml") for q in read_questions(f)]
+    questions = [q for f in FILES for q in read_questions(f)]
     keys = {q.key for q in questions} | {*found["key"]}
     for claim in ENTRIES["claim"]:
         assert claim["paper"] in ENTRIES["papers"]
