@@ -159,8 +159,7 @@ def test_the_committed_law_of_the_table_is_that_of_its_optima(sources):
 def test_the_committed_constants_are_those_of_their_command(optima, sources):
     law = calibrated.table_source(optima[TABLE])[1]
     again = calibrated.estimate(optima, sources, law)
-    # Within 3%: made before losses far above their repetitions were left out of the table.
-    assert [*again] == pytest.approx([*calibration()[0]], rel=0.03)
+    assert [*again] == pytest.approx([*calibration()[0]], rel=1e-3)
 
 
 def test_a_rule_of_a_user_is_one_more_source(tmp_path, monkeypatch):
