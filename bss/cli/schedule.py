@@ -49,7 +49,7 @@ def schedule(
     warmup: str = "0",
     decay: str = "0",
     lr_coupling: str = next(iter(LR_RULES)),
-    lr_batch: int | None = None,
+    lr_batch: Count | None = None,
     minimize: Literal["tokens", "time", "cost"] | None = None,
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),

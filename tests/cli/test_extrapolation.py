@@ -95,3 +95,9 @@ def test_the_headline_of_a_prediction_is_the_best_batch(capsys, tmp_path, monkey
     assert main(["predict", "--from", "surface.json", "--loss", loss, "--batch", "0"]) == 2
     line = "bss predict: --batch 0: expected 1 sequence or more, e.g. 64\n"
     assert capsys.readouterr().err == line
+
+
+def test_the_batch_of_the_lr_may_have_a_suffix(fit, capsys):
+    command = ["schedule", "--from", "fit.json", "--tokens", "10M", "--lr", "1e-3"]
+    command += ["--lr-coupling", "sqrt", "--lr-batch"]
+    assert printed(capsys, *command, "2K") == printed(capsys, *command, "2000")
