@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.exports import export
+    from bss.fitting import fit_critical, fit_curve, fit_es, fit_loss, measure_points
     from bss.importers.imported import ImportedLogs, import_logs
     from bss.installation import version
     from bss.laws import (
@@ -31,15 +32,10 @@ if TYPE_CHECKING:
         EsFit,
         LossFit,
         check_losses,
-        fit_critical,
-        fit_curve,
-        fit_es,
-        fit_loss,
         read_fit,
     )
     from bss.laws.base import Options
     from bss.points.curve import default_targets
-    from bss.points.measuring import measure_points
     from bss.policies.derive import DerivedSchedule, derive_schedule
     from bss.policies.policy import Limits
     from bss.report.page import write_report

@@ -1,13 +1,9 @@
 """bss fit: fit a law to measurements."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
-import pandas as pd
-
-from bss import laws
+from bss import fitting, laws
 from bss.cells import Table, fit_tables
 from bss.cli.options import Number, Repeated, Trust
 from bss.cli.output import Output, ShowPlot, figure
@@ -17,16 +13,9 @@ from bss.cli.reading import (
     TableOptions,
     Tables,
     TargetOptions,
-    measured_points,
-    read_loss_tables,
-    read_point_tables,
-    read_run_table,
 )
 from bss.cli.step_time import TimeOptions
-from bss.laws.base import DRAWS
 from bss.laws.step_time import CRITERIA, equal_time, sentence
-from bss.points.units import in_nats
-from bss.tables import Reading
 from bss.units import parse_tokens
 
 
@@ -59,11 +48,10 @@ def es(
     from bss.laws.es import LAWS
 
     step_time = time.read(runs, table.reading())
-    points, warnings = measured_points(runs, table, targets, peak_lr, how)
     chosen = LAWS.load(law) if law else None
-    fit = _fitted(laws.fit_es, points, how, 500, law=chosen, draws=DRAWS)
-    draw = figure("laws.tokens_to_target", points, {fit.law_name: fit})
-    return _with_time(_output(fit, warnings, draw), fit, step_time, time.price)
+    given = {**table.given(), **targets.given(), **how.given()}
+    fit = fitting.fit_es(runs, law=chosen, peak_lr=peak_lr, **given)
+    return _with_time(_output(fit), fit, step_time, time.price)
 
 
 def critical(
@@ -94,12 +82,9 @@ def critical(
         bss fit critical STEPS.csv --overhead 0.1 --level 0.8 --resamples 200
     """
     step_time = time.read()
-    found, warnings = _critical_points(points, table.reading())
-    measured = how.selected(found)
-    given: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
-    fit = _fitted(laws.fit_critical, measured, how, 2000, **given)
-    output = _output(fit, warnings, figure("critical.critical_figure", fit))
-    return _with_time(output, fit, step_time, time.price)
+    of_fit: dict[str, Any] = {"overhead": overhead, "reference": reference_batch, "unit": unit}
+    fit = fitting.fit_critical(points, **of_fit, **table.given(), **how.given())
+    return _with_time(_output(fit), fit, step_time, time.price)
 
 
 def loss(
@@ -123,11 +108,8 @@ def loss(
         bss fit loss LOSSES.csv
         bss fit loss LOSSES.csv --resamples 20 --json
     """
-    from bss.laws.final_loss.table import read_losses
-
-    losses, warnings = read_loss_tables(runs, table.reading(), read_losses)
-    fit = _fitted(laws.fit_loss, how.selected(losses), how, 300, forms=[*form] or None)
-    return _output(fit, warnings, figure("final_loss.loss_figure", fit))
+    given = {**table.given(), **how.given()}
+    return _output(fitting.fit_loss(runs, forms=[*form] or None, **given))
 
 
 def curve(
@@ -156,33 +138,19 @@ def curve(
         bss fit curve RUNS.parquet
         bss fit curve RUNS.parquet --since 50% --resamples 20 --json
     """
-    every, warnings = read_run_table(runs, table.reading(), need_loss=False)
-    found, units = in_nats(every)
-    warnings += units
-    start = parse_tokens(warmup, field="--warmup")
-    longest = max(int(n) for n in found["tokens"])
-    first = parse_tokens(since, field="--since", total=longest)
-    kept = how.selected(found)
-    fit = _fitted(laws.fit_curve, kept, how, 60, clock=clock, warmup=start, since=first)
-    draw = figure("curves.fitted_curves", fit, kept)
-    return _output(fit, warnings, draw)
+    of_fit: dict[str, Any] = {"clock": clock, "since": since}
+    of_fit["warmup"] = parse_tokens(warmup, field="--warmup")
+    return _output(fitting.fit_curve(runs, **of_fit, **table.given(), **how.given()))
 
 
-def _fitted(
-    fit: Callable[..., Any], table: pd.DataFrame, how: FitOptions, resamples: int, **given: Any
-) -> Any:
-    """Return the fit with the options that every kind of fit has."""
-    given |= {"constraints": how.constraints}
-    return fit(table, options=how.options(resamples, given.pop("draws", 0)), **given)
-
-
-def _output(fit: Any, warnings: Sequence[str], draw: Callable[[], Any]) -> Output:
+def _output(fit: Any) -> Output:
     """Return the answer, the summary, cross-validation and warnings of any fit."""
-    fit = replace(fit, warnings=(*fit.warnings, *warnings))
     shown = fit_tables(fit)
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]
-    return Output(fit.to_dict(), fit.answer, shown, [*fit.warnings, *outliers], notes, figure=draw)
+    warnings = [*fit.warnings, *outliers]
+    draw = figure("fits.fit_figure", fit)
+    return Output(fit.to_dict(), fit.answer, shown, warnings, notes, figure=draw)
 
 
 def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output:
@@ -201,17 +169,3 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
         warnings=[*output.warnings, *warnings],
         figure=figure("step_time.time_figure", fit, step_time, price) if drawn else output.figure,
     )
-
-
-def _critical_points(paths: Sequence[Path], how: Reading) -> tuple[pd.DataFrame, list[str]]:
-    """Read tables of points as one; return it with warnings.
-
-    Points of runs get the largest budget of their model and target, as the budgets of runs differ
-    by the remainder of a step.
-    """
-    measured, warnings = read_point_tables(paths, how)
-    if "run" not in measured:
-        return measured, warnings
-    cell = ["model", "params", "target_loss", "kind", "seq_len"]
-    largest = measured.groupby(cell, dropna=False)["budget_tokens"].transform("max")
-    return measured.assign(budget_tokens=largest), warnings

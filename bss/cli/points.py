@@ -3,7 +3,8 @@
 from bss.cells import Table
 from bss.cli.options import Number, Trust
 from bss.cli.output import Output, OutputFile, Show
-from bss.cli.reading import RowOptions, TableOptions, Tables, TargetOptions, measured_points
+from bss.cli.reading import RowOptions, TableOptions, Tables, TargetOptions
+from bss.fitting import measure_points
 from bss.tables import write_table
 
 COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
@@ -34,7 +35,8 @@ def points(
         bss points RUNS.parquet --targets 1.9,1.8
         bss points RUNS.parquet --targets 1.9 --smooth 150K --json
     """
-    measured, warnings = measured_points(runs, table, targets, peak_lr, rows)
+    given = {**table.given(), **targets.given(), **rows.rows()}
+    measured, warnings = measure_points(runs, peak_lr=peak_lr, **given)
     if out:
         write_table(measured, out)
     records = measured.to_dict("records")

@@ -13,7 +13,6 @@ from bss.cells import Table, estimate, number
 from bss.cli.options import Count, Positive, Trust
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
-from bss.cli.reading import read_loss_tables, read_run_table
 from bss.errors import InputError
 from bss.laws import (
     CriticalFit,
@@ -29,10 +28,11 @@ from bss.laws.es.values import NEVER, NO_DRAWS
 from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
+from bss.reading import read_loss_tables, read_run_table
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.tables import Reading
-from bss.tables.storage import read_table
+from bss.tables.columns import Origin
 from bss.units import parse_tokens
 from bss.values import to_dict
 
@@ -230,8 +230,7 @@ def _runs(fit: Any, given: dict[str, Any], extrapolate: bool) -> Output:
 def _final_losses(paths: Sequence[Path], how: Reading) -> tuple[pd.DataFrame, list[str]]:
     """Read final losses; without a loss they are NaN, without names runs have numbers."""
 
-    def read(path: Path, how: Reading) -> pd.DataFrame:
-        table, origin = read_table(path, how)
+    def read(table: pd.DataFrame, origin: Origin) -> pd.DataFrame:
         return check_losses(table if "loss" in table else table.assign(loss=np.nan), origin)
 
     table, warnings = read_loss_tables(paths, how, read)

@@ -10,9 +10,10 @@ from cyclopts import Parameter
 
 from bss.cli.options import Resamples, Trust
 from bss.cli.output import Output, Show
-from bss.cli.reading import TableOptions, TargetOptions, read_curves
+from bss.cli.reading import TableOptions, TargetOptions
 from bss.errors import InputError
 from bss.installation import version
+from bss.reading import read_curves
 from bss.report.measured import measured_results
 from bss.report.page import write_results
 from bss.report.results import Results, read_results
@@ -65,7 +66,7 @@ def _measured(
     sources: Sequence[Path], table: TableOptions, targets: TargetOptions, resamples: int
 ) -> Results:
     """Measure and fit what the runs allow."""
-    runs, warnings = read_curves(sources, table, targets)
+    runs, warnings = read_curves(sources, table.reading(), training_loss=targets.training_loss)
     experiment = {
         "title": f"Runs of {', '.join(source.name for source in sources)}",
         "command": f"bss report {shlex.join(map(str, sources))}",

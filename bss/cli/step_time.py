@@ -46,7 +46,7 @@ class TimeOptions:
             return StepTime.read(self.step_time, self.devices)
         if not runs:
             raise InputError("--step-time runs: needs a run table; write '0.05 + 0.002*B'")
-        from bss.cli.reading import read_run_table
+        from bss.reading import read_run_table
         from bss.tables import Reading
 
         return StepTime.from_runs(read_run_table(runs, how or Reading())[0], self.devices)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
 from bss.laws.base import Fit
@@ -36,6 +37,13 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
     elif isinstance(fit, CurveFit):
         _draw_curves(ax, fit)
     return ax
+
+
+def fit_figure(fit: Fit) -> Figure:
+    """Return `plot_fit` as a figure without pyplot, for a file."""
+    figure, [[ax]] = style.new_figure(4.0)
+    plot_fit(fit, ax)
+    return figure
 
 
 def _draw_es(ax: Axes, fit: EsFit) -> None:

@@ -31,12 +31,24 @@ class Origin:
         raise InputError(f"{self.source}, {self.row(i)}: {reason}")
 
 
+def refuse_odd(frame: object, origin: Origin) -> None:
+    """Refuse what is no table, or has a column twice or columns of several levels."""
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"{origin.source}: {type(frame).__name__} given; expected a table (DataFrame)"
+        )
+    if frame.columns.nlevels > 1:
+        raise InputError(f"{origin.source}: columns have several levels; give them one name each")
+    for name in frame.columns[frame.columns.duplicated()][:1]:
+        raise InputError(f"{origin.source}: column {name} is there twice; drop or rename one")
+
+
 def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -> None:
     """Refuse a table that lacks a column, or all of several alternative ones."""
     alternatives = [c if isinstance(c, tuple) else (c,) for c in columns]
     lacking = [" or ".join(c) for c in alternatives if not any(name in frame for name in c)]
     if lacking:
-        present = f"it has {', '.join(map(str, frame.columns))}"
+        present = f"it has {', '.join(map(str, frame.columns)) or 'none'}"
         fix = "name those meant with --columns OURS=THEIRS"
         if any("seq_len" in names for names in lacking):
             fix += ", or give --seq-len"

@@ -25,6 +25,7 @@ from bss.tables.columns import (
     numbers,
     positive,
     refuse_duplicates,
+    refuse_odd,
 )
 from bss.tables.reading import SETTINGS, Reading
 from bss.tables.storage import read_table
@@ -46,11 +47,11 @@ def read_runs(
     Raises:
         InputError: the file cannot be read, or `check_runs` refuses a line.
     """
-    return _checked_runs(*read_table(path, reading), need_loss)
+    return check_runs(*read_table(path, reading), need_loss=need_loss)
 
 
 def check_runs(
-    frame: pd.DataFrame, source: str = "runs", *, need_loss: bool = True
+    frame: pd.DataFrame, source: str | Origin = "runs", *, need_loss: bool = True
 ) -> pd.DataFrame:
     """Check a table of loss curves and derive what it lacks.
 
@@ -60,7 +61,7 @@ def check_runs(
 
     Args:
         frame: rows of a run in order; runs may alternate.
-        source: Name of the table in error messages.
+        source: Name of the table in error messages, or its origin.
         need_loss: refuse rows without a loss, except at the end of a run that diverged; else they
             are of the schedule alone, their loss NaN.
 
@@ -74,10 +75,8 @@ def check_runs(
             counts) not whole. If a run's rows repeat or go back, or columns contradict each other.
             It names the row, the first being 1.
     """
-    return _checked_runs(frame, Origin(source), need_loss)
-
-
-def _checked_runs(frame: pd.DataFrame, origin: Origin, need_loss: bool) -> pd.DataFrame:
+    origin = source if isinstance(source, Origin) else Origin(source)
+    refuse_odd(frame, origin)
     losses = [("loss", "eval_loss")] if need_loss else []
     counted = ("step", "tokens"), ("seq_len", "batch_tokens")
     need(frame, origin, "run", "batch", *losses, *counted)
@@ -223,6 +222,9 @@ TARGET = ("target_loss", "target")
 KINDS = ("stable", "averaged", "annealed")
 
 
+TABLE = Origin("points")
+
+
 def holds_points(table: pd.DataFrame) -> bool:
     """Return whether a table has target losses, and no loss curves."""
     return bool({*TARGET} & {*table}) and not {"loss", "eval_loss"} & {*table}
@@ -248,7 +250,20 @@ def read_points(
     Raises:
         InputError: the file cannot be read, lacks a column, or a line is refused.
     """
-    frame, origin = read_table(path, reading)
+    return check_points(*read_table(path, reading), kind=kind)
+
+
+def check_points(
+    frame: pd.DataFrame, origin: Origin = TABLE, *, kind: str = "stable"
+) -> pd.DataFrame:
+    """Check a table of points; arguments, result and errors are those of `read_points`.
+
+    Args:
+        frame: With the columns that `read_points` names.
+        origin: What to call the table and its rows in an error message.
+        kind: "stable", "averaged" or "annealed", if the table has no such column.
+    """
+    refuse_odd(frame, origin)
     if "params_m" in frame and "params" not in frame:
         frame["params"] = 1e6 * numbers(frame, "params_m", origin)
         frame = frame.drop(columns="params_m")

@@ -52,7 +52,7 @@ def fitted(
     points: pd.DataFrame, resamples: int = 200, law: str | None = None, where: str = "fit"
 ) -> bss.EsFit:
     """Return the fit of E(S) to points, by default of the law that cross-validation selects."""
-    fit = bss.fit_es(points, law, options=bss.Options(resamples))
+    fit = bss.fit_es(points, law=law, options=bss.Options(resamples))
     show_warnings(where, fit.warnings)
     return fit
 

@@ -21,7 +21,7 @@ from bss.points.copies import copied_rows
 from bss.points.curve import loss_column
 from bss.points.divergence import marked_diverged
 from bss.points.groups import SEED_NOISE
-from bss.tables.columns import Origin, as_numbers, need, positive
+from bss.tables.columns import Origin, as_numbers, need, positive, refuse_odd
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 from bss.units import format_tokens
@@ -63,6 +63,7 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
         InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
             itself.
     """
+    refuse_odd(frame, origin)
     if "lr" not in frame:
         frame = frame.rename(columns={"peak_lr": "lr"})
     size = ["batch_tokens"] if "batch_tokens" in frame else ["batch", "seq_len"]

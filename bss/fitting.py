@@ -1,0 +1,366 @@
+"""The fits from what a user has: a table, a file, a directory, or several of them.
+
+`bss fit` prints what these functions return.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from bss import laws
+from bss.errors import InputError
+from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
+from bss.laws.base import DRAWS, Fit, Options, as_positive
+from bss.points.units import in_nats
+from bss.reading import (
+    measured_points,
+    read_loss_tables,
+    read_point_tables,
+    read_run_table,
+    selected,
+    sources_of,
+)
+from bss.tables import Reading
+from bss.units import parse_tokens
+
+AnyFit = TypeVar("AnyFit", bound=Fit)
+Columns = str | Mapping[str, str] | None
+"""The table's names of columns by the names here: {"batch": "gbsz"} or "batch=gbsz"."""
+
+
+def fit_es(
+    runs: Any,
+    targets: Sequence[float] | float | None = None,
+    *,
+    law: Any = None,
+    peak_lr: float | None = None,
+    training_loss: bool = False,
+    warmup: str | int = 0,
+    smooth: str | int | None = None,
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    constraints: str = "",
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> EsFit:
+    """Fit a law E(S): tokens and steps to target losses against batch size.
+
+    Args:
+        runs: Runs of one model at several batch sizes: a table, a file (CSV, Parquet) or a
+            directory, or a list of them. Columns run, batch, loss (or eval_loss), step or tokens,
+            seq_len or batch_tokens; or points, with target_loss, batch and steps.
+        targets: Losses in nats; by default five are chosen.
+        law: "piecewise", "hyperbola", a surface, `package.module:ATTRIBUTE`, or a law; by default
+            the one that predicts left-out batch sizes best.
+        peak_lr: Only runs with this peak LR; by default the best LR at each target.
+        training_loss: Whether to use the training loss, also if there is a held-out loss.
+        warmup: Tokens of LR warm-up, excluded from default targets.
+        smooth: Window over a noisy training loss, in tokens.
+        seq_len: Tokens per sequence, if no column has it.
+        columns: The table's names of columns, by the names here.
+        keep: Rows to keep, as "COLUMN=VALUE", e.g. "run=web-*"; several are alternatives.
+        drop: Rows to leave out, in the same form, as outliers are named.
+        constraints: Fixed or bounded parameters, e.g. "L_0=1.69, alpha=.2:1".
+        level: Coverage of the intervals.
+        resamples: Refits to resampled runs, 500 by default.
+        seed: Of the resampling.
+        options: The same as one value, in place of level, resamples and seed.
+
+    Returns:
+        The fit: `answer`, `summary()`, `predict(loss=, batch=)`, `plot()`, `schedule(tokens)`.
+
+    Raises:
+        InputError: If a column is missing or a row is refused, runs are of several conditions, or
+            no run reaches a target.
+
+    Source: derived here; E(S) is of Zhou et al. (arXiv 2601.05034).
+
+    Examples:
+        >>> points = [{"target_loss": 2.0, "batch": b, "steps": 900 / b + 9 * b**.2, "seq_len": 64}
+        ...           for b in (4, 8, 16, 32)]
+        >>> fit_es(pd.DataFrame(points), resamples=20).best_batch().status
+        'at_boundary'
+    """
+    points, warnings = measure_points(
+        runs,
+        targets,
+        peak_lr=peak_lr,
+        training_loss=training_loss,
+        warmup=warmup,
+        smooth=smooth,
+        seq_len=seq_len,
+        columns=columns,
+        keep=keep,
+        drop=drop,
+    )
+    options = options or _options(resamples or 500, level, seed, DRAWS)
+    return _warned(laws.fit_es(points, law, constraints=constraints, options=options), warnings)
+
+
+def fit_critical(
+    points: Any,
+    *,
+    overhead: float = 0.2,
+    reference: float | str = 256,
+    unit: str = "sequences",
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    constraints: str = "",
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> CriticalFit:
+    """Fit critical batch sizes, and their law in model size and tokens.
+
+    Args:
+        points: Steps to a target loss: a table, a file or a directory, or a list of them. Columns
+            model, params or params_m, tokens, target_loss, batch (sequences), steps.
+        overhead: Tokens above linear scaling that are allowed, 0.2 for 20%.
+        reference: A batch size that scales linearly: 256, "smallest" of each curve, or "10%" of
+            each b/a.
+        unit: Of batch sizes: "sequences", or "tokens" to compare context lengths.
+        seq_len: As in `fit_es`; so are columns, keep, drop, level, seed and options.
+        columns: See `fit_es`.
+        keep: See `fit_es`.
+        drop: See `fit_es`.
+        constraints: None can be set: S = a + b/B has no further parameter.
+        level: Coverage of the intervals.
+        resamples: Refits to resampled steps, 2,000 by default.
+        seed: Of the resampling.
+        options: The same as one value.
+
+    Raises:
+        InputError: If a column is missing, a row is refused, or a setting is out of range.
+
+    Source: Zhang et al. (arXiv 2410.21676); intervals are derived here.
+
+    Examples:
+        >>> points = [{"model": "a", "params": 1e8, "tokens": 1e9, "target_loss": 3.0, "batch": b,
+        ...            "steps": 1000 * (1 + 64 / b)} for b in (8, 16, 32, 64, 128, 256)]
+        >>> fit = fit_critical(pd.DataFrame(points), reference="smallest", resamples=50)
+        >>> round(fit.fits[0].B_crit.value)
+        64
+    """
+    read, warnings = read_point_tables(sources_of(points, "points"), reading(columns, seq_len))
+    if "run" in read:
+        # Budgets of runs differ by the remainder of a step.
+        cell = ["model", "params", "target_loss", "kind", "seq_len"]
+        largest = read.groupby(cell, dropna=False)["budget_tokens"].transform("max")
+        read = read.assign(budget_tokens=largest)
+    fit = laws.fit_critical(
+        selected(read, _texts(keep), _texts(drop)),
+        overhead=overhead,
+        reference=reference,
+        unit=unit,
+        constraints=constraints,
+        options=options or _options(resamples or 2000, level, seed),
+    )
+    return _warned(fit, warnings)
+
+
+def fit_loss(
+    losses: Any,
+    *,
+    forms: Sequence[str] | None = None,
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    constraints: str = "",
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> LossFit:
+    """Fit the law of final losses L(N, D, B) over models, budgets, batch sizes and LRs.
+
+    Args:
+        losses: One row per finished run: a table, a file or a directory, or a list of them.
+            Columns params, tokens, loss (nats), batch and seq_len or batch_tokens; lr if it was
+            varied. Of loss curves the last losses are taken.
+        forms: Names of the forms to choose from, or `package.module:ATTRIBUTE`; by default all that
+            apply.
+        seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.
+        columns: See `fit_es`.
+        keep: See `fit_es`.
+        drop: See `fit_es`.
+        constraints: Fixed or bounded parameters, e.g. "L_0=1.69".
+        level: Coverage of the intervals.
+        resamples: Draws, 300 by default.
+        seed: Of the draws.
+        options: The same as one value.
+
+    Raises:
+        InputError: If a column is missing, a row is refused, or there are too few batch sizes.
+
+    Source: derived here.
+
+    Examples:
+        >>> fit_loss(pd.DataFrame({"params": [1e8], "tokens": [1e9], "batch": [8], "loss": [3.0]}))
+        Traceback (most recent call last):
+        bss.errors.InputError: table: no column seq_len; it has params, tokens, batch, loss; ...
+    """
+    how = reading(columns, seq_len)
+    read, warnings = read_loss_tables(sources_of(losses, "losses"), how, laws.check_losses)
+    fit = laws.fit_loss(
+        selected(read, _texts(keep), _texts(drop)),
+        forms=forms,
+        constraints=constraints,
+        options=options or _options(resamples or 300, level, seed),
+    )
+    return _warned(fit, warnings)
+
+
+def fit_curve(
+    runs: Any,
+    *,
+    clock: str | None = None,
+    warmup: str | int = 0,
+    since: str | int = 0,
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    constraints: str = "",
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> CurveFit:
+    """Fit the functional scaling law to loss curves under any batch and LR schedule.
+
+    Args:
+        runs: Loss curves of one model: a table, a file or a directory, or a list of them. Columns
+            run, batch, lr, loss or eval_loss, step or tokens, seq_len or batch_tokens. Some runs
+            must change their batch size or LR. Rows without a loss give the schedule only.
+        clock: Time variable, "sgd" or "adam"; by default the better one for left-out runs.
+        warmup: Tokens of LR warm-up, whose losses are left out.
+        since: Tokens before which losses are left out, or a percentage of the longest run.
+        seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.
+        columns: See `fit_es`.
+        keep: See `fit_es`.
+        drop: See `fit_es`.
+        constraints: Fixed or bounded parameters, e.g. "L_0=1.69, s=.2:1".
+        level: Coverage of the intervals.
+        resamples: Refits to resampled losses, 60 by default.
+        seed: Of the resampling.
+        options: The same as one value.
+
+    Raises:
+        InputError: If a column is missing, a row is refused, or too few runs are left.
+
+    Source: Li et al. (arXiv 2509.19189); the exponents of batch size and LR are derived here.
+
+    Examples:
+        >>> fit_curve(pd.DataFrame({"run": ["a"], "batch": [8], "step": [1], "seq_len": [64]}))
+        Traceback (most recent call last):
+        bss.errors.InputError: ...
+    """
+    read, warnings = read_run_table(sources_of(runs), reading(columns, seq_len), need_loss=False)
+    found, units = in_nats(read)
+    longest = max(int(n) for n in found["tokens"])
+    fit = laws.fit_curve(
+        selected(found, _texts(keep), _texts(drop)),
+        clock=clock,
+        warmup=parse_tokens(warmup, field="warmup"),
+        since=parse_tokens(since, field="since", total=longest),
+        constraints=constraints,
+        options=options or _options(resamples or 60, level, seed),
+    )
+    return _warned(fit, [*warnings, *units])
+
+
+def measure_points(
+    runs: Any,
+    targets: Sequence[float] | float | None = None,
+    *,
+    peak_lr: float | None = None,
+    training_loss: bool = False,
+    warmup: str | int = 0,
+    smooth: str | int | None = None,
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return steps and tokens to target losses, one row per run and target, and warnings.
+
+    If a batch size has several peak LRs, only its best LR is kept.
+
+    Args:
+        runs: As `fit_es` takes them.
+        targets: Losses in nats; by default five are chosen.
+        peak_lr: Only runs with this peak LR; by default the best LR at each target.
+        training_loss: Whether to use the training loss, also if there is a held-out loss.
+        warmup: Tokens of LR warm-up, excluded from default targets.
+        smooth: Window over a noisy training loss, in tokens.
+        seq_len: Tokens per sequence, if no column has it.
+        columns: The table's names of columns, by the names here.
+        keep: Rows to keep, as "COLUMN=VALUE".
+        drop: Rows to leave out, in the same form.
+
+    Raises:
+        InputError: As `fit_es`.
+
+    Source: derived here.
+
+    Examples:
+        >>> runs = [{"run": f"b{b}", "batch": b, "seq_len": 64, "step": s, "loss": 2 + 9 / s**.5}
+        ...         for b in (4, 8) for s in range(20, 420, 20)]
+        >>> points, warnings = measure_points(pd.DataFrame(runs), [2.6])
+        >>> points["batch"].tolist(), points["reached"].tolist()
+        ([4, 8], [True, True])
+    """
+    window = None if smooth is None else parse_tokens(smooth, field="smooth")
+    if peak_lr is not None:
+        (peak_lr,) = as_positive("peak_lr", [peak_lr]).tolist()
+    return measured_points(
+        sources_of(runs),
+        reading(columns, seq_len),
+        targets=_losses(targets),
+        warmup=parse_tokens(warmup, field="warmup"),
+        smooth=window,
+        training_loss=training_loss,
+        peak_lr=peak_lr,
+        keep=_texts(keep),
+        drop=_texts(drop),
+    )
+
+
+def reading(columns: Columns, seq_len: int | None) -> Reading:
+    """Return how a table is read."""
+    if columns is None or isinstance(columns, str):
+        return Reading.parse(columns, seq_len)
+    if not isinstance(columns, Mapping):
+        raise InputError(f"columns: {columns!r} given; write a dict, e.g. {{'batch': 'gbsz'}}")
+    return Reading(columns, seq_len)
+
+
+def _losses(targets: Any) -> list[float] | None:
+    """Return target losses; None for none, whose default is chosen."""
+    if targets is None:
+        return None
+    listed = [targets] if isinstance(targets, int | float | str) else [*targets]
+    return as_positive("targets", listed).tolist() or None
+
+
+def _texts(rows: str | Sequence[str]) -> list[str]:
+    return [rows] if isinstance(rows, str) else [*rows]
+
+
+def _options(resamples: int, level: float, seed: int, draws: int = 0) -> Options:
+    return Options(resamples, level, seed, draws)
+
+
+def _warned(fit: AnyFit, warnings: Sequence[str]) -> AnyFit:
+    """Return a fit with further warnings."""
+    return replace(fit, warnings=(*fit.warnings, *warnings))
