@@ -15,6 +15,10 @@ DIGITS = 15
 """Significant digits of a float that survive arithmetic."""
 TEN = 10.0
 """Base of the numbers that tables are printed in."""
+LEAST_APART = 2
+"""Number of distances from which numbers are evenly spaced by design and not by chance."""
+UNEVEN = 0.01
+"""Share of a distance by which rounding moves evenly spaced numbers."""
 BEYOND_CHANCE = 2.0
 """Ratio to the number expected by chance from which most of the equal runs are copies."""
 
@@ -120,6 +124,28 @@ def relative_spacings(values: np.ndarray | pd.Series) -> np.ndarray:
     last = powers - lengths + 1
     common = TEN ** last.min()
     if last.min() >= 0:
-        common = float(np.gcd.reduce(numbers[known].astype(np.int64)))
+        whole = np.rint(numbers[known]).astype(np.int64)
+        common = float(np.gcd.reduce(whole))
     spacings[known] = np.maximum(TEN ** (powers - lengths.max() + 1), common) / numbers[known]
     return spacings
+
+
+def grid_spacings(values: np.ndarray | pd.Series) -> np.ndarray:
+    """Return the relative distance [n] of evenly spaced numbers that values [n] above 0 are.
+
+    Steps to a target are, if runs are evaluated every so many steps, also after a division or a
+    rounding. It is 0 for values of fewer than 3 numbers, or without such a distance.
+
+    Examples:
+        >>> grid_spacings(np.array([100.0, 133.33, 133.33, 166.67])).round(4).tolist()
+        [0.3333, 0.25, 0.25, 0.2]
+        >>> grid_spacings(np.array([100.0, 133.0, 171.0])).tolist()
+        [0.0, 0.0, 0.0]
+    """
+    numbers = np.asarray(values, float)
+    apart = np.diff(np.unique(numbers[np.isfinite(numbers)]))
+    if len(apart) < LEAST_APART:
+        return np.zeros(len(numbers))
+    steps = apart / apart.min()
+    even = bool((np.abs(steps - np.rint(steps)) <= UNEVEN).all())
+    return apart.min() / numbers if even else np.zeros(len(numbers))

@@ -23,7 +23,7 @@ from bss.points.conditions import (
     near_as_one,
     refuse_conditions,
 )
-from bss.points.copies import copied_rows, relative_spacings
+from bss.points.copies import copied_rows, grid_spacings, relative_spacings
 from bss.points.curve import (
     ROUNDING,
     default_targets,
@@ -144,11 +144,13 @@ def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     reached = points["reached"].astype(bool)
     named = with_runs(points).assign(steps=points["steps"].where(reached))
     curves = [named[name] for name in curve]
+    cell = [*curve, "target_loss", "batch", "peak_lr", *SETTINGS]
+    cells = [named[name] for name in cell if name in named]
     counts = [named["steps"], named["steps"] * named["batch"]]  # runs are evaluated every so many
     spacings = [
         count.groupby(curves, dropna=False).transform(relative_spacings) for count in counts
     ]
-    cell = [*curve, "target_loss", "batch", "peak_lr", *SETTINGS]
+    spacings.append(named["steps"].groupby(cells, dropna=False).transform(grid_spacings))
     noise = SEED_NOISE / USUAL_SLOPE
     copied, messages = copied_rows(named, cell, "steps", noise, np.max(spacings, axis=0))
     return points.loc[~copied], [*([left_out(lost)] if lost else []), *messages]
