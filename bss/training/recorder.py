@@ -21,9 +21,10 @@ from bss.training.evaluation import loss_columns
 from bss.training.execution import NOT_COMPUTED, Execution
 from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
+from bss.training.noise_scale import noise_estimates, noise_rate
 from bss.training.run_config import RunConfig, fork_points
 from bss.training.run_directory import STEP_COLUMNS, Rows, RunDirectory, RunStatus
-from bss.training.step import Metrics, State, noise_estimates, noise_rate
+from bss.training.step import Metrics, State
 
 
 class Diverged(Exception):

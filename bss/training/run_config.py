@@ -116,7 +116,7 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class NoiseScaleConfig:
-    """Measurement of the gradient noise scale; see `bss.training.step.noise_estimates`.
+    """Measurement of the gradient noise scale; see `bss.training.noise_scale.noise_estimates`.
 
     Attributes:
         half_life: half-life of the averages of its numerator and denominator, in tokens; 0: off.

@@ -322,33 +322,3 @@ def update_averages(
 def select_average(averages: WeightAverages, index: jax.Array) -> Params:
     """Return the parameters of one average, divided by its weight (derived here), which is > 0."""
     return jax.tree.map(lambda s: s[index] / averages.weights[index], averages.sums)
-
-
-def noise_estimates(
-    bucket_square: float, batch_square: float, bucket: int, buckets: int
-) -> tuple[float, float]:
-    """Return unbiased estimates of tr Σ and |G|² from the micro-batches of one step.
-
-    Σ is the covariance of one sequence's gradient and G the mean gradient, both unclipped. The
-    gradient noise scale is B_simple = tr Σ / |G|² (McCandlish et al., 1812.06162, appendix A.1).
-    Either estimate may be negative in one step, so both are averaged over tokens and then divided.
-    The averages start at zero with equal weights, so their bias cancels in the ratio.
-    On several devices without FSDP, each device's share of a micro-batch counts as one.
-
-    Args:
-        bucket_square: |G_bucket|², averaged over the step's micro-batches.
-        batch_square: |G_batch|² of their mean.
-        bucket: sequences in a micro-batch.
-        buckets: number of micro-batches, 2 or more.
-
-    Examples:
-        >>> noise_estimates(5.0, 2.0, bucket=4, buckets=4)  # 1 + 16/4 and 1 + 16/16
-        (16.0, 1.0)
-    """
-    excess = (bucket_square - batch_square) * buckets / (buckets - 1)
-    return bucket * excess, batch_square - excess / buckets
-
-
-def noise_rate(tokens: int, half_life: int) -> float:
-    """Return the weight of a step of `tokens` tokens in averages of a half-life in tokens."""
-    return -math.expm1(-math.log(2) * tokens / half_life)

@@ -12,6 +12,7 @@ import pytest
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
 from bss.training.loop import Interrupted, train
+from bss.training.noise_scale import noise_estimates, noise_rate
 from bss.training.optimizers import StepSettings
 from bss.training.recorder import TrainPosition
 from bss.training.run_config import Parent
@@ -21,8 +22,6 @@ from bss.training.step import (
     accumulate,
     init_state,
     make_step,
-    noise_estimates,
-    noise_rate,
 )
 
 DIMENSIONS, TRACE, SQUARE = 400, 9.0, 0.25  # B_simple = 36 sequences

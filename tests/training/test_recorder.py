@@ -9,9 +9,9 @@ from bss.sweeps.grid import overlay
 from bss.training import recorder as recorders
 from bss.training.execution import Execution
 from bss.training.loggers import Loggers
+from bss.training.noise_scale import noise_estimates
 from bss.training.recorder import RunRecorder, TrainPosition
 from bss.training.sharding import make_mesh
-from bss.training.step import noise_estimates
 
 
 class Books:
