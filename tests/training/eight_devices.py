@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bss.models.transformer import TransformerConfig
 from bss.schedules.batch import BatchSchedule
@@ -20,6 +21,7 @@ from bss.schedules.config import ScheduleConfig
 from bss.training.batches import SYNTHETIC
 from bss.training.execution import Execution
 from bss.training.loop import Interrupted, train
+from bss.training.microbatching import microbatch_grad, pack
 from bss.training.optimizers import StepSettings
 from bss.training.programs import compilation_counter, step_programs
 from bss.training.run_config import DataConfig, EvaluationConfig, NoiseScaleConfig, RunConfig
@@ -78,6 +80,19 @@ def collectives(text: str) -> list[dict]:
     return found
 
 
+def wrapped(devices: int, split_weights: bool) -> tuple[float, list[float]]:
+    """Loss and gradient by `microbatch_grad` of a loss that is not ours, on some devices."""
+    mesh = jax.make_mesh((devices,), ("data",), axis_types=(AxisType.Auto,))
+    own = PartitionSpec("data" if split_weights else None)
+    weights = jax.device_put(np.arange(16, dtype=np.float32) / 16, NamedSharding(mesh, own))
+    rows = np.random.default_rng(0).normal(size=(16, 16)).astype(np.float32)
+    batch, count = pack(rows, 8, 32)
+    batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("data")))
+    grad_fn = jax.jit(microbatch_grad(lambda weights, x: ((x @ weights) ** 2).mean(), 8))
+    loss, gradients, _ = grad_fn(weights, batch, count)
+    return float(loss), np.asarray(gradients).tolist()
+
+
 class AfterFive:
     """A stop that comes when it was asked for five times, once a step."""
 
@@ -113,5 +128,6 @@ if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 8)
     asked = {"float32": ("1", "2", "4", "8", "2x4", "1x8"), "bfloat16": ("1", "8", "2x4")}
     told: dict[str, Any] = {dtype: trained(dtype, layouts) for dtype, layouts in asked.items()}
+    told["wrapped"] = [wrapped(*of) for of in ((1, False), (8, False), (8, True))]
     told["straight"], told["resumed"] = resumed((1, 1)), resumed((1, 1), (8, 1), (8, 4), (1, 1))
     print(json.dumps(told))

@@ -137,3 +137,11 @@ def test_the_peak_is_that_of_the_kind_exactly_or_unknown(monkeypatch, kind, peak
     (speed,) = throughput(rows, peak)
     assert speed.tokens_per_second == 32
     assert speed.mfu == (peak and 32 / peak)
+
+
+@pytest.mark.slow
+def test_anybodys_loss_has_one_gradient_on_any_devices(trained):
+    (loss, gradients), *others = trained["wrapped"]
+    for other, own in others:
+        assert other == pytest.approx(loss, rel=1e-6)
+        assert own == pytest.approx(gradients, rel=1e-5, abs=1e-6)
