@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.config import ScheduleConfig
     from bss.schedules.coupling import Coupling
-    from bss.schedules.plan import Plan
-    from bss.schedules.plan import resolve as plan
+    from bss.schedules.plan import Plan, plan
     from bss.schedules.rates import LearningRate, LRSchedule, cosine, wsd
     from bss.sweeps.cost import estimate_cost
     from bss.sweeps.grid import overlay, sweep_product, sweep_zip

@@ -50,3 +50,12 @@ def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callabl
         return getattr(importlib.import_module(room), own_name)
 
     return exports, imported
+
+
+def from_above(name: str) -> Any:
+    """Import a name of a package in a layer above, as "plots.fits:plot_fit".
+
+    Values offer what is done with them, e.g. a fit its figure, and load it when it is asked for.
+    """
+    room, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"bss.{room}"), attribute)

@@ -1,7 +1,6 @@
 """bss plan: the batch size and learning rate of every step, before anything is trained."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +10,13 @@ from bss.cells import Table
 from bss.cli.options import Count, Number, Positive, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.errors import InputError
-from bss.exports import export
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
-from bss.schedules.config import ScheduleConfig
 from bss.schedules.coupling import LR_RULES, Coupling
 from bss.schedules.momentum import told
-from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import RATES, LRSchedule, Shape, wsd
+from bss.schedules.plan import Plan
+from bss.schedules.plan import plan as make_plan
+from bss.schedules.rates import RATES, LRSchedule, Shape, WarmupStableDecay, wsd
 from bss.schedules.second_moment import short_second_moments
 from bss.units import format_tokens, parse_tokens
 
@@ -134,36 +132,32 @@ def plan(
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
     """
-    schedule = ScheduleConfig(
-        tokens,
-        BatchSchedule.parse(batch, total=tokens, seq_len=seq_len),
+    schedule = BatchSchedule.parse(batch, total=tokens, seq_len=seq_len)
+    learning_rate = LRSchedule(
         rate.lr_schedule,
-        parse_tokens(rate.warmup, field="--warmup", total=tokens),
-        parse_tokens(rate.decay, field="--decay", total=tokens),
-        rate.shape,
-        rate.floor,
+        peak=lr,
+        warmup=parse_tokens(rate.warmup, field="--warmup", total=tokens),
+        decay=parse_tokens(rate.decay, field="--decay", total=tokens),
+        shape=rate.shape,
+        floor=rate.floor,
     )
-    for name in schedule.foreign:
+    for name in learning_rate.foreign:
         raise InputError(f"--{name}: --lr-schedule {rate.lr_schedule} has none; leave it out")
-    if schedule.warmup > tokens:
-        raise InputError(f"--warmup {schedule.warmup}: longer than the {tokens} tokens; shorten it")
-    reference = schedule.batch.batches[0] if rate.lr_batch is None else rate.lr_batch
-    scaled = {"lr": rate.lr_coupling, "reference_batch": reference}
-    coupling = optimizer.coupling(tokens, **scaled)
-    resolved = resolve(
-        schedule.batch, tokens, seq_len, rate=schedule.learning_rate(lr), coupling=coupling
-    )
+    if int(learning_rate.warmup) > tokens:
+        too_long = f"--warmup {learning_rate.warmup}: longer than the {tokens} tokens; shorten it"
+        raise InputError(too_long)
+    reference = schedule.batches[0] if rate.lr_batch is None else rate.lr_batch
+    coupling = optimizer.coupling(tokens, lr=rate.lr_coupling, reference_batch=reference)
+    resolved = make_plan(schedule, tokens, seq_len, lr=learning_rate, coupling=coupling)
     warn_about(resolved)
     return plan_output(resolved, export, BucketSizes(buckets))
 
 
-def plan_output(
-    plan: Plan, options: ExportOptions, buckets: BucketSizes, remarks: Sequence[str] = ()
-) -> Output:
+def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Output:
     """Return a plan's table, totals and figure, or the export in their place.
 
     In JSON "programs" is the number of micro-batches in use, and "devices" the largest number of
-    devices that every batch divides into. Remarks are comments of an export.
+    devices that every batch divides into.
     """
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
@@ -176,8 +170,7 @@ def plan_output(
     entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
     text = ""
     if options.export:
-        how = {"approximate": options.approximate, "remarks": remarks}
-        text = export(plan, options.export, **how).rstrip()
+        text = plan.export(options.export, approximate=options.approximate).rstrip()
     title = f"plan of {format_tokens(plan.budget)} tokens"
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
@@ -200,7 +193,7 @@ def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
         print(f"warning: {message}", file=sys.stderr)
 
 
-def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> LRSchedule:
+def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> WarmupStableDecay:
     """Return the LR schedule of the options --lr, --warmup and --decay."""
     start = parse_tokens(warmup, field="--warmup", total=tokens)
     return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")

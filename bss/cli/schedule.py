@@ -1,9 +1,8 @@
 """bss schedule: derive a batch-size schedule from a fit, ready to train or to export."""
 
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -21,18 +20,12 @@ from bss.cli.plan import (
 from bss.cli.step_time import TimeOptions
 from bss.errors import InputError
 from bss.laws import CurveFit, read_fit
-from bss.policies import policy_named
-from bss.policies.beyond import beyond_measured
-from bss.policies.functional_best import assumed_rate, expected_losses
-from bss.policies.policy import Basis, Limits
-from bss.registry import attempt
-from bss.schedules.batch import BatchSchedule
+from bss.policies import parse_settings
+from bss.policies.derive import POLICIES_OF, DerivedSchedule
+from bss.policies.functional_best import assumed_rate
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.coupling import LR_RULES
-from bss.schedules.plan import resolve
-
-POLICIES_OF = {"es": "follow-optimum", "loss": "best-batch", "curve": "functional-best"}
-"""The default policy, by kind of fit that has a best batch size."""
+from bss.schedules.plan import plan as make_plan
 
 
 def schedule(
@@ -83,7 +76,7 @@ def schedule(
     """
     fitted = read_fit(fit, POLICIES_OF, "--from")
     name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
-    chosen = policy_named(name, [*settings, *_time_settings(policy, minimize, time)])
+    given = {**parse_settings(settings), **_time_settings(policy, minimize, time)}
     if lr is None and (warmup, decay) != ("0", "0"):
         raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
     _check_coupling(lr, lr_coupling, lr_batch)
@@ -93,31 +86,47 @@ def schedule(
     seq_len = int(fitted.seq_len)
     if isinstance(fitted, CurveFit):
         rate = rate or assumed_rate(fitted, tokens)
-    basis = Basis(seq_len, fitted, rate)
-    limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
-    derive = partial(chosen, basis, tokens, limits)
-    batch = attempt("policy", name, derive) if ":" in name else derive()
-    if not isinstance(batch, BatchSchedule):
-        raise InputError(f"policy: {name} gave {batch!r}; expected a BatchSchedule")
+    derived = fitted.schedule(
+        tokens,
+        stages=stages,
+        multiple_of=multiple_of,
+        min_batch=min_batch,
+        max_batch=max_batch,
+        policy=name,
+        lr=rate,
+        settings=given,
+    )
+    batch = derived.schedule
     reference = batch.batches[0] if lr_batch is None else lr_batch
     coupling = optimizer.coupling(tokens, lr=lr_coupling, reference_batch=reference)
-    plan = resolve(batch, tokens, seq_len, rate=rate, coupling=coupling)
+    plan = make_plan(derived, tokens, seq_len, lr=rate, coupling=coupling)
     warn_about(plan)
-    warnings = beyond_measured(fitted, batch, tokens, rate)
-    shown = plan_output(plan, export, BucketSizes(), warnings)
-    text = {"export": shown.text} if shown.text else {}
-    payload = {"kind": "schedule", "policy": name, "batch": str(batch), "law": fitted.law_name}
-    payload |= {"plan": {key: x for key, x in shown.json.items() if key not in text}, **text}
-    payload["warnings"] = warnings
-    tables = [*shown.tables]
+    shown = plan_output(plan, export, BucketSizes())
     if isinstance(fitted, CurveFit) and rate is not None:
-        ladder = limits.within(basis.measured).ladder()
-        expected = {"lr": rate.peak, **expected_losses(fitted, batch, tokens, rate, ladder)}
-        payload |= {**expected, "lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
+        expected = {"lr": rate.peak, **derived.expected}
+        more = {"lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
+        return _output(derived, shown, expected, {**expected, **more})
+    return _output(derived, shown, {}, {})
+
+
+def _output(
+    derived: DerivedSchedule, shown: Output, expected: dict[str, Any], more: dict[str, Any]
+) -> Output:
+    """Return the schedule, its plan, and what the law expects of it."""
+    text = {"export": shown.text} if shown.text else {}
+    payload = {"kind": "schedule", "policy": derived.policy, "batch": str(derived)}
+    payload |= {"law": derived.law, **more, **text, "warnings": [*derived.warnings]}
+    payload["plan"] = {key: x for key, x in shown.json.items() if key not in text}
+    tables = [*shown.tables]
+    if expected:
         tables.append(Table.of_records("expected by the law", [expected]))
-    notes, answer = [shown.answer, *shown.notes], f'--batch "{batch}"'
     return replace(
-        shown, json=payload, answer=answer, tables=tables, warnings=warnings, notes=notes
+        shown,
+        json=payload,
+        answer=f'--batch "{derived}"',
+        tables=tables,
+        warnings=[*derived.warnings],
+        notes=[shown.answer, *shown.notes],
     )
 
 
@@ -128,10 +137,10 @@ def _check_coupling(lr: float | None, rule: str, batch: int | None) -> None:
     check_lr_batch(batch, rule)
 
 
-def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> list[str]:
+def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> dict[str, Any]:
     """Return the settings of the policy soonest, by --minimize and --step-time."""
     if minimize is None and time.step_time is None:
-        return []
+        return {}
     if minimize is None or time.step_time is None or policy is not None:
         raise InputError("--minimize: needs --step-time and no --policy; give these two only")
-    return [f"minimize={minimize}", f"step_time={time.step_time}", f"devices={time.devices}"]
+    return {"minimize": minimize, "step_time": time.step_time, "devices": time.devices}

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import Plan, resolve
-from bss.schedules.rates import LRSchedule
+from bss.schedules.rates import WarmupStableDecay
 from bss.units import format_tokens
 
 BESIDES = ("beta1", "beta2", "weight_decay")
@@ -126,35 +126,35 @@ def adam(plan: Plan, *forms: str) -> Iterator[str]:
             yield form.format(getattr(first, field))
 
 
-def stages(plan: Plan) -> LRSchedule | None:
+def stages(plan: Plan) -> WarmupStableDecay | None:
     """Return warm-up, stable part and decay of the plan's LR schedule, or None."""
     return getattr(plan.rate, "stages", None)
 
 
-def peak(plan: Plan, rate: LRSchedule) -> float:
+def peak(plan: Plan, rate: WarmupStableDecay) -> float:
     """Return the peak LR at the plan's first batch size."""
     return plan.coupling.settings(rate.peak, plan.segments[0].batch, plan.seq_len).lr
 
 
-def moves_at_a_change(plan: Plan, rate: LRSchedule) -> bool:
+def moves_at_a_change(plan: Plan, rate: WarmupStableDecay) -> bool:
     """Return whether the batch size changes within the warm-up or the decay."""
     stable = (rate.warmup, rate.total - rate.decay if rate.decay else plan.budget)
     return any(not stable[0] <= s.start_tokens <= stable[1] for s in plan.segments[1:])
 
 
-def lengths(plan: Plan, rate: LRSchedule) -> tuple[int, int]:
+def lengths(plan: Plan, rate: WarmupStableDecay) -> tuple[int, int]:
     """Return the steps of warm-up and decay, for trainers with LR settings in steps."""
     warmup = plan.step_at(min(int(rate.warmup), plan.budget))
     start = plan.step_at(min(int(rate.total - rate.decay), plan.budget))
     return warmup, plan.steps - start if rate.decay else 0
 
 
-def shape_of(rate: LRSchedule) -> str:
+def shape_of(rate: WarmupStableDecay) -> str:
     """Return the shape of the decay if these trainers support it, else "linear"."""
     return rate.shape if rate.shape in ("linear", "cosine") else "linear"
 
 
-def differences(plan: Plan, rate: LRSchedule, trainer: str, where: str) -> Iterator[str]:
+def differences(plan: Plan, rate: WarmupStableDecay, trainer: str, where: str) -> Iterator[str]:
     """Yield comments on rounding to steps; `where` is the position in a step of its LR."""
     if rate.decay and rate.total != plan.tokens:
         yield f"# {trainer} ends the decay at the last step; the plan, at {rate.total}."

@@ -32,7 +32,7 @@ from bss.exports.base import (
     with_batches,
 )
 from bss.schedules.plan import Plan
-from bss.schedules.rates import LRSchedule
+from bss.schedules.rates import WarmupStableDecay
 
 
 def _levanter(plan: Plan) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _levanter(plan: Plan) -> Iterator[str]:
         yield from _levanter_rate(plan, rate)
 
 
-def _levanter_rate(plan: Plan, rate: LRSchedule) -> Iterator[str]:
+def _levanter_rate(plan: Plan, rate: WarmupStableDecay) -> Iterator[str]:
     def steps(count: int) -> str:
         # Levanter reads numbers up to 1 as a fraction of the run, so one step needs care.
         return str(count) if count != 1 else repr(1.5 / plan.steps)
@@ -82,7 +82,7 @@ def _maxtext(plan: Plan) -> Iterator[str]:
         yield from _maxtext_rate(plan, rate)
 
 
-def _maxtext_rate(plan: Plan, rate: LRSchedule) -> Iterator[str]:
+def _maxtext_rate(plan: Plan, rate: WarmupStableDecay) -> Iterator[str]:
     warmup, decay = lengths(plan, rate)
     yield f"learning_rate: {peak(plan, rate)!r}"
     yield "lr_schedule_type: wsd"
@@ -164,7 +164,7 @@ def _megatron(plan: Plan) -> Iterator[str]:
         yield from _megatron_rate(plan, rate)
 
 
-def _megatron_rate(plan: Plan, rate: LRSchedule) -> Iterator[str]:
+def _megatron_rate(plan: Plan, rate: WarmupStableDecay) -> Iterator[str]:
     """Yield the LR flags. Megatron-LM evaluates the LR at the first sample of a step.
 
     The plan evaluates it at the middle of a step. To get equal values, the warm-up starts at the

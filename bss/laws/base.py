@@ -6,7 +6,6 @@ A constraint is a range of a parameter by its printed name. A law declares the `
 parameter that follows from one fitted number; only these can be constrained.
 """
 
-import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -20,7 +19,7 @@ from bss import values
 from bss.cells import fit_html, number
 from bss.errors import InputError, check
 from bss.files import finite, write_json
-from bss.installation import DISTRIBUTION
+from bss.installation import DISTRIBUTION, from_above
 from bss.laws.resampling import rms
 from bss.registry import UntrustedError, reading_data
 from bss.units import parse_number
@@ -467,7 +466,7 @@ class Fit:
         Returns:
             The axes, with units on both axes and a legend.
         """
-        return _from_above("plots.fits:plot_fit")(self, ax)
+        return from_above("plots.fits:plot_fit")(self, ax)
 
     def schedule(self, tokens: str | int, **how: Any) -> Any:
         """Return the batch schedule of the fit over a token budget.
@@ -483,7 +482,7 @@ class Fit:
         Raises:
             InputError: If the fit does not identify a best batch size, or an argument is wrong.
         """
-        return _from_above("policies.derive:schedule_of")(self, tokens, **how)
+        return from_above("policies.derive:schedule_of")(self, tokens, **how)
 
     def save(self, path: str | Path) -> None:
         """Write the fit as JSON, which `bss.read_fit` and every command with --from read.
@@ -538,12 +537,6 @@ class Fit:
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__} at "
             raise InputError(f"fit: damaged, {kind}{error}; write it again with {write}") from None
-
-
-def _from_above(name: str) -> Any:
-    """Import from a layer above this one: figures and policies read fits, and fits offer them."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(f"bss.{module}"), attribute)
 
 
 def run_table(

@@ -27,7 +27,7 @@ FAINT = "#9a9a9a"
 GRID = "#e4e4e4"
 SMALL = 7.5
 
-_RC = matplotlib.rc_params_from_file(
+SHEET = matplotlib.rc_params_from_file(
     str(Path(__file__).with_name("bss.mplstyle")), use_default_template=False
 )
 """The style sheet, which people use as "bss.plots.bss"."""
@@ -59,7 +59,7 @@ def new_figure(
     height: float, rows: int = 1, columns: int = 1, width: float = WIDTH, **subplots: Any
 ) -> tuple[Figure, np.ndarray]:
     """Return an empty figure in the shared style, and its axes [rows, columns]; sizes in inches."""
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(SHEET):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **subplots)
     return figure, axes
@@ -71,7 +71,7 @@ def axes_or_new(ax: Axes | None, height: float = 4.0, width: float = 7.0) -> Axe
         return ax
     from matplotlib import pyplot
 
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(SHEET):
         return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 

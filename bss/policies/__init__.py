@@ -47,8 +47,21 @@ def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
         >>> policy_named("late-switch", ["at=0.8", "factor=4"])
         LateSwitch(at=0.8, factor=4.0, batch=None)
     """
+    return with_settings(name, parse_settings(settings))
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Return settings of a policy from texts NAME=VALUE.
+
+    Raises:
+        InputError: If a text is not of this form.
+
+    Examples:
+        >>> parse_settings(["at=0.8", "step_time=0.9 + 0.05*B"])
+        {'at': 0.8, 'step_time': '0.9 + 0.05*B'}
+    """
     given: dict[str, Any] = {}
-    for text in settings:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"setting {text!r}: expected NAME=VALUE, as at=0.8")
@@ -56,7 +69,7 @@ def policy_named(name: str, settings: Sequence[str] = ()) -> Policy:
             given[key] = json.loads(value)
         except json.JSONDecodeError:
             given[key] = value
-    return with_settings(name, given)
+    return given
 
 
 def with_settings(name: str, settings: Mapping[str, Any]) -> Policy:

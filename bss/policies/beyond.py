@@ -4,7 +4,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, LossFit
 from bss.laws.functional.values import untested_of
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import LRSchedule
+from bss.schedules.rates import WarmupStableDecay
 from bss.units import rounded_tokens
 from bss.values import SLACK
 
@@ -13,7 +13,7 @@ def beyond_measured(
     fit: EsFit | CurveFit | LossFit,
     schedule: BatchSchedule,
     tokens: int,
-    rate: LRSchedule | None = None,
+    rate: WarmupStableDecay | None = None,
 ) -> list[str]:
     """Return what of a schedule is beyond the runs that its fit was made from.
 

@@ -16,7 +16,8 @@ from bss.policies.functional_best import assumed_rate, expected_losses
 from bss.policies.policy import Basis, Limits, Policy
 from bss.registry import attempt
 from bss.schedules.batch import BatchSchedule
-from bss.units import parse_tokens, rounded_tokens
+from bss.schedules.rates import LRSchedule, wsd
+from bss.units import parse_number, parse_tokens, rounded_tokens
 from bss.values import SLACK
 
 POLICIES_OF = {"es": "follow-optimum", "loss": "best-batch", "curve": "functional-best"}
@@ -62,7 +63,8 @@ def schedule_of(
     max_batch: float | None = None,
     policy: str | Policy | None = None,
     lr: Any = None,
-    **settings: Any,
+    settings: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> DerivedSchedule:
     """Return the batch schedule of a fit over a budget, by a policy.
 
@@ -75,8 +77,10 @@ def schedule_of(
         max_batch: In sequences; by default the largest batch size measured.
         policy: Name of a policy, `package.module:ATTRIBUTE`, or a policy; the default depends on
             the fit, and is "soonest" with the setting `minimize`.
-        lr: LR as a function of tokens, for a fit of loss curves; by default constant.
-        **settings: Settings of the policy, e.g. params="350M" with a fit of final losses, or
+        lr: For a fit of loss curves: a peak LR, an `LRSchedule` or a function of tokens; by default
+            the largest peak LR measured, constant.
+        settings: Settings of the policy.
+        **others: The same by name, e.g. params="350M" with a fit of final losses, or
             minimize="time", step_time="0.9 + 0.05*B" with a fit of E(S).
 
     Raises:
@@ -87,13 +91,13 @@ def schedule_of(
         kinds = ", ".join(POLICIES_OF)
         raise InputError(f"fit: {type(fit).__name__} has no schedule; give a fit of {kinds}")
     budget = parse_tokens(tokens, field="tokens")
-    name = policy or ("soonest" if "minimize" in settings else POLICIES_OF[fit.KIND])
-    chosen = with_settings(name, settings) if isinstance(name, str) else name
+    given = {**(settings or {}), **others}
+    name = policy or ("soonest" if "minimize" in given else POLICIES_OF[fit.KIND])
+    chosen = with_settings(name, given) if isinstance(name, str) else name
     if fit.seq_len is None:
         raise InputError("fit: its table had no sequence length; fit it again with seq_len")
-    if isinstance(fit, CurveFit):
-        lr = lr or assumed_rate(fit, budget)
-    basis = Basis(int(fit.seq_len), fit, lr)
+    rate = _rate_of(fit, lr, budget)
+    basis = Basis(int(fit.seq_len), fit, rate)
     limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
     derive = partial(chosen, basis, budget, limits)
     label = name if isinstance(name, str) else type(name).__name__
@@ -103,15 +107,24 @@ def schedule_of(
     expected: dict[str, float] = {}
     if isinstance(fit, CurveFit):
         sizes = limits.within(basis.measured).ladder()
-        expected = expected_losses(fit, schedule, budget, lr, sizes)
+        expected = expected_losses(fit, schedule, budget, rate, sizes)
     return DerivedSchedule(
         schedule,
         fit.law_name,
         _source(fit) if label == "follow-optimum" else f"policy {label}",
-        tuple(beyond_measured(fit, schedule, budget, lr)),
+        tuple(beyond_measured(fit, schedule, budget, rate)),
         label,
         expected,
     )
+
+
+def _rate_of(fit: Any, lr: Any, tokens: int) -> Any:
+    """Return an LR as a function of tokens; that of a fit of loss curves if there is none."""
+    if isinstance(lr, LRSchedule):
+        return lr.over(tokens)
+    if lr is None:
+        return assumed_rate(fit, tokens) if isinstance(fit, CurveFit) else None
+    return lr if callable(lr) else wsd(parse_number(lr, field="lr"), tokens)
 
 
 def _source(fit: EsFit) -> str:

@@ -27,7 +27,7 @@ from bss.laws.functional.values import check_identified, schedule_losses
 from bss.laws.solver import float64
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import LRSchedule
+from bss.schedules.rates import WarmupStableDecay
 
 SWITCHES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)  # shares of the tokens
 CHUNK = 32  # schedules that are predicted together, so that one shape is compiled
@@ -66,13 +66,17 @@ class FunctionalBest:
         return schedules[scores.index(min(scores))]
 
 
-def assumed_rate(fit: CurveFit, tokens: int) -> LRSchedule:
+def assumed_rate(fit: CurveFit, tokens: int) -> WarmupStableDecay:
     """Return the default LR schedule: constant, at the largest peak LR measured."""
-    return LRSchedule(fit.rates[1], tokens)
+    return WarmupStableDecay(fit.rates[1], tokens)
 
 
 def expected_losses(
-    fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: LRSchedule, constants: Sequence[int]
+    fit: CurveFit,
+    schedule: BatchSchedule,
+    tokens: int,
+    rate: WarmupStableDecay,
+    constants: Sequence[int],
 ) -> dict[str, float]:
     """Return the predicted final loss of a schedule, and of the best fixed batch size, in nats.
 
@@ -98,7 +102,7 @@ def expected_losses(
 
 
 def _scores(
-    fit: CurveFit, schedules: Sequence[BatchSchedule], tokens: int, rate: LRSchedule
+    fit: CurveFit, schedules: Sequence[BatchSchedule], tokens: int, rate: WarmupStableDecay
 ) -> list[float]:
     """Return the log excess loss predicted of each schedule, plus a little for its steps."""
     paths = [plan_path(schedule, tokens, fit.seq_len, rate) for schedule in schedules]
@@ -118,7 +122,7 @@ GRID = np.unique(np.concatenate([np.linspace(0, 0.9, 19), 1 - np.geomspace(0.1, 
 
 
 def free_batches(
-    fit: CurveFit, tokens: int, rate: LRSchedule, bounds: Sequence[float]
+    fit: CurveFit, tokens: int, rate: WarmupStableDecay, bounds: Sequence[float]
 ) -> np.ndarray:
     """Return the best batch size in each cell of `GRID` (shares of the budget), in sequences.
 

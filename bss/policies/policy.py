@@ -10,7 +10,7 @@ import numpy as np
 from bss.errors import InputError
 from bss.laws import CurveFit, EsFit, LossFit
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import LRSchedule
+from bss.schedules.rates import WarmupStableDecay
 
 Fit = TypeVar("Fit", EsFit, CurveFit, LossFit)
 
@@ -139,7 +139,7 @@ class Basis:
 
     seq_len: int
     fit: EsFit | CurveFit | LossFit | None = None
-    rate: LRSchedule | None = None
+    rate: WarmupStableDecay | None = None
 
     @property
     def measured(self) -> tuple[float, ...]:

@@ -10,16 +10,23 @@ integers, and takes O(log segments) for budgets of 10^4 or 10^13 tokens. The rul
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bss.cells import Table, lines_html
 from bss.errors import InputError, check
+from bss.installation import from_above
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, Settings
-from bss.units import format_tokens
+from bss.schedules.rates import LRSchedule, constant
+from bss.units import format_tokens, parse_number, parse_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 BRIEF_STEPS = 20  # a stage of fewer is rarely meant
 
@@ -56,12 +63,18 @@ class StepSpec:
     batch: int
     settings: Settings
 
+    @property
+    def lr(self) -> float:
+        """The LR of the step, scaling with the batch size included; 1 without an LR schedule."""
+        return self.settings.lr
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Plan:
-    """Batch size and LR of each step from position `start` to `budget`; made by `resolve`.
+    """Batch size and LR of each step from position `start` to `budget`; made by `bss.plan`.
 
-    Positions are tokens consumed since the start of the schedule. Steps are counted from 0 at
+    Iterating over a plan yields its steps, each with step, tokens, batch and lr. Positions are
+    tokens consumed since the start of the schedule. Steps are counted from 0 at
     `start`, which is above 0 for a forked run.
 
     Attributes:
@@ -72,6 +85,8 @@ class Plan:
         rate: LR as a function of the position; None if none was given.
         coupling: scaling of the settings with the batch size.
         segments: in order, at least one; neighbours differ in batch size.
+        remarks: sentences that an export states as comments, e.g. how far the plan is beyond the
+            runs of its fit.
     """
 
     schedule: BatchSchedule
@@ -81,6 +96,35 @@ class Plan:
     rate: Callable[[Any], Any] | None
     coupling: Coupling
     segments: tuple[Segment, ...]
+    remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        lines = [self.answer, *(f"warning: {text}" for text in self.warnings)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the totals, the stages and the warnings, as a notebook shows them."""
+        stages = Table.of_records("", self.to_dict()["segments"])
+        return lines_html(self.answer, self.warnings, [stages])
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[StepSpec]:
+        return (self.at(step) for step in range(self.steps))
+
+    @property
+    def answer(self) -> str:
+        """The batch sizes and totals in one line."""
+        return (
+            f"{self.schedule}: {self.steps:,} steps, {self.tokens:,} tokens, "
+            f"{self.remainder_tokens:,} not trained"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Remarks, and stages that are never reached, or very short."""
+        return [*self.remarks, *self.unseen(), *self.brief()]
 
     @property
     def steps(self) -> int:
@@ -190,6 +234,40 @@ class Plan:
         ]
         return {"segments": segments, **{name: getattr(self, name) for name in totals}}
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row per stage.
+
+        Columns start_tokens, end_tokens, batch (sequences), steps, lr_start and lr_end.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict()["segments"])
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Plot batch size (left axis) and LR (right axis) against tokens.
+
+        Args:
+            ax: Axes to draw on; by default those of a new figure of pyplot.
+
+        Returns:
+            The axes of the batch size.
+        """
+        return from_above("plots.schedules:plot_plan")(self, ax)
+
+    def export(self, trainer: str, *, approximate: bool = False) -> str:
+        """Return the plan as settings or Python of another trainer; see `bss.export`.
+
+        Args:
+            trainer: "megatron", "levanter", "maxtext", "huggingface", "deepspeed", "olmo-core",
+                "torchtitan", "csv", or `package.module:ATTRIBUTE`.
+            approximate: Export the nearest plan that the trainer can follow.
+
+        Raises:
+            InputError: If the trainer is unknown or cannot follow the plan.
+        """
+        how = {"approximate": approximate, "remarks": self.remarks}
+        return from_above("exports:export")(self, trainer, **how)
+
     def _segment(self, step: int) -> Segment:
         return self.segments[bisect_right(self.segments, step, key=lambda s: s.start_step) - 1]
 
@@ -242,6 +320,80 @@ def resolve(
             f"{seq_len} tokens from position {format_tokens(start)}; raise tokens"
         )
     return Plan(schedule, seq_len, start, tokens, rate, coupling, tuple(segments))
+
+
+def plan(
+    batch: Any,
+    tokens: str | int,
+    seq_len: str | int,
+    *,
+    lr: Any = None,
+    coupling: Coupling | None = None,
+    start: str | int = 0,
+) -> Plan:
+    """Return the plan of batch sizes and LRs over a token budget.
+
+    Args:
+        batch: Batch size in sequences: 256; a schedule as text, "0:8 2M:16", whose starts are
+            tokens or percentages; a `BatchSchedule`; or the result of `fit.schedule`.
+        tokens: Token budget, e.g. "10B".
+        seq_len: Tokens per sequence.
+        lr: A peak LR that stays; an `LRSchedule`; or the LR as a function of tokens, such as
+            `bss.wsd(peak, total, warmup, decay)` or an optax schedule. By default the plan has no
+            LR, and the factors of the coupling instead.
+        coupling: Scaling of LR, betas and weight decay with the batch size; none by default.
+        start: Position in tokens at which the plan begins, above 0 for a forked run.
+
+    Raises:
+        InputError: If an argument is not of these forms, or the budget contains no step.
+
+    Source: derived here.
+
+    Examples:
+        >>> lr = LRSchedule("wsd", peak=1e-3, warmup="10K", decay="20%")
+        >>> made = plan("0:8 50%:16", tokens="100K", seq_len=128, lr=lr)
+        >>> [(step.batch, step.tokens) for step in made][48:50]
+        [(8, 49152), (16, 50176)]
+        >>> made.to_frame()["steps"].tolist()
+        [49, 24]
+    """
+    budget = parse_tokens(tokens, field="tokens")
+    length = parse_tokens(seq_len, field="seq_len")
+    return replace(
+        resolve(
+            _batch_schedule(batch, budget, length),
+            budget,
+            length,
+            rate=_learning_rate(lr, budget),
+            coupling=coupling,
+            start=parse_tokens(start, field="start"),
+        ),
+        remarks=tuple(getattr(batch, "warnings", ())),
+    )
+
+
+def _batch_schedule(batch: Any, tokens: int, seq_len: int) -> BatchSchedule:
+    """Return the batch schedule that an argument of `plan` means."""
+    schedule = getattr(batch, "schedule", batch)  # of a `DerivedSchedule`
+    if isinstance(schedule, BatchSchedule):
+        return schedule
+    if isinstance(schedule, str):
+        return BatchSchedule.parse(schedule, total=tokens, seq_len=seq_len)
+    if isinstance(schedule, int) and not isinstance(schedule, bool):
+        return BatchSchedule.constant(schedule)
+    raise InputError(
+        f"batch: {batch!r} given; write a number of sequences, a text like '0:8 2M:16', or give a "
+        "schedule"
+    )
+
+
+def _learning_rate(lr: Any, tokens: int) -> Callable[[Any], Any] | None:
+    """Return the LR that an argument of `plan` means, as a function of tokens."""
+    if isinstance(lr, LRSchedule):
+        return lr.over(tokens)
+    if lr is None or callable(lr):
+        return lr
+    return constant(parse_number(lr, field="lr"))
 
 
 def _stretches(

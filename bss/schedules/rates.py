@@ -22,7 +22,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
@@ -30,6 +30,7 @@ import numpy as np
 
 from bss.errors import InputError, check
 from bss.registry import Registry, attempt
+from bss.units import parse_number, parse_tokens
 
 SETTINGS = ("tokens", "warmup", "decay", "shape", "floor")
 """Settings of a `ScheduleConfig` that an LR schedule may take; lengths are in tokens."""
@@ -44,8 +45,8 @@ class LearningRate:
     Attributes:
         make: function of the peak and of those SETTINGS that it names as parameters; it returns the
             LR, a callable of the tokens consumed. Other settings have no effect. The LR may also
-            have `stages`, an `LRSchedule` for trainers that have settings for one, and `code`, as
-            `LRSchedule.code`.
+            have `stages`, a `WarmupStableDecay` for trainers that have settings for one, and
+            `code`, as `WarmupStableDecay.code`.
         stable: function of settings, by name, to the tokens up to which the LR does not depend on
             the end of the run; 0 by default. Unused without `tokens`.
         late: settings that have no effect before that position.
@@ -156,7 +157,7 @@ class OwnRate:
         return value
 
     def code(self) -> Iterator[str]:
-        """Yield code; see `LRSchedule.code`. The custom module must be importable."""
+        """Yield code; see `WarmupStableDecay.code`. The custom module must be importable."""
         module, _, attribute = self.name.partition(":")
         given = "".join(f", {key}={value!r}" for key, value in self.settings)
         yield f"from {module} import {attribute.partition('.')[0]}"
@@ -183,7 +184,7 @@ Shape = Literal["linear", "1-sqrt", "cosine", "exponential"]
 
 
 @dataclass(frozen=True)
-class LRSchedule:
+class WarmupStableDecay:
     """A warmup-stable-decay learning rate (LR), as a value that is also a callable.
 
     The LR is peak · count/warmup in the warm-up and peak in the stable phase. With x the completed
@@ -207,7 +208,7 @@ class LRSchedule:
             total, the shape is unknown, or the decay is exponential to zero.
 
     Examples:
-        >>> rate = LRSchedule(peak=1.0, total=10, warmup=2, decay=4)
+        >>> rate = WarmupStableDecay(peak=1.0, total=10, warmup=2, decay=4)
         >>> [float(rate(count)) for count in (0, 1, 2, 6, 8, 10)]
         [0.0, 0.5, 1.0, 1.0, 0.5, 0.0]
     """
@@ -220,12 +221,12 @@ class LRSchedule:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("peak", "total"):
-            value = getattr(self, field)
-            check(0 < value < math.inf, field, value, "a positive number")
-        for field in ("warmup", "decay"):
-            value = getattr(self, field)
-            check(0 <= value < math.inf, field, value, "a length of 0 or more")
+        for name in ("peak", "total"):
+            value = getattr(self, name)
+            check(0 < value < math.inf, name, value, "a positive number")
+        for name in ("warmup", "decay"):
+            value = getattr(self, name)
+            check(0 <= value < math.inf, name, value, "a length of 0 or more")
         if self.warmup + self.decay > self.total:
             raise InputError(
                 f"warmup, decay: {self.warmup} and {self.decay} are together longer than the "
@@ -307,20 +308,20 @@ def numbers(count: Any) -> tuple[Any, Any]:
     return xp.asarray(count, dtype=float), xp
 
 
-def constant(peak: float, warmup: float = 0) -> LRSchedule:
+def constant(peak: float, warmup: float = 0) -> WarmupStableDecay:
     """Return a warm-up, then the peak forever."""
-    return LRSchedule(peak, max(warmup, 1), warmup)
+    return WarmupStableDecay(peak, max(warmup, 1), warmup)
 
 
-def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> LRSchedule:
+def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> WarmupStableDecay:
     """Return a warm-up, then one half cosine down to `floor · peak` at the total."""
-    return LRSchedule(peak, total, warmup, total - warmup, "cosine", floor)
+    return WarmupStableDecay(peak, total, warmup, total - warmup, "cosine", floor)
 
 
 def _wsd(
     peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
-) -> LRSchedule:
-    return LRSchedule(peak, tokens, warmup, decay, shape, floor)
+) -> WarmupStableDecay:
+    return WarmupStableDecay(peak, tokens, warmup, decay, shape, floor)
 
 
 LATE = ("decay", "shape", "floor")
@@ -336,12 +337,12 @@ class PowerRate:
         exponent: Exponent of the fall, above 0.
 
     Examples:
-        >>> rate = PowerRate(LRSchedule(peak=1.0, total=64, warmup=4), exponent=0.5)
+        >>> rate = PowerRate(WarmupStableDecay(peak=1.0, total=64, warmup=4), exponent=0.5)
         >>> [float(rate(count)) for count in (0, 2, 4, 16, 64)]
         [0.0, 0.5, 1.0, 0.5, 0.25]
     """
 
-    within: LRSchedule
+    within: WarmupStableDecay
     exponent: float
 
     def __post_init__(self) -> None:
@@ -351,13 +352,13 @@ class PowerRate:
             )
 
     def __call__(self, count: Any) -> Any:
-        """Return the LR at a count, as `LRSchedule`."""
+        """Return the LR at a count, as `WarmupStableDecay`."""
         real, xp = numbers(count)
         after_warmup = xp.maximum(real, float(self.within.warmup))
         return self.within(count) * (self.within.warmup / after_warmup) ** self.exponent
 
     def code(self) -> Iterator[str]:
-        """See `LRSchedule.code`."""
+        """See `WarmupStableDecay.code`."""
         yield from self.within.code()
         warmup = self.within.warmup
         yield f"value *= ({warmup!r} / max(middle, {warmup!r})) ** {self.exponent!r}"
@@ -369,7 +370,7 @@ def power_law(exponent: float) -> LearningRate:
     def make(
         peak: float, tokens: float, warmup: float, decay: float, shape: Shape, floor: float
     ) -> PowerRate:
-        return PowerRate(LRSchedule(peak, tokens, warmup, decay, shape, floor), exponent)
+        return PowerRate(WarmupStableDecay(peak, tokens, warmup, decay, shape, floor), exponent)
 
     return LearningRate(make, stable=lambda tokens, decay: tokens - decay, late=LATE)
 
@@ -381,7 +382,7 @@ INVERSE_SQRT = power_law(0.5)
 def _to_the_end(shape: Shape) -> LearningRate:
     """Return warm-up, then a decay of that shape to the end of the run."""
     return LearningRate(
-        lambda peak, tokens, warmup, floor: LRSchedule(
+        lambda peak, tokens, warmup, floor: WarmupStableDecay(
             peak, tokens, warmup, tokens - warmup, shape, floor
         )
     )
@@ -393,7 +394,7 @@ RATES: Registry[LearningRate] = Registry(
         "wsd": WSD,
         "cosine": _to_the_end("cosine"),
         "linear": LearningRate(
-            lambda peak, tokens, warmup: LRSchedule(peak, tokens, warmup, tokens - warmup)
+            lambda peak, tokens, warmup: WarmupStableDecay(peak, tokens, warmup, tokens - warmup)
         ),
         "constant": LearningRate(constant),
         "1-sqrt": _to_the_end("1-sqrt"),
@@ -403,5 +404,68 @@ RATES: Registry[LearningRate] = Registry(
     LearningRate,
 )
 
-wsd = LRSchedule
+wsd = WarmupStableDecay
 """Warmup, stable phase, decay."""
+
+
+@dataclass(frozen=True)
+class LRSchedule:
+    """An LR schedule by name, with lengths that may be shares of a run's budget.
+
+    Attributes:
+        name: "wsd", "cosine", "linear", "constant", "1-sqrt", "inverse_sqrt", "power", or
+            `package.module:ATTRIBUTE`.
+        peak: The largest LR.
+        warmup: Length of the linear warm-up: tokens, e.g. "500M", or a share of the budget, "5%".
+        decay: Length of the final decay, in the same form, for a schedule that has one.
+        shape: Shape of the decay: "linear", "1-sqrt", "cosine" or "exponential".
+        floor: The last LR as a fraction of the peak.
+
+    Raises:
+        InputError: On construction, if there is no such schedule or the peak is not positive.
+
+    Examples:
+        >>> lr = LRSchedule("wsd", peak=1e-3, warmup="500M", decay="20%")
+        >>> over = lr.over("10B")
+        >>> float(over(250e6)), float(over(9e9)), over.decay
+        (0.0005, 0.0005, 2000000000)
+    """
+
+    name: str = "wsd"
+    peak: float = field(kw_only=True)
+    warmup: str | int = field(default=0, kw_only=True)
+    decay: str | int = field(default=0, kw_only=True)
+    shape: Shape = field(default="linear", kw_only=True)
+    floor: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"LR schedule: {self.name!r} given; write a name, e.g. 'wsd'")
+        RATES.load(self.name)
+        peak = parse_number(self.peak, field="peak")
+        check(peak > 0, "peak", self.peak, "a positive LR, e.g. 1e-3")
+        object.__setattr__(self, "peak", peak)
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The given settings that this schedule does not take."""
+        given = {"warmup": 0, "decay": 0, "shape": "linear", "floor": 0.0}
+        takes = RATES[self.name].takes
+        return tuple(n for n, x in given.items() if n not in takes and getattr(self, n) != x)
+
+    def over(self, tokens: str | int) -> Callable[[Any], Any]:
+        """Return the LR over a budget, a function of the tokens consumed, as optax schedules are.
+
+        Raises:
+            InputError: If a setting is not one of this schedule, a length is longer than the
+                budget, or a custom schedule is invalid.
+        """
+        total = parse_tokens(tokens, field="tokens")
+        for name in self.foreign:
+            raise InputError(f"{name}: the LR schedule {self.name} has none; leave it out")
+        lengths = {
+            name: parse_tokens(getattr(self, name), field=name, total=total)
+            for name in ("warmup", "decay")
+        }
+        settings = {"tokens": total, **lengths, "shape": self.shape, "floor": self.floor}
+        return RATES[self.name](self.name, self.peak, settings)

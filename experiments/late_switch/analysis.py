@@ -20,7 +20,7 @@ from bss.laws import CurveFit, fit_curve, predict_schedule
 from bss.laws.base import Options
 from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import LRSchedule, wsd
+from bss.schedules.rates import WarmupStableDecay, wsd
 from bss.stats import Comparison, Numbers, effect_of, half_interval, paired
 from experiments.conditions import Conditions, conditions_of
 from experiments.findings import Measured, measurements, write_findings
@@ -327,10 +327,12 @@ def seed_means(runs: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(first | {"loss": "mean", "eval_loss": "mean"})
 
 
-def rate_of(phase: str, lr: float, tokens: int) -> LRSchedule:
+def rate_of(phase: str, lr: float, tokens: int) -> WarmupStableDecay:
     """Return the LR of a run at constant LR, or with its last fifth decayed to zero."""
     decayed = phase == "decay"
-    return wsd(lr, tokens, WARMUP, tokens // 5) if decayed else LRSchedule(lr, tokens, WARMUP)
+    return (
+        wsd(lr, tokens, WARMUP, tokens // 5) if decayed else WarmupStableDecay(lr, tokens, WARMUP)
+    )
 
 
 def decayed_pilots(finals: pd.DataFrame, seq_len: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import LRSchedule, wsd
+from bss.schedules.rates import WarmupStableDecay, wsd
 from bss.stats import answers, effect_of
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
@@ -246,7 +246,7 @@ def test_the_law_predicts_schedules_of_a_planted_law(monkeypatch):
     batches |= {f"x {f} at {s}%": f"0:4 {s}0K:{4 * f}" for f in (2, 8) for s in (30, 70)}
     tables, ends, decays = [], {}, {}
     for name, batch in batches.items():
-        schedule, rate = BatchSchedule.parse(batch), LRSchedule(8e-3, total, analysis.WARMUP)
+        schedule, rate = BatchSchedule.parse(batch), WarmupStableDecay(8e-3, total, analysis.WARMUP)
         losses = schedule_losses(fit, schedule, total, rate, tokens)
         role = "constant" if name.startswith("constant") else "late"
         ends[name] = (batch, role, [losses[-1]] * 2)

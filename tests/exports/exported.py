@@ -16,7 +16,7 @@ SEQ_LEN = 128
 TOKENS = 2_048_000_000
 SCHEDULE = "0:8 819.2M:16 1.4336B:32"  # switches at multiples of the new batch
 SHORT = 1_024_000  # a thousand steps of 8
-EDGES: dict[str, tuple[str, rates.LRSchedule]] = {
+EDGES: dict[str, tuple[str, rates.WarmupStableDecay]] = {
     "no warm-up": ("0:8", rates.constant(4e-3)),
     "warm-up throughout": ("0:8", rates.constant(4e-3, SHORT)),
     "warm-up and decay alone": ("0:8", rates.cosine(4e-3, SHORT, 102_400)),

@@ -13,7 +13,7 @@ import yaml
 
 from bss.exports import export
 from bss.schedules.plan import Plan
-from bss.schedules.rates import LRSchedule
+from bss.schedules.rates import WarmupStableDecay
 from tests.exports.exported import (
     EDGES,
     SCHEDULE,
@@ -71,7 +71,7 @@ def maxtext(plan: Plan):
 def maxtext_rates(plan: Plan) -> np.ndarray:
     """The plan's rate at a step's start, and in the decay so that the last step has the floor."""
     rate, start = plan.rate, plan_arrays(plan, 0.0)[1]
-    assert isinstance(rate, LRSchedule)
+    assert isinstance(rate, WarmupStableDecay)
     if not rate.decay:
         return start
     first = plan.step_at(int(rate.total - rate.decay))

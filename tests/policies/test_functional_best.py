@@ -11,9 +11,9 @@ from bss.laws.functional.values import schedule_losses
 from bss.policies.functional_best import GRID, FunctionalBest, free_batches
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.rates import LRSchedule, cosine
+from bss.schedules.rates import WarmupStableDecay, cosine
 
-RATE = LRSchedule(4e-3, 2_000_000)
+RATE = WarmupStableDecay(4e-3, 2_000_000)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_a_switch_between_rows_is_found_and_warm_up_shortens_time():
 
 
 def plan_table(
-    text: str, rate: rates.LRSchedule, tokens: int, seq_len: int, rows: int
+    text: str, rate: rates.WarmupStableDecay, tokens: int, seq_len: int, rows: int
 ) -> pd.DataFrame:
     """The rows that a trainer would write of a schedule; losses are none of a law."""
     schedule = BatchSchedule.parse(text, total=tokens)
