@@ -153,7 +153,7 @@ def fit_critical(
     read, warnings = read_point_tables(sources_of(points, "points"), reading(columns, seq_len))
     if "run" in read:
         # Budgets of runs differ by the remainder of a step.
-        cell = ["model", "params", "target_loss", "kind", "seq_len"]
+        cell = ["model", "params", "target_loss", "lr_phase", "weights", "seq_len"]
         largest = read.groupby(cell, dropna=False)["budget_tokens"].transform("max")
         read = read.assign(budget_tokens=largest)
     fit = laws.fit_critical(

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from bss.errors import InputError
+from bss.renamed import LAWS
 
 T = TypeVar("T")
 
@@ -111,6 +112,8 @@ class Registry(dict[str, T]):
             )
         near = difflib.get_close_matches(name, self, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
+        if LAWS.get(name) in self:
+            hint = f"it is {LAWS[name]!r} now; "
         raise InputError(
             f"{self.kind}: {name!r} is unknown; {hint}choose one of {', '.join(self)}, "
             "or name your own as package.module:ATTRIBUTE"

@@ -19,7 +19,7 @@ from bss.errors import InputError
 PHASES = {
     "constant": "at constant LR",
     "averaged": "with averaged weights",
-    "decay": "after a decay to zero",
+    "decayed": "after a decay to zero",
     "cosine": "under a cosine to zero",
 }
 

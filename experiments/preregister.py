@@ -7,7 +7,7 @@
     python -m experiments.preregister check         # every registration against committed tables
 
 PREDICTED.csv has one row per run with the columns run, tokens, and loss, low, high in nats. Runs of
-one schedule share a value of `schedule`. If there is a column `ending` (the LR phase), scores are
+one schedule share a value of `schedule`. If there are columns `lr_phase` and `weights`, scores are
 also computed per LR phase. Every other column is the loss that a baseline predicts. The runs record
 the file's SHA-256 (`execution.registration`). Scoring requires a git history in which the commit of
 the file is older than the commit of every run. Each schedule counts once in a score; intervals come
@@ -33,19 +33,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from scipy.stats import rankdata
 
 from bss.errors import InputError
 from bss.files import read_json, write_json
 from bss.provenance import commit
+from bss.renamed import PHASES, new_columns
 from bss.sweeps.table import NOT_RECORDED
 from bss.tables.columns import need
+from bss.tables.renaming import with_new_names
 from bss.tables.storage import read_table
 from bss.values import from_dict
 
 RESULTS = Path("results")
 FOLDER = RESULTS / "predictions"
 COLUMNS = ("run", "tokens", "loss", "low", "high")
+PHASE = ("lr_phase", "weights")
 UNREGISTERED = ("none", NOT_RECORDED)  # of parts that decide nothing
 FEWEST, LEVEL, RESAMPLES = 3, 0.95, 2000  # schedules, and of the intervals of scores
 
@@ -66,13 +70,14 @@ def register(file: Path, table: pd.DataFrame, fit: Path, metric: str, level: flo
         raise InputError(
             f"predictions: {len(bad)} rows without low <= loss <= high, or a run twice"
         )
-    baselines = [column for column in table if column not in ("schedule", "ending", *COLUMNS)]
+    table, _ = with_new_names(table)
+    baselines = [column for column in table if column not in ("schedule", *PHASE, *COLUMNS)]
     predictions = []
     for schedule, rows in table.groupby(table.get("schedule", table["run"]), sort=False):
         one = rows.iloc[0]
         loss = {"value": one["loss"], "low": one["low"], "high": one["high"], "level": level}
         entry = {"name": str(schedule), "runs": [*map(str, rows["run"])], "loss": loss}
-        entry |= {"tokens": int(one["tokens"]), "ending": str(one.get("ending", ""))}
+        entry |= {"tokens": int(one["tokens"])} | {name: str(one.get(name, "")) for name in PHASE}
         predictions.append(entry | {"baselines": {str(key): float(one[key]) for key in baselines}})
     entry = {"metric": metric, "fit": {"file": str(fit), "sha256": digest(fit)}}
     _write(file, entry | {"predictions": predictions})
@@ -123,7 +128,7 @@ def planned_runs(config: str) -> dict[str, list[str]]:
     constant = experiment.arms(study, base)
     ids: dict[str, list[str]] = {}
     for one in [*constant, *experiment.decayed(study, constant)]:
-        name = one.name if one.ending == "constant" else f"{one.name} | {one.ending}"
+        name = one.name if one.lr_phase == "constant" else f"{one.name} | {one.lr_phase}"
         ids.setdefault(name, []).append(one.run.id)
     return ids
 
@@ -183,11 +188,26 @@ def _check_order(file: Path, path: Path, rows: pd.DataFrame) -> Iterator[str]:
         check_first(file, rows.assign(status="finished", commit=rows["commit"].fillna("")))
     except InputError as error:
         yield f"{path}: {error}"
-    runs = read_json(file, "").get("runs")
+    registration = read_json(file, "")
+    if lacking := _lacking_columns(registration.get("columns", []), path):
+        yield f"{path}: no table there has {', '.join(lacking)}, which {file} names"
+    runs = registration.get("runs")
     if runs is not None:
         known = {one for part in runs.values() for ids in part.values() for one in ids}
         if strangers := sorted({*rows["run"]} - known):
             yield f"{path}: {len(strangers)} runs are not in {file}, such as {strangers[0]}"
+
+
+def _lacking_columns(registered: Sequence[str], path: Path) -> list[str]:
+    """Return the registered columns that neither a table nor the run table beside it has.
+
+    Registrations are never changed; a column that has another name since then is looked up by it.
+    """
+    curves = path.with_name("runs.parquet")
+    there = {*pd.read_csv(path, nrows=0)}
+    if curves.exists():
+        there |= {*pq.read_schema(curves).names}
+    return [name for name in registered if not {*new_columns(name)} <= there]
 
 
 def _write(file: Path, entry: dict[str, Any]) -> None:
@@ -251,11 +271,23 @@ def schedules(registration: dict[str, Any], outcomes: pd.DataFrame) -> list[dict
         measured = float(np.mean(rows[metric].to_numpy(float))) if ended.all() else None
         law, baselines = one["loss"], one["baselines"]
         means = {f"mean of law and {k}": (law["value"] + v) / 2 for k, v in baselines.items()}
-        row = {"name": one["name"], "ending": one.get("ending", ""), "runs": len(one["runs"])}
+        row = {"name": one["name"], **_phase(one), "runs": len(one["runs"])}
         row |= {"measured": measured, "predicted": {"law": law["value"], **baselines, **means}}
         covered = measured is not None and law["low"] <= measured <= law["high"]
         found.append(row | {"covered": covered})
     return found
+
+
+def _phase(one: dict[str, Any]) -> dict[str, str]:
+    """Return lr_phase and weights of a prediction; early registrations have one name for both."""
+    if "ending" in one:
+        return dict(zip(PHASE, PHASES.get(one["ending"], ("", "")), strict=True))
+    return {name: one.get(name, "") for name in PHASE}
+
+
+def _phase_name(one: dict[str, Any]) -> str:
+    """Return the name of an LR phase and its weights, as in `bss.stats.LR_PHASES`."""
+    return "averaged" if one["weights"] == "averaged" else one["lr_phase"]
 
 
 def score(registration: dict[str, Any], outcomes: pd.DataFrame) -> dict[str, Any]:
@@ -268,8 +300,12 @@ def score(registration: dict[str, Any], outcomes: pd.DataFrame) -> dict[str, Any
         |error| of a baseline.
     """
     found = schedules(registration, outcomes)
-    groups = [*dict.fromkeys(one["ending"] for one in found if one["ending"]), "all"]
-    of = {name: [one for one in found if name in (one["ending"], "all")] for name in groups}
+    names = [_phase_name(one) for one in found]
+    groups = [*dict.fromkeys(name for name in names if name), "all"]
+    of = {
+        group: [one for one, name in zip(found, names, strict=True) if group in (name, "all")]
+        for group in groups
+    }
     baselines = [*registration["predictions"][0]["baselines"]]
     return {
         "name": registration["name"],

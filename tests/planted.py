@@ -47,7 +47,9 @@ def planted_points(
                 E = E if reached else (budget if np.isfinite(budget) else 1e7)
                 rows.append((f"b{batch}s{seed}", batch, target, E / batch, E * SEQ_LEN, reached))
     names = ["run", "batch", "target_loss", "steps", "tokens_to_target", "reached"]
-    return pd.DataFrame(rows, columns=names).assign(seq_len=SEQ_LEN, kind="stable", model="m")
+    return pd.DataFrame(rows, columns=names).assign(
+        seq_len=SEQ_LEN, lr_phase="constant", weights="last", model="m"
+    )
 
 
 def surface(law=SURFACE):

@@ -97,8 +97,10 @@ def finals(shift=-0.02, rates=(1e-3,), tested=True):
         for lr in rates:
             for seed in range(4):
                 loss = 2 + own + 0.1 * seed + 0.001 * ((seed * 7 + len(name)) % 4) + 10 * lr
-                rows.append((name, "0:2", role, "decay", lr, seed, 1000, 10, loss, loss + 0.5))
-    columns = ["name", "batch", "role", "ending", "peak_lr", "seed", "tokens", "steps"]
+                rows.append(
+                    (name, "0:2", role, "decayed", "last", lr, seed, 1000, 10, loss, loss + 0.5)
+                )
+    columns = ["name", "batch", "role", "lr_phase", "weights", "peak_lr", "seed", "tokens", "steps"]
     table = pd.DataFrame(rows, columns=[*columns, "eval_loss", "test_loss"])
     return table if tested else table.assign(test_loss=table["test_loss"].where(table.index > 0))
 
@@ -107,7 +109,7 @@ def finals(shift=-0.02, rates=(1e-3,), tested=True):
     ("shift", "result"), [(-0.02, "lower"), (0.02, "higher"), (0.0, "inconclusive")]
 )
 def test_compared_runs_are_sorted_and_differ_from_the_best_constant_as_planted(shift, result):
-    runs = Comparison(finals(shift)).by_phase()["decay"]
+    runs = Comparison(finals(shift)).by_phase()["decayed"]
     assert [one.loss for one in runs] == sorted(one.loss for one in runs)
     rows = {one.name: one for one in runs}
     assert rows["constant 2"].best and rows["constant 2"].difference == 0
@@ -119,7 +121,7 @@ def test_compared_runs_are_sorted_and_differ_from_the_best_constant_as_planted(s
 def test_each_compared_run_keeps_its_best_peak_lr():
     table = finals(rates=(2e-3, 1e-3), tested=False)
     with pytest.raises(InputError, match=r"'constant 1'.* seed 0"):
-        Comparison(table).phase("decay")
+        Comparison(table).phase("decayed")
     tuned = Comparison(table).tuned()
     assert set(tuned.table["peak_lr"]) == {1e-3} and set(tuned.table["trials"]) == {2}
     assert tuned.column == "test_loss" and Comparison(table).column == "eval_loss"
@@ -127,8 +129,8 @@ def test_each_compared_run_keeps_its_best_peak_lr():
 
 def test_without_a_constant_or_a_second_seed_a_difference_has_no_error():
     table = finals()
-    alone = Comparison(table.loc[table["role"] == "schedule"]).phase("decay")
+    alone = Comparison(table.loc[table["role"] == "schedule"]).phase("decayed")
     assert alone[0].result == "inconclusive" and math.isnan(alone[0].difference)
-    one = Comparison(table.loc[table["seed"] == 0]).phase("decay")
+    one = Comparison(table.loc[table["seed"] == 0]).phase("decayed")
     assert {row.error for row in one if not row.best} == {None}
     assert {row.result for row in one} == {"best constant", "inconclusive"}

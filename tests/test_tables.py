@@ -175,13 +175,13 @@ model,params_m,tokens,target_loss,batch,steps
 
 
 def test_the_published_file_reads_as_it_is(tmp_path):
-    points = read_points(write(tmp_path, PUBLISHED), Reading(seq_len=512), kind="averaged")
+    points = read_points(write(tmp_path, PUBLISHED), Reading(seq_len=512), weights="averaged")
     assert tuple(points.columns) == POINTS
     assert list(points["params"]) == [85e6, 85e6, 1208e6]
     assert list(points["budget_tokens"]) == [1.741e9, 1.741e9, 25.6e9]
     assert list(points["tokens_to_target"]) == [46000 * 64 * 512] * 2 + [400000 * 64 * 512]
     assert list(points["reached"]) == [True] * 3
-    assert list(points["kind"]) == ["averaged"] * 3
+    assert list(points["weights"]) == ["averaged"] * 3
     unknown = read_points(write(tmp_path, PUBLISHED))
     assert list(unknown["tokens_to_target"].isna()) == [True] * 3
     assert list(unknown["steps"]) == [46000, 23000, 400000]
@@ -204,7 +204,7 @@ def test_points_round_trip_with_unreached_targets(tmp_path):
     pd.testing.assert_frame_equal(read_points(tmp_path / "points.parquet"), back)
 
 
-POINT = "model,target_loss,batch,seq_len,steps,tokens_to_target,kind\n"
+POINT = "model,target_loss,batch,seq_len,steps,tokens_to_target,lr_phase\n"
 
 
 @pytest.mark.parametrize(
@@ -213,13 +213,13 @@ POINT = "model,target_loss,batch,seq_len,steps,tokens_to_target,kind\n"
         ("batch,steps\n8,10\n", "no column target_loss"),
         ("target_loss,batch\n2,8\n", "no column steps or tokens_to_target"),
         ("target_loss,batch,tokens_to_target\n2,8,100\n", "line 2: steps cannot be derived"),
-        (POINT + "a,nan,8,10,5,400,stable\n", "line 2: target_loss is nan"),
-        (POINT + "a,2,8,10,5,400,stable\na,2,0,10,5,400,stable\n", "line 3: batch is 0"),
-        (POINT + "a,2,8,10,0,400,stable\n", "line 2: steps is 0"),
-        (POINT + "a,2,8,10,five,400,stable\n", "line 2: steps is five"),
-        (POINT + "a,2,8,10,5,900,stable\n", "line 2: tokens_to_target 900 is not .* 400"),
-        (POINT + "a,2,8,10,5,400,warm\n", "line 2: kind 'warm' is unknown"),
-        (POINT + "a,2,8,10,5,400,stable\n" * 2, "line 3: repeats line 2"),
+        (POINT + "a,nan,8,10,5,400,constant\n", "line 2: target_loss is nan"),
+        (POINT + "a,2,8,10,5,400,constant\na,2,0,10,5,400,constant\n", "line 3: batch is 0"),
+        (POINT + "a,2,8,10,0,400,constant\n", "line 2: steps is 0"),
+        (POINT + "a,2,8,10,five,400,constant\n", "line 2: steps is five"),
+        (POINT + "a,2,8,10,5,900,constant\n", "line 2: tokens_to_target 900 is not .* 400"),
+        (POINT + "a,2,8,10,5,400,warm\n", "line 2: lr_phase 'warm' is unknown"),
+        (POINT + "a,2,8,10,5,400,constant\n" * 2, "line 3: repeats line 2"),
         ("target_loss,batch,steps,reached\n2,8,5,maybe\n", "line 2: reached is maybe"),
     ],
 )

@@ -108,7 +108,7 @@ def test_the_fields_that_name_a_law_say_what_to_do(name, capsys):
 
 
 def test_a_law_is_read_once_the_user_has_passed_it(monkeypatch, tmp_path, capsys):
-    source = "from bss.laws.es import LAWS\nLAW = LAWS['lopsided valley']\n"
+    source = "from bss.laws.es import LAWS\nLAW = LAWS['asymmetric']\n"
     Path("my_own_law.py").write_text(source)
     monkeypatch.setattr(LAWS, "loaded", {})
     Path("fit.json").write_text(json.dumps(fit_entry("es") | {"law": "my_own_law:LAW"}))

@@ -7,7 +7,7 @@ from bss.cli.reading import RowOptions, TableOptions, Tables, TargetOptions
 from bss.fitting import measure_points
 from bss.tables import write_table
 
-COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "resolution",
+COLUMNS = ("run", "batch", "target_loss", "steps", "tokens_to_target", "reached", "eval_spacing",
            "peak_lr", "trials", "bracketed")  # fmt: skip
 
 

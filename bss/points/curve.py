@@ -139,7 +139,8 @@ def points(
     *,
     smooth: int | None = None,
     column: str | None = None,
-    kind: str = "stable",
+    lr_phase: str = "constant",
+    weights: str = "last",
 ) -> pd.DataFrame:
     """Return steps and tokens to each target for each run.
 
@@ -148,11 +149,12 @@ def points(
         targets: Losses in nats.
         smooth: Width, in tokens, of the smoothing window for a noisy training loss.
         column: Column of the losses. Default: eval_loss if the table has it, else loss.
-        kind: Kind of losses: "stable", "averaged" or "annealed".
+        lr_phase: LR phase of the losses: "constant", "decayed" or "cosine".
+        weights: Evaluated weights: "last" or "averaged".
 
     Returns:
         A table with the columns POINTS, `run`, and the columns in SETTINGS that the runs have.
-        `batch` is E/S in sequences, or the run's batch size if it is constant. `resolution` is
+        `batch` is E/S in sequences, or the run's batch size if it is constant. `eval_spacing` is
         the spacing of evaluations around the crossing, in log tokens; NaN if the lowest loss is
         the first. A target that was not
         reached has the run's last step and tokens, and `reached` is False.
@@ -171,10 +173,11 @@ def points(
             f"targets: no run reaches {min(targets):g}; the lowest loss reached is {lowest:.4f}, "
             "so choose targets above it"
         )
-    # an annealed curve has a point per horizon
-    _warn(curves, sparse_too=column != "loss" and kind != "annealed")
+    # the curve of decayed losses has a point per token budget
+    _warn(curves, sparse_too=column != "loss" and lr_phase == "constant")
     pairs = itertools.product(curves.values(), sorted(set(targets), reverse=True))
-    rows = [_row(*curve, float(target), kind) for curve, target in pairs]
+    phase = {"lr_phase": lr_phase, "weights": weights}
+    rows = [_row(*curve, float(target)) | phase for curve, target in pairs]
     settings = (name for name in SETTINGS if name in runs)
     return pd.DataFrame(rows, columns=["run", *POINTS, *settings])
 
@@ -235,12 +238,12 @@ def _round_up(number: float, decimals: int) -> float:
     return math.ceil(number * scale) / scale
 
 
-def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict[str, Any]:
+def _row(run: pd.DataFrame, curve: Smooth, target: float) -> dict[str, Any]:
     first = run.iloc[0]
     reached = bool(curve.loss[-1] <= target)
     tokens = float(curve.tokens[-1])
     steps = float(curve.steps[-1])
-    resolution = math.nan
+    spacing = math.nan
     if reached:
         i = int(np.argmax(curve.loss <= target))
         tokens = math.exp(_interpolate(curve, i, target))
@@ -248,7 +251,7 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict[str
         if (
             len(curve.log_tokens) > 1
         ):  # one loss, e.g. the first of a run that rises, has no spacing
-            resolution = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
+            spacing = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
     constant = len(np.unique(run["batch"])) == 1
     numbers = ("params", "seed", "data_seed")
     return {
@@ -259,12 +262,11 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float, kind: str) -> dict[str
         "peak_lr": peak_rate(run),
         "budget_tokens": int(curve.tokens[-1]),
         "target_loss": target,
-        "kind": kind,
         "batch": first["batch"] if constant else tokens / (steps * first["seq_len"]),
         "steps": steps,
         "tokens_to_target": tokens,
         "reached": reached,
-        "resolution": resolution,
+        "eval_spacing": spacing,
         "seq_len": int(first["seq_len"]),
     }
 

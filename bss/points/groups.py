@@ -234,8 +234,8 @@ def _by_columns(first: pd.DataFrame, names: list[str]) -> list[dict[str, str]]:
 
 NO_CONDITION = {
     "run", "batch", "batch_tokens", "lr", "peak_lr", "seed", "data_seed", "step", "steps", "tokens",
-    "reached", "resolution", "budget_tokens", "trials", "bracketed", "target_loss", "kind",
-    "tokens_to_target", "restarts", "status", "diverged", "count",
+    "reached", "eval_spacing", "budget_tokens", "trials", "bracketed", "target_loss", "lr_phase",
+    "weights", "tokens_to_target", "restarts", "status", "diverged", "count",
 }  # fmt: skip
 """Columns that repetitions may differ in."""
 MEASURED = ("loss", "seconds", "time", "seed", "grad", "flops", "noise")

@@ -44,7 +44,7 @@ EQUAL = 1.02
 
 FEWEST_BATCHES = 3
 """Batch sizes from which equal numbers of steps are a design and no chance (derived here)."""
-_KEYS = ["model", "kind", "target_loss", "batch"]
+_KEYS = ["model", "lr_phase", "weights", "target_loss", "batch"]
 _PLACE = ["model", "batch"]
 _SEEDS = ["seed", "data_seed"]
 
@@ -140,7 +140,9 @@ def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     marked = marked_diverged(points)
     lost = [*with_runs(points).loc[marked, "run"].unique()]
     points = points.loc[~marked]
-    curve = [name for name in ("model", "params", "kind", "seq_len") if name in points]
+    curve = [
+        name for name in ("model", "params", "lr_phase", "weights", "seq_len") if name in points
+    ]
     reached = points["reached"].astype(bool)
     named = with_runs(points).assign(steps=points["steps"].where(reached))
     curves = [named[name] for name in curve]
@@ -394,7 +396,9 @@ def best_rates(
     one = near_as_one([*points["peak_lr"], *lost["peak_lr"]])
     merged = points.assign(peak_lr=[one.get(rate, np.nan) for rate in points["peak_lr"]])
     known = merged.loc[merged["peak_lr"].notna()]
-    rates = known.groupby(["model", "kind", "batch"], dropna=False)["peak_lr"].nunique()
+    rates = known.groupby(["model", "lr_phase", "weights", "batch"], dropna=False)[
+        "peak_lr"
+    ].nunique()
     if not (rates > 1).any():
         return points, []
     best = envelope(known, lost.assign(peak_lr=lost["peak_lr"].map(one)))

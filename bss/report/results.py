@@ -20,9 +20,10 @@ from bss.tables import read_points, read_runs
 from bss.tables.storage import read_table
 
 CONTENDERS = (
-    "name", "batch", "ending", "run", "seed", "tokens", "steps", "eval_loss", "test_loss", "role",
+    "name", "batch", "lr_phase", "weights", "run", "seed", "tokens", "steps", "eval_loss",
+    "test_loss", "role",
 )  # fmt: skip
-TEXTS = dict.fromkeys(("name", "batch", "run", "ending", "role"), str)
+TEXTS = dict.fromkeys(("name", "batch", "run", "lr_phase", "weights", "role"), str)
 HINT = "run the experiment again to rewrite it"
 
 

@@ -273,11 +273,11 @@ class WarmupStableDecay:
         return self
 
     @property
-    def ending(self) -> str:
-        """The LR phase at the end, as `bss.stats` names it."""
+    def lr_phase(self) -> str:
+        """The LR phase at the end, as in tables: constant, decayed or cosine."""
         if self.shape == "cosine" and self.warmup + self.decay == self.total:
             return "cosine"
-        return "wsd" if self.decay else "constant"
+        return "decayed" if self.decay else "constant"
 
     def code(self) -> Iterator[str]:
         """Yield Python lines that set `value` to the LR at `middle` tokens; `math` is imported."""

@@ -24,6 +24,7 @@ from bss.stats.compared import (
     ComparedRun,
     Comparison,
     LrPhase,
+    phases_of,
 )
 from bss.stats.paired import (
     LEVEL,
@@ -44,5 +45,5 @@ __all__ = [
     "CONSTANT_ROLES", "LEVEL", "LR_PHASES", "MOST_CENSORED", "POWER", "ROLES", "WORDS", "Answer",
     "Claim", "ComparedRun", "Comparison", "Difference", "Effect", "LrPhase", "Numbers", "Slope",
     "answers", "compare", "detectable_shift", "effect_of", "half_interval", "holm", "least",
-    "mean_interval", "mean_of", "minimum_detectable_effect", "paired", "slope",
+    "mean_interval", "mean_of", "minimum_detectable_effect", "paired", "phases_of", "slope",
 ]  # fmt: skip

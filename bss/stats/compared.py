@@ -20,19 +20,33 @@ ROLES = (*CONSTANT_ROLES, "schedule", "late", "policy")
 
 
 class LrPhase(NamedTuple):
-    """The LR phase in which a run ends: as a title, and in two words."""
+    """The LR phase in which a run ends, with its weights: as a title, in two words, in a table."""
 
     title: str
     short: str
+    lr_phase: str
+    weights: str = "last"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of a table that name it."""
+        return {"lr_phase": self.lr_phase, "weights": self.weights}
 
 
 LR_PHASES = {
-    "constant": LrPhase("constant learning rate", "constant LR"),
-    "averaged": LrPhase("constant learning rate, weights averaged", "averaged weights"),
-    "decay": LrPhase("decayed to zero", "decayed"),
-    "cosine": LrPhase("cosine to zero", "cosine"),
+    "constant": LrPhase("constant learning rate", "constant LR", "constant"),
+    "averaged": LrPhase(
+        "constant learning rate, weights averaged", "averaged weights", "constant", "averaged"
+    ),
+    "decayed": LrPhase("decayed to zero", "decayed", "decayed"),
+    "cosine": LrPhase("cosine to zero", "cosine", "cosine"),
 }
-"""By the value of the column `ending`."""
+"""By name: the value of the column `lr_phase`, or "averaged" for averaged weights."""
+
+
+def phases_of(table: pd.DataFrame) -> pd.Series:
+    """Return the name in LR_PHASES of each row, from its columns lr_phase and weights."""
+    return table["lr_phase"].where(table["weights"] != "averaged", "averaged")
 
 
 @dataclass(frozen=True)
@@ -90,9 +104,9 @@ class Comparison:
     """A table of final losses, one row per run and LR phase.
 
     Attributes:
-        table: Columns `name`, `batch` (a schedule as text), `ending` (a key of LR_PHASES), `role`
-            (a key of ROLES), `seed`, `tokens`, `steps`, `eval_loss`, `test_loss`, `peak_lr`, and
-            others.
+        table: Columns `name`, `batch` (a schedule as text), `lr_phase` and `weights` (as in
+            LR_PHASES), `role` (a key of ROLES), `seed`, `tokens`, `steps`, `eval_loss`,
+            `test_loss`, `peak_lr`, and others.
     """
 
     table: pd.DataFrame
@@ -109,7 +123,7 @@ class Comparison:
         Raises:
             InputError: If a seed of a compared run occurs twice.
         """
-        rows = self.table.loc[self.table["ending"] == phase]
+        rows = self.table.loc[phases_of(self.table) == phase]
         for name, seed in rows.loc[rows.duplicated(["name", "seed"]), ["name", "seed"]].to_numpy():
             raise InputError(
                 f"{name!r}, LR phase {phase!r}: seed {seed} occurs twice; keep one run, or one "
@@ -124,14 +138,14 @@ class Comparison:
         The column `trials` counts the peak LRs.
         """
         tables = []
-        for _, rows in self.table.groupby(["name", "ending"], sort=False):
+        for _, rows in self.table.groupby(["name", "lr_phase", "weights"], sort=False):
             means: Any = rows.groupby("peak_lr", sort=False)["eval_loss"].mean()
             tables.append(rows[rows["peak_lr"] == means.idxmin()].assign(trials=len(means)))
         return Comparison(pd.concat(tables, ignore_index=True))
 
     def phase(self, phase: str) -> list[ComparedRun]:
         """Return the compared runs of an LR phase, lowest loss first."""
-        rows = self.table.loc[self.table["ending"] == phase]
+        rows = self.table.loc[phases_of(self.table) == phase]
         losses = self.losses(phase)
         first = rows.drop_duplicates("name").set_index("name")
         held_out = rows.groupby("name", sort=False)["eval_loss"].mean()
@@ -158,4 +172,5 @@ class Comparison:
 
     def by_phase(self) -> dict[str, list[ComparedRun]]:
         """Return the compared runs of every LR phase in the table, in the order of LR_PHASES."""
-        return {phase: self.phase(phase) for phase in LR_PHASES if phase in {*self.table["ending"]}}
+        here = {*phases_of(self.table)}
+        return {phase: self.phase(phase) for phase in LR_PHASES if phase in here}

@@ -30,19 +30,19 @@ class Contender:
     Attributes:
         name: Name that is shared by all its seeds and LRs.
         role: "constant", "average", "schedule" or "late".
-        ending: LR phase of the final loss: "constant", "decay" or "cosine".
+        lr_phase: LR phase of the final loss: "constant", "decayed" or "cosine".
         run: The run to train.
     """
 
     name: str
     role: str
-    ending: str
+    lr_phase: str
     run: RunConfig
 
 
 def decaying(contender: Contender, decay: float) -> Contender:
     """Return the run with its LR decayed to zero over its last part, forked from itself."""
-    return replace(contender, ending="decay", run=decay_branch(contender.run, decay))
+    return replace(contender, lr_phase="decayed", run=decay_branch(contender.run, decay))
 
 
 def contender_table(
@@ -60,15 +60,16 @@ def contender_table(
     for contender in contenders:
         run = contender.run
         status = statuses[run.id]
-        half_lives = {contender.ending: ""}
-        if contender.ending == "constant" and run.averages:
+        half_lives = {"last": ""}
+        if contender.lr_phase == "constant" and run.averages:
             half_lives["averaged"] = run.averages[0]
         rows += [
             {
                 "name": contender.name,
                 "role": contender.role,
                 "batch": str(run.schedule.batch),
-                "ending": ending,
+                "lr_phase": contender.lr_phase,
+                "weights": weights,
                 "run": run.id,
                 "seed": run.seed,
                 "tokens": status.tokens,
@@ -77,6 +78,6 @@ def contender_table(
                 "test_loss": status.losses[str(HeldOutColumn("loss", TEST, half_life))],
                 "peak_lr": run.optimizer.lr,
             }
-            for ending, half_life in half_lives.items()
+            for weights, half_life in half_lives.items()
         ]
     return pd.DataFrame(rows)

@@ -28,7 +28,7 @@ NOT_RECORDED = "not recorded"
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
-    """Return one record per run directory: id, status, tokens of stop, batch, lr, seeds, loss.
+    """Return one record per run directory: id, status, token_budget, batch, lr, seeds, loss.
 
     A run with status "running" but without a live process is reported as "interrupted".
 
@@ -53,7 +53,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "run": run.id,
                 "status": state,
                 "tokens": status.tokens,
-                "stop": run.schedule.tokens,
+                "token_budget": run.schedule.tokens,
                 "batch": str(run.schedule.batch),
                 "peak_lr": run.optimizer.lr,
                 "rate": run.schedule.told_rate,
@@ -133,14 +133,14 @@ def finals(runs: Sequence[RunConfig], statuses: Sequence[RunStatus]) -> pd.DataF
         statuses: Status of each run at its own token budget.
 
     Returns:
-        The columns of identity as in a run table, batch (the schedule as text), stop and the
-        fields that differ. Then tokens, steps, eval_loss and test_loss with their weight averages,
-        and seconds. What was not measured at the end of a token budget is empty.
+        The columns of identity as in a run table, batch (the schedule as text), token_budget and
+        the fields that differ. Then tokens, steps, eval_loss and test_loss with their weight
+        averages, and seconds. What was not measured at the end of a token budget is empty.
     """
     rows: list[dict[str, Any]] = []
     for run, status, own in zip(runs, statuses, differing(runs), strict=True):
         losses = {name: loss for name, loss in status.losses.items() if name != "loss"}
-        schedule = {"batch": str(run.schedule.batch), "stop": run.schedule.tokens}
+        schedule = {"batch": str(run.schedule.batch), "token_budget": run.schedule.tokens}
         ended = {"tokens": status.tokens, "steps": status.step, **losses}
         ended["seconds"] = status.seconds or None
         rows.append(_identity(run) | schedule | own | ended)

@@ -98,11 +98,11 @@ def tables_in(
 def holds_runs(table: pd.DataFrame) -> bool:
     """Return whether a table has loss curves.
 
-    A table of last losses has one row per run, or per run and token budget, `stop`.
+    A table of last losses has one row per run, or per run and `token_budget`.
     """
     if not has_run_columns(table):
         return False
-    key = [name for name in ("run", "stop") if name in table]
+    key = [name for name in ("run", "token_budget", "stop") if name in table]
     return bool(table.duplicated(key).any())
 
 

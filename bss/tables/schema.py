@@ -11,6 +11,7 @@ since the row before; the first row's, of the steps since step 0.
 A table of points has steps and tokens to a target loss, one row for a target of a run.
 """
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from bss.tables.columns import (
     refuse_odd,
 )
 from bss.tables.reading import SETTINGS, Reading
+from bss.tables.renaming import with_new_names
 from bss.tables.storage import read_table
 
 
@@ -213,13 +215,14 @@ def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:
 
 
 POINTS = (
-    "model", "params", "budget_tokens", "target_loss", "kind", "batch", "steps",
-    "tokens_to_target", "reached", "resolution", "seq_len", "seed", "data_seed", "peak_lr",
+    "model", "params", "budget_tokens", "target_loss", "lr_phase", "weights", "batch", "steps",
+    "tokens_to_target", "reached", "eval_spacing", "seq_len", "seed", "data_seed", "peak_lr",
 )  # fmt: skip
 """Columns of a table of steps and tokens to a target loss; one row for a target of a run."""
 
 TARGET = ("target_loss", "target")
-KINDS = ("stable", "averaged", "annealed")
+LR_PHASES = ("constant", "decayed", "cosine")
+WEIGHTS = ("last", "averaged")
 
 
 TABLE = Origin("points")
@@ -231,7 +234,11 @@ def holds_points(table: pd.DataFrame) -> bool:
 
 
 def read_points(
-    path: str | Path, reading: Reading | None = None, *, kind: str = "stable"
+    path: str | Path,
+    reading: Reading | None = None,
+    *,
+    lr_phase: str = "constant",
+    weights: str = "last",
 ) -> pd.DataFrame:
     """Read and check a Points table; also the published critical-batch file, as it is.
 
@@ -241,7 +248,8 @@ def read_points(
             tokens_to_target otherwise; `lr` is peak_lr; `params_m` (millions) becomes params. Those
             of SETTINGS that are there tell runs apart.
         reading: Column names of the file, and the sequence length if no column has it.
-        kind: "stable", "averaged" or "annealed", where the file has no such column.
+        lr_phase: "constant", "decayed" or "cosine", where the file has no such column.
+        weights: "last" or "averaged", where the file has no such column.
 
     Returns:
         A frame with the columns POINTS, float64 where a number may be missing. A row with
@@ -250,20 +258,29 @@ def read_points(
     Raises:
         InputError: the file cannot be read, lacks a column, or a line is refused.
     """
-    return check_points(*read_table(path, reading), kind=kind)
+    frame, origin = read_table(path, reading)
+    return check_points(frame, origin, lr_phase=lr_phase, weights=weights)
 
 
 def check_points(
-    frame: pd.DataFrame, origin: Origin = TABLE, *, kind: str = "stable"
+    frame: pd.DataFrame,
+    origin: Origin = TABLE,
+    *,
+    lr_phase: str = "constant",
+    weights: str = "last",
 ) -> pd.DataFrame:
     """Check a table of points; arguments, result and errors are those of `read_points`.
 
     Args:
         frame: With the columns that `read_points` names.
         origin: What to call the table and its rows in an error message.
-        kind: "stable", "averaged" or "annealed", if the table has no such column.
+        lr_phase: "constant", "decayed" or "cosine", if the table has no such column.
+        weights: "last" or "averaged", if the table has no such column.
     """
     refuse_odd(frame, origin)
+    frame, old = with_new_names(frame)
+    for line in old:
+        warnings.warn(f"{origin.source}: {line}", stacklevel=3)
     if "params_m" in frame and "params" not in frame:
         frame["params"] = 1e6 * numbers(frame, "params_m", origin)
         frame = frame.drop(columns="params_m")
@@ -278,19 +295,20 @@ def check_points(
     need(frame, origin, "target_loss", "batch", ("steps", "tokens_to_target"))
     points = frame.copy()
     points["batch"] = counts(frame, "batch", origin)
-    defaults = {"kind": kind, "reached": True}
+    defaults = {"lr_phase": lr_phase, "weights": weights, "reached": True}
     for column in POINTS:
         if column not in points:
             points[column] = defaults.get(column, "" if column == "model" else np.nan)
     points["target_loss"] = positive(points, "target_loss", origin)
     for column in ("params", "budget_tokens", "steps", "tokens_to_target", "seq_len", "peak_lr"):
         points[column] = positive(points, column, origin, missing_ok=True)
-    for i, value in enumerate(points["kind"]):
-        if value not in KINDS:
-            origin.refuse(i, f"kind {value!r} is unknown; write {', '.join(KINDS)}")
+    for column, known in (("lr_phase", LR_PHASES), ("weights", WEIGHTS)):
+        for i, value in enumerate(points[column]):
+            if value not in known:
+                origin.refuse(i, f"{column} {value!r} is unknown; write {', '.join(known)}")
     points["reached"] = _booleans(pd.Series(points["reached"]), origin)
     _derive_to_target(points, origin)
-    key = ["model", "params", "target_loss", "kind", "batch", "seq_len"]
+    key = ["model", "params", "target_loss", "lr_phase", "weights", "batch", "seq_len"]
     key += ["seed", "data_seed", "peak_lr"]
     key += [name for name in ("run", *SETTINGS) if name in points]
     refuse_duplicates(points, key, origin)

@@ -125,18 +125,24 @@ def measured(
     for (size, seq_len), some in table.groupby(["size", "seq_len"], sort=False):  # type: ignore[misc]
         smallest = some.loc[some["batch"] == some["batch"].min()]
         targets = target_losses(by_average(smallest), budgets)
-        met = _met(by_average(some, averages), [*targets], "averaged", "averaged")
+        met = _met(by_average(some, averages), [*targets], "averaged", weights="averaged")
         met["budget_tokens"] = met["target_loss"].map(targets.get)
         found.append(met.assign(size=size, seq_len=seq_len))
     return pd.concat(found, ignore_index=True)
 
 
-def _met(table: pd.DataFrame, targets: Sequence[float], column: str, kind: str) -> pd.DataFrame:
+def _met(
+    table: pd.DataFrame,
+    targets: Sequence[float],
+    column: str,
+    lr_phase: str = "constant",
+    weights: str = "last",
+) -> pd.DataFrame:
     """Return points, also if no run reaches a target; large batch sizes have few evaluations."""
     with shown_warnings(f"points at {', '.join(f'{target:.3f}' for target in targets)}"):
         last = [float(smooth_curve(run, column).loss[-1]) for _, run in table.groupby("run")]
         reach = {max(target, min(last)): target for target in targets}
-        met = points(table, [*reach], column=column, kind=kind)
+        met = points(table, [*reach], column=column, lr_phase=lr_phase, weights=weights)
     wanted = met["target_loss"].map(reach.get)
     return met.assign(target_loss=wanted, reached=met["reached"] & (met["target_loss"] <= wanted))
 
@@ -497,11 +503,13 @@ def schedule_answers() -> dict[str, Measured]:
     [target] = target_losses(smallest, SHORT[-1:])
     batches = sorted(others["batch"].unique())
     constant = constant.loc[constant["batch"].isin(batches)]
-    tables = {CONSTANT: _met(by_average(constant), [target], "averaged", "averaged")}
-    tables["constant"] = _met(constant.assign(average=NONE), [target], "eval_loss", "stable")
+    tables = {CONSTANT: _met(by_average(constant), [target], "averaged", weights="averaged")}
+    tables["constant"] = _met(constant.assign(average=NONE), [target], "eval_loss")
     for name, some in others.groupby("name", sort=False):
         ends = final_losses(some) if name in ("cosine", "WSD") else some
-        tables[str(name)] = _met(ends.assign(average=NONE), [target], "eval_loss", "annealed")
+        phase = "cosine" if name == "cosine" else "decayed"
+        alone = ends.assign(average=NONE)
+        tables[str(name)] = _met(alone, [target], "eval_loss", lr_phase=phase)
     tables = {
         name: table.assign(size=SIZE, budget_tokens=SHORT[-1]) for name, table in tables.items()
     }

@@ -11,7 +11,7 @@ target the tokens it consumed are a bound (`bss.stats.Numbers`).
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,17 @@ import bss
 from bss.files import write_json
 from bss.points.curve import Smooth, smooth_curve
 from bss.schedules.batch import BatchSchedule
-from bss.stats import Comparison, Effect, Numbers, effect_of, half_interval, least, mean_of
+from bss.stats import (
+    LR_PHASES,
+    Comparison,
+    Effect,
+    Numbers,
+    effect_of,
+    half_interval,
+    least,
+    mean_of,
+    phases_of,
+)
 from experiments.conditions import Conditions, conditions_of
 from experiments.es_wsd import conditions
 from experiments.es_wsd.measuring import PHASES, at_target, log_tokens, measured_points
@@ -39,7 +49,7 @@ TARGETS = (2.40, 2.30, 2.20, 2.15, 2.10, 2.05, 2.02)
 LARGE_TARGETS = (2.06, 1.96, 1.88, 1.84, 1.81)  # at 99k parameters
 SMOKE_TARGETS = 3
 EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
-DECIDED = {"constant": "constant", "averaged": "averaged", "decay": "decayed"}  # LR phases
+DECIDED = {"constant": "constant", "averaged": "averaged", "decayed": "decayed"}  # LR phases
 RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
 DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
 ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
@@ -108,7 +118,7 @@ def law_errors(points: pd.DataFrame) -> pd.DataFrame:
 def horizons(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the decayed test loss of each batch size above the best one, per token budget."""
     tables = []
-    decays = finals.loc[finals["ending"] == "decay"]
+    decays = finals.loc[finals["lr_phase"] == "decayed"]
     share = (decays["tokens"] / decays["tokens"].max()).round(2)  # whole steps end a run earlier
     for _, some in decays.groupby(share):
         wide = some.pivot_table(index="seed", columns="batch", values="test_loss")
@@ -192,11 +202,16 @@ def measure_part(tables: Tables) -> None:
     runs = tables.read("runs.parquet")
     targets = bss.default_targets(runs, SMOKE_TARGETS)
     every = {phase: measured_points(runs, targets, name) for phase, name in PHASES.items()}
-    tables.write("points.csv", pd.concat([of.assign(kind=phase) for phase, of in every.items()]))
+    tables.write("points.csv", in_phases(every))
     for phase, of in every.items():
-        tables.write(f"optima_{phase}.csv", optima(of).assign(kind=phase))
+        tables.write(f"optima_{phase}.csv", optima(of).assign(**LR_PHASES[phase].columns))
     tables.write("smallest_slopes.csv", smallest_slopes(every["constant"]))
     tables.write("horizons.csv", horizons(tables.read("finals.csv")))
+
+
+def in_phases(every: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the points of several LR phases as one table."""
+    return pd.concat([of.assign(**LR_PHASES[phase].columns) for phase, of in every.items()])
 
 
 def large() -> dict[str, Measured]:
@@ -210,9 +225,10 @@ def measure(part: str, targets: Sequence[float]) -> None:
     """Write the points, optima and errors of laws of a part."""
     runs = TABLES.read(f"{part}/runs.parquet")
     every = {phase: measured_points(runs, targets, name) for phase, name in PHASES.items()}
-    TABLES.write(f"{part}/points.csv", pd.concat([of.assign(kind=p) for p, of in every.items()]))
+    TABLES.write(f"{part}/points.csv", in_phases(every))
     for phase, of in every.items():
-        TABLES.write(f"{part}/optima_{phase}.csv", optima(of).assign(kind=phase))
+        columns = LR_PHASES[phase].columns
+        TABLES.write(f"{part}/optima_{phase}.csv", optima(of).assign(**columns))
     TABLES.write(f"{part}/laws.csv", law_errors(every["constant"]))
 
 
@@ -225,7 +241,7 @@ def measure_repeat() -> None:
 
 def _points(part: str) -> pd.DataFrame:
     """Return the points of a part at a constant LR."""
-    return TABLES.read(f"{part}/points.csv").query("kind == 'constant'")
+    return TABLES.read(f"{part}/points.csv").query("weights == 'last'")
 
 
 def _answers(
@@ -270,7 +286,7 @@ def stages(laws: pd.DataFrame) -> dict[str, np.ndarray]:
     The hyperbola has no minimum; the asymmetric valley has one, and one parameter fewer.
     """
     wide = laws.pivot(index="seed", columns="law", values="interior_log_E")
-    others = {"stages": "hyperbola", "stages_valley": "lopsided valley"}
+    others = {"stages": "hyperbola", "stages_valley": "asymmetric"}
     return {key: (wide["piecewise"] - wide[law]).to_numpy() for key, law in others.items()}
 
 
@@ -436,7 +452,8 @@ def _differences(losses: pd.DataFrame, best: str, phase: str) -> list[dict]:
     apart = losses.sub(losses.loc[best], axis=1)
     half = half_interval(apart.to_numpy().T)
     return [
-        {"phase": phase, "name": name, "best": best, "difference": mean, "half_interval_95": reach}
+        LR_PHASES[phase].columns
+        | {"name": name, "best": best, "difference": mean, "half_interval_95": reach}
         for name, mean, reach in zip(apart.index, apart.mean(axis=1), half, strict=True)
     ]
 
@@ -444,7 +461,7 @@ def _differences(losses: pd.DataFrame, best: str, phase: str) -> list[dict]:
 def seconds_per_step() -> dict[int, float]:
     """Return the shortest measured seconds per step of each batch size, from part `speed`."""
     finals = TABLES.read("speed/finals.csv")
-    constant = finals.loc[finals["ending"] == "constant"]
+    constant = finals.loc[phases_of(finals) == "constant"]
     rates = (constant["seconds"] / constant["steps"]).groupby(constant["batch"].astype(int))
     return {int(str(batch)): float(value) for batch, value in rates.min().items()}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bss.points.curve import points
-from bss.stats import Comparison, Effect, Numbers, effect_of, half_interval, mean_of
+from bss.stats import LR_PHASES, Comparison, Effect, Numbers, effect_of, half_interval, mean_of
 from experiments.conditions import conditions_of
 from experiments.es_wsd.measuring import PHASES
 from experiments.findings import Measured, measurements
@@ -28,7 +28,7 @@ ONE_LR = 8e-3
 TARGETS = {"beta2": (2.40, 2.20, 2.15, 2.10), "beta2_large": (2.40, 2.20, 2.10, 2.00)}
 LOWEST = 2.02  # the loss that batch 1 may never reach
 LATE_TOKENS = (4_000_000, 8_000_000)  # between which two batch sizes are compared
-PHASES_OF_FINALS = {"constant": "constant", "averaged": "averaged", "decay": "decayed"}
+PHASES_OF_FINALS = {"constant": "constant", "averaged": "averaged", "decayed": "decayed"}
 RAMP = "B_opt ramp"
 TO_12 = "switch to 12"
 TO_32 = "switch to 32"
@@ -295,7 +295,7 @@ def measure_start(tables: Tables) -> None:
         apart = losses.sub(_named(losses, TO_12), axis=1)
         half = half_interval(apart.to_numpy().T)
         rows += [
-            {"phase": phase, "name": name, "difference": mean, "half_interval_95": reach}
+            LR_PHASES[phase].columns | {"name": name, "difference": mean, "half_interval_95": reach}
             for name, mean, reach in zip(apart.index, apart.mean(axis=1), half, strict=True)
         ]
     tables.write("differences.csv", pd.DataFrame(rows))
@@ -315,7 +315,7 @@ def start(tables: Tables) -> dict[str, Measured]:
         "switch_constant": (_named(constant, TO_12) - best, "constant", np.inf),
         "larger_constant": (larger["constant"], "constant", np.inf),
         "larger_averaged": (larger["averaged"], "averaged", np.inf),
-        "larger_decayed": (larger["decay"], "decay", gain),
+        "larger_decayed": (larger["decayed"], "decayed", gain),
     }
     return {
         key: Measured(

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.points.curve import smooth_curve
-from bss.stats import mean_interval
+from bss.stats import mean_interval, phases_of
 
 FALLING = "target loss (nats per token), falling →"
 MARK = {"ls": "none", "marker": "o", "color": style.INK, "ms": 5}
 LAW_NAMES = {"piecewise": "three stages", "hyperbola": "hyperbola"}
-PHASES = {"constant": "constant LR", "averaged": "averaged weights", "decay": "decayed"}
+PHASES = {"constant": "constant LR", "averaged": "averaged weights", "decayed": "decayed"}
 
 
 def curves_figure(runs: pd.DataFrame, batches: Sequence[int], first: float = 8e4) -> Figure:
@@ -159,11 +159,13 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
     All panels have one scale.
 
     Args:
-        table: Columns phase (a key of PHASES, or a title), name, difference, half_interval_95, in
-            nats.
+        table: Columns name, difference, half_interval_95 in nats, and lr_phase with weights, or
+            phase, the title of a panel.
         label: Of the differences.
         margin: Shaded: no relevant effect.
     """
+    if "lr_phase" in table:
+        table = table.assign(phase=phases_of(table))
     found = list(dict.fromkeys(table["phase"]))
     phases = [
         *(one for one in PHASES if one in found),

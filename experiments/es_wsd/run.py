@@ -77,8 +77,8 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
                 changes = {"model": fields, "schedule.batch": arm.batch, **arm.changes}
                 run = overlay(base, changes | {"seed": seed, "data.seed": seed})
                 name = " | ".join(filter(None, (model, arm.group, arm.name or arm.batch)))
-                ending = "cosine" if run.schedule.rate == "cosine" else "constant"
-                found.append(Contender(name, arm.role, ending, run))
+                lr_phase = "cosine" if run.schedule.rate == "cosine" else "constant"
+                found.append(Contender(name, arm.role, lr_phase, run))
     if not study.forks:
         return found
     runs = shared([one.run for one in found], [], study.forks)

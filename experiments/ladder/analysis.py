@@ -82,8 +82,8 @@ def decayed(finals: pd.DataFrame, part: str) -> pd.DataFrame:
 
 def final_losses(some: pd.DataFrame) -> pd.DataFrame:
     """Return decayed runs as `bss.laws.check_losses` takes them, at their budgets."""
-    columns = ["params", "stop", "batch", "seq_len", "peak_lr", "test_loss"]
-    names = {"stop": "tokens", "peak_lr": "lr", "test_loss": "loss"}
+    columns = ["params", "token_budget", "batch", "seq_len", "peak_lr", "test_loss"]
+    names = {"token_budget": "tokens", "peak_lr": "lr", "test_loss": "loss"}
     return some.loc[:, columns].rename(columns=names).astype({"batch": float})
 
 
@@ -106,7 +106,8 @@ def losses(results: Path) -> pd.DataFrame:
     rows = []
     for one, found in zip(trained, scored, strict=True):
         run, loss = known.loc[one["runs"][0]], one["loss"]
-        row = {"rung": one["name"].split(",")[0], "stop": run["stop"], "batch": int(run["batch"])}
+        row = {"rung": one["name"].split(",")[0], "token_budget": run["token_budget"]}
+        row |= {"batch": int(run["batch"])}
         row |= {"predicted": loss["value"], "low": loss["low"], "high": loss["high"]}
         row |= {"measured": found["measured"], "seeds": found["runs"]}
         rows.append(row | {"in": found["covered"]})
@@ -117,7 +118,7 @@ def stepwise(results: Path) -> pd.DataFrame:
     """Return decayed losses that `bss fit loss` predicts for each rung from all below it.
 
     Returns:
-        part, stop, batch, predicted, low, high (90%) and measured, mean over seeds.
+        part, token_budget, batch, predicted, low, high (90%) and measured, mean over seeds.
     """
     pilots = [decayed(Tables(results / name).read(FINALS), name) for name in PILOTS]
     columns = ["params", "tokens", "batch", "seq_len", "lr", "loss"]
@@ -126,10 +127,10 @@ def stepwise(results: Path) -> pd.DataFrame:
     for part in (part for part in RUNGS if part in {*table["part"]}):
         rung = table.loc[table["part"] == part].astype({"batch": float})
         law = fit_loss(check_losses(known), options=Options(100))
-        for (stop, batch), some in rung.groupby(["stop", "batch"]):  # type: ignore[misc]
+        for (budget, batch), some in rung.groupby(["token_budget", "batch"]):  # type: ignore[misc]
             params, seq_len = (float(some[name].iloc[0]) for name in ("params", "seq_len"))
-            loss = law.prediction(params, stop, batch * seq_len, extrapolate=True).loss
-            row = {"part": part, "stop": stop, "batch": batch, "predicted": loss.value}
+            loss = law.prediction(params, budget, batch * seq_len, extrapolate=True).loss
+            row = {"part": part, "token_budget": budget, "batch": batch, "predicted": loss.value}
             ends = {"low": loss.low, "high": loss.high}
             rows.append(row | ends | {"measured": some["test_loss"].mean()})
         known = pd.concat([known, final_losses(rung)])

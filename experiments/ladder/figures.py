@@ -42,10 +42,10 @@ def losses_figure(found: pd.DataFrame, stepwise: pd.DataFrame) -> Figure:
     figure, axes = style.new_figure(2.5 * len(rungs), len(rungs), 2, 9.8, sharey="row")
     ends = ["batch", "predicted", "low", "high"]
     for row, (rung, some) in zip(axes, rungs, strict=True):
-        for ax, (stop, at) in zip(row, some.groupby("stop"), strict=False):
+        for ax, (stop, at) in zip(row, some.groupby("token_budget"), strict=False):
             x, *predicted = style.columns(at, *ends)
             style.bars(ax, (x * 0.95, *predicted), PREDICTED)
-            x, *below = style.columns(stepwise.loc[stepwise["stop"] == stop], *ends)
+            x, *below = style.columns(stepwise.loc[stepwise["token_budget"] == stop], *ends)
             style.bars(ax, (x * 1.05, *below), SECOND)
             ax.plot(*style.columns(at, "batch", "measured"), lw=1.4, ms=5, zorder=5, **FIRST)
             style.batch_axis(ax.xaxis, found["batch"].unique(), most=7)

@@ -21,7 +21,15 @@ from bss.laws.base import Options
 from bss.points.curve import smooth_curve
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import WarmupStableDecay, wsd
-from bss.stats import Comparison, Numbers, effect_of, half_interval, paired
+from bss.stats import (
+    LR_PHASES,
+    Comparison,
+    Numbers,
+    effect_of,
+    half_interval,
+    paired,
+    phases_of,
+)
 from experiments.conditions import Conditions, conditions_of
 from experiments.findings import Measured, measurements, write_findings
 from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
@@ -51,16 +59,17 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
     """Return the final loss of each run minus other runs', per LR phase.
 
     Returns:
-        Columns phase, name, batch, steps, loss and best (name of the best fixed batch size).
-        Differences are to_best, to_trunk (the smallest fixed batch size) and to_early (a switch by
-        4 at 30%). Their 95% half intervals end in `_half`.
+        Columns lr_phase, weights, name, batch, steps, loss and best (name of the best fixed batch
+        size). Differences are to_best, to_trunk (the smallest fixed batch size) and to_early (a
+        switch by 4 at 30%). Their 95% half intervals end in `_half`.
     """
     compared, tables = Comparison(finals), []
-    for phase, some in finals.groupby("ending", sort=False):
+    for phase, some in finals.groupby(phases_of(finals), sort=False):
         losses = compared.losses(str(phase))
         best = compared.best(str(phase))
         first = some.drop_duplicates("name").set_index("name").loc[losses.index]
-        table = pd.DataFrame({"phase": phase, "loss": losses.mean(axis=1), "best": best})
+        columns = LR_PHASES[str(phase)].columns
+        table = pd.DataFrame(columns | {"loss": losses.mean(axis=1), "best": best})
         table = table.join(first[["batch", "steps"]])
         for key, name in (("best", best), ("trunk", TRUNK), ("early", EARLY)):
             if name in losses.index:
@@ -83,7 +92,7 @@ def conditions(part: str, phase: str = "constant", more: str = "") -> Conditions
     tables = Tables(TABLES.folder / part)
     finals = tables.read("finals.csv")
     fixed = {int(text) for text in finals["batch"] if str(text).isdigit()}
-    best = Comparison(finals).best(phase if phase in {*finals["ending"]} else "constant")
+    best = Comparison(finals).best(phase if phase in {*phases_of(finals)} else "constant")
     ends = "; the smallest tried" if best == f"constant {min(fixed)}" else ""
     named = f"best fixed batch size: {best.removeprefix('constant ')}{ends}"
     known = conditions_of(tables.read("runs.parquet"), tables.config, phase)
@@ -104,9 +113,9 @@ def finals() -> dict[str, Measured]:
             "growing": _growing(),
         },
         "averaged": {"averaged_other": against("b1", "averaged")},
-        "decay": {
-            "late_early_other": against("b1", "decay", LATE, EARLY),
-            "decayed_other": against("b1", "decay"),
+        "decayed": {
+            "late_early_other": against("b1", "decayed", LATE, EARLY),
+            "decayed_other": against("b1", "decayed"),
         },
     }
     found: dict[str, Measured] = {}
@@ -124,7 +133,7 @@ def _growing() -> np.ndarray:
     """Return losses [seed] of a growing batch at constant LR minus the decayed small batch's."""
     losses = Comparison(TABLES.read("b1/finals.csv"))
     grown = losses.losses("constant").loc[GROWN]
-    return (grown - losses.losses("decay").loc[TRUNK]).to_numpy(float)
+    return (grown - losses.losses("decayed").loc[TRUNK]).to_numpy(float)
 
 
 def waited(runs: pd.DataFrame) -> pd.DataFrame:
@@ -164,10 +173,10 @@ def others(part: str, key: str) -> dict[str, Measured]:
         key: against(part, "constant"),
         f"{key}_early": against(part, "constant", LATE, EARLY),
     }
-    decayed = {f"{key}_decayed_other": against(part, "decay")}
+    decayed = {f"{key}_decayed_other": against(part, "decayed")}
     table = f"{part}/finals.csv"
     found = measurements(numbers, conditions(part), table)
-    return found | measurements(decayed, conditions(part, "decay"), table)
+    return found | measurements(decayed, conditions(part, "decayed"), table)
 
 
 # Catch-up
@@ -264,7 +273,7 @@ def best_switches(finals: pd.DataFrame, nearest: int = NEAREST) -> pd.DataFrame:
         Columns budget, seed, after, inside (False if the optimum was clipped), loss (the lowest of
         the grid).
     """
-    some = finals.loc[(finals["ending"] == "constant") & finals["name"].str.contains("last")]
+    some = finals.loc[(phases_of(finals) == "constant") & finals["name"].str.contains("last")]
     budget = some["name"].str.rsplit(n=1).str[-1].astype(int)
     starts = some["batch"].map(lambda text: BatchSchedule.parse(str(text)).starts[1])
     some = some.assign(budget=budget, after=budget - starts)
@@ -329,7 +338,7 @@ def seed_means(runs: pd.DataFrame) -> pd.DataFrame:
 
 def rate_of(phase: str, lr: float, tokens: int) -> WarmupStableDecay:
     """Return the LR of a run at constant LR, or with its last fifth decayed to zero."""
-    decayed = phase == "decay"
+    decayed = phase == "decayed"
     return (
         wsd(lr, tokens, WARMUP, tokens // 5) if decayed else WarmupStableDecay(lr, tokens, WARMUP)
     )
@@ -338,13 +347,13 @@ def rate_of(phase: str, lr: float, tokens: int) -> WarmupStableDecay:
 def decayed_pilots(finals: pd.DataFrame, seq_len: int) -> pd.DataFrame:
     """Return the schedules of the decayed fixed batch sizes, with the last held-out loss alone."""
     tables = []
-    some = finals.loc[(finals["ending"] == "decay") & (finals["role"] == "constant")]
+    some = finals.loc[(finals["lr_phase"] == "decayed") & (finals["role"] == "constant")]
     for name, own in some.groupby("name"):
         batch, total, lr = own.iloc[0][["batch", "tokens", "peak_lr"]]
         steps = np.arange(1, total // (int(batch) * seq_len) + 1)
         table = pd.DataFrame({"step": steps, "tokens": steps * int(batch) * seq_len})
         table = table.assign(run=f"{name} decayed", batch=int(batch), seq_len=seq_len)
-        table["lr"] = rate_of("decay", lr, total)(table["tokens"].to_numpy())
+        table["lr"] = rate_of("decayed", lr, total)(table["tokens"].to_numpy())
         last = np.where(steps == steps[-1], own["eval_loss"].mean(), np.nan)
         tables.append(table.assign(loss=last, eval_loss=last))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -372,17 +381,17 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...
         pilots: Starts of the names that are fitted at constant LR.
 
     Returns:
-        Columns phase, name, measured (mean over seeds), half (95% half interval), law with its 90%
-        interval (low, high), and equal_steps. That is the loss at the fixed batch size of equal
-        steps, interpolated in log batch size within the phase (NaN with one batch size). Errors are
-        law_error and equal_steps_error; `clock` and `since` are settings of the law.
+        Columns lr_phase, weights, name, measured (mean over seeds), half (95% half interval), law
+        with its 90% interval (low, high), and equal_steps. That is the loss at the fixed batch size
+        of equal steps, interpolated in log batch size within the phase (NaN with one batch size).
+        Errors are law_error and equal_steps_error; `clock` and `since` are settings of the law.
     """
-    finals = finals.loc[finals["ending"].isin(["constant", "decay"])]
+    finals = finals.loc[phases_of(finals).isin(["constant", "decayed"])]
     curves = seed_means(runs.loc[runs["name"].str.startswith(pilots)])
     decays = decayed_pilots(finals, int(runs["seq_len"].iloc[0]))
     fit = fitted_law(pd.concat([curves, decays]), int(finals["tokens"].min()))
     rows = []
-    for phase, some in finals.groupby("ending"):
+    for phase, some in finals.groupby("lr_phase"):
         fixed = some.loc[some["role"] == "constant"].astype({"batch": int})
         fixed = fixed.groupby("batch")["eval_loss"].mean()
         seen = pilots if phase == "constant" else ("constant",)
@@ -393,7 +402,10 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...
             law = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
             mean_batch = np.log(schedule.mean_batch(tokens))
             equal = np.interp(mean_batch, np.log(fixed.index), fixed) if len(fixed) > 1 else np.nan
-            row = {"phase": phase, "name": name, "measured": own["eval_loss"].mean()}
+            row = LR_PHASES[str(phase)].columns | {
+                "name": name,
+                "measured": own["eval_loss"].mean(),
+            }
             row |= {"half": float(half_interval(own["eval_loss"].to_numpy(float)))}
             row |= {"law": law.value, "low": law.low, "high": law.high, "equal_steps": equal}
             rows.append(row)
@@ -413,7 +425,7 @@ def predicted(part: str) -> pd.DataFrame:
 
 def law_predicts() -> Measured:
     """Return what the law's error is above that of equal steps, per schedule at constant LR."""
-    table = TABLES.read("b1/predictions.csv").query("phase == 'constant'")
+    table = TABLES.read("b1/predictions.csv").query("lr_phase == 'constant'")
     apart = table["law_error"].abs() - table["equal_steps_error"].abs()
     effect = effect_of(apart.to_numpy(float))
     seeds = TABLES.read("b1/finals.csv")["seed"].nunique()

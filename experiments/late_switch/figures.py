@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bss.plots import style
-from bss.stats import LR_PHASES, half_interval, mean_interval
+from bss.stats import LR_PHASES, half_interval, mean_interval, phases_of
 from experiments.late_switch.analysis import STAGES, TRUNK, exponents, log_after
 
 CI = "95% interval"
@@ -26,13 +26,13 @@ def shares_figure(table: pd.DataFrame, small: int = 4) -> Figure:
         table: differences.csv.
         small: Batch size before the switch, in sequences.
     """
-    phases = [phase for phase in LR_PHASES if phase in set(table["phase"])]
+    phases = [phase for phase in LR_PHASES if phase in set(phases_of(table))]
     figure, axes = style.new_figure(3.5, columns=len(phases), sharey=True)
     single = table.loc[table["name"].str.match(r"x \d+ at")]
     factors = sorted(single["name"].str.split().str[1].astype(int).unique())
     looks = style.named_styles(factors)
     for ax, phase in zip(axes[0], phases, strict=True):
-        rows = table.loc[table["phase"] == phase].set_index("name")
+        rows = table.loc[phases_of(table) == phase].set_index("name")
         for factor, look in looks.items():
             own = rows.loc[rows.index.str.startswith(f"x {factor} at")]
             share = own.index.str.extract(r"at ([\d.]+)%", expand=False).astype(float)
@@ -123,14 +123,14 @@ def predictions_figure(table: pd.DataFrame) -> Figure:
         table: predictions.csv.
     """
     figure, axes = style.new_figure(3.8, columns=2, sharey=True, sharex=True)
-    looks = style.named_styles(phase for phase in LR_PHASES if phase in set(table["phase"]))
+    looks = style.named_styles(phase for phase in LR_PHASES if phase in set(phases_of(table)))
     titles = {"law": "the functional law", "equal_steps": "fixed batch size, equal steps"}
     every = table[["measured", *titles]]
     ends = np.array([every.min().min(), every.max().max()])
     margin = 0.04 * np.ptp(ends)
     for ax, (column, title) in zip(axes[0], titles.items(), strict=True):
         for i, (phase, look) in enumerate(looks.items()):
-            rows = table.loc[table["phase"] == phase]
+            rows = table.loc[phases_of(table) == phase]
             ax.plot(rows[column], rows["measured"], ls="none", ms=5, **look)
             rms = float(np.sqrt((rows[f"{column}_error"] ** 2).mean()))
             text = f"{LR_PHASES[phase].short}: rms error {rms:.3f}"
@@ -156,10 +156,10 @@ def endings_figure(finals: pd.DataFrame, names: Sequence[str]) -> Figure:
         names: Compared runs, from top to bottom.
     """
     figure, [[ax]] = style.new_figure(3.4, width=6.6)
-    rows = finals.drop_duplicates(["name", "seed", "ending"])
-    losses = rows.pivot(index=["name", "ending"], columns="seed", values="test_loss")
-    apart = losses.sub(losses.loc[(TRUNK, "decay")], axis=1)
-    phases = [phase for phase in LR_PHASES if phase in set(finals["ending"])]
+    rows = finals.assign(phase=phases_of(finals)).drop_duplicates(["name", "seed", "phase"])
+    losses = rows.pivot(index=["name", "phase"], columns="seed", values="test_loss")
+    apart = losses.sub(losses.loc[(TRUNK, "decayed")], axis=1)
+    phases = [phase for phase in LR_PHASES if phase in set(rows["phase"])]
     looks = style.named_styles(phases)
     for phase, look in looks.items():
         for i, name in enumerate(names):

@@ -135,8 +135,8 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
         for seed in study.seeds:
             own = {"seed": seed, "data.seed": seed}
             run = overlay(base, changes | dict(arm.changes) | own)
-            phase = "cosine" if run.schedule.rate == "cosine" else "constant"
-            found.append(Contender(arm.name, role, phase, run))
+            lr_phase = "cosine" if run.schedule.rate == "cosine" else "constant"
+            found.append(Contender(arm.name, role, lr_phase, run))
     runs = shared([one.run for one in found], [], study.forks)
     return [replace(one, run=run) for one, run in zip(found, runs, strict=True)]
 
@@ -146,7 +146,7 @@ def decayed(study: Study, constant: Sequence[Contender]) -> list[Contender]:
     wanted = {arm.name for arm in study.arms if arm.decayed}
     known = [one.run for one in constant]
     return [
-        replace(one, ending="decay", run=branched(run, known, study.forks))
+        replace(one, lr_phase="decayed", run=branched(run, known, study.forks))
         for one in constant
         if one.name in wanted
         for run in [with_decay(one.run, study.decay)]

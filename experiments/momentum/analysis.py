@@ -29,7 +29,8 @@ def chosen(finals: pd.DataFrame) -> pd.DataFrame:
         Columns batch, beta1, peak_lr, eval_loss and own: whether it is the best beta1 of its batch.
     """
     table = finals.loc[finals["seed"].isin(CHOOSING) & ~finals["batch"].str.contains(":")]
-    table = table.loc[(table["ending"] == "decay") & (table["stop"] == table["stop"].min())]
+    budget = table["token_budget"]
+    table = table.loc[(table["lr_phase"] == "decayed") & (budget == budget.min())]
     means = table.astype({"batch": int}).groupby(_KEYS, as_index=False)["eval_loss"].mean()
     best = means.loc[means.groupby(["batch", "beta1"])["eval_loss"].idxmin()]
     return best.assign(own=best["eval_loss"] == best.groupby("batch")["eval_loss"].transform("min"))
@@ -38,11 +39,11 @@ def chosen(finals: pd.DataFrame) -> pd.DataFrame:
 def judged_losses(finals: pd.DataFrame) -> dict[int, pd.DataFrame]:
     """Return decayed test losses [(batch, beta1), seed] at the chosen LR, by tokens of a run."""
     table = finals.loc[~finals["seed"].isin(CHOOSING) & ~finals["batch"].str.contains(":")]
-    table = table.loc[table["ending"] == "decay"].astype({"batch": int})
+    table = table.loc[table["lr_phase"] == "decayed"].astype({"batch": int})
     table = table.merge(chosen(finals)[_KEYS], on=_KEYS)
     return {
         int(str(stop)): some.pivot_table("test_loss", ["batch", "beta1"], "seed")
-        for stop, some in table.groupby("stop")
+        for stop, some in table.groupby("token_budget")
     }
 
 

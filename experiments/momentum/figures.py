@@ -42,7 +42,7 @@ def batches_figure(finals: pd.DataFrame, curves: pd.DataFrame) -> Figure:
         name: [at for at in zip(*style.columns(some, "batch", "beta1"), strict=True)]
         for name, some in lines.items()
     }
-    curves = curves.loc[curves["tokens"] <= min(finals["stop"])]
+    curves = curves.loc[curves["tokens"] <= min(finals["token_budget"])]
     reached = tokens_to_loss(curves, best, [at for some in rows.values() for at in some])
     figure, ((left, right),) = style.new_figure(3.4, 1, 2, 9.4)
     for name, at in rows.items():
@@ -55,7 +55,7 @@ def batches_figure(finals: pd.DataFrame, curves: pd.DataFrame) -> Figure:
     for ax in (left, right):
         ax.set_xscale("log")
         style.batch_axis(ax.xaxis, best["batch"].unique())
-    tokens = format_tokens(int(min(finals["stop"])))
+    tokens = format_tokens(int(min(finals["token_budget"])))
     style.panel_title(
         left, "after a decay", tokens + " tokens", xlabel="batch (sequences of 64 tokens)",
         ylabel="test loss above the line's best\n(nats per token)",
@@ -108,7 +108,7 @@ def steps_figure(finals: pd.DataFrame, low: float = 0.7) -> Figure:
             b for b in table.index.unique("batch") if {(b, low), (b, KEPT)} <= {*table.index}
         ]
         apart = [(table.loc[(b, low)] - table.loc[(b, KEPT)]).dropna() for b in batches]
-        taken = finals.loc[(finals["stop"] == stop) & (finals["ending"] == "decay")]
+        taken = finals.loc[(finals["token_budget"] == stop) & (finals["lr_phase"] == "decayed")]
         taken = taken.groupby("batch")["steps"].first()
         steps = np.array([taken[f"{b:g}"] for b in batches])
         if batches:
@@ -127,14 +127,14 @@ def steps_figure(finals: pd.DataFrame, low: float = 0.7) -> Figure:
 
 def growing_figure(finals: pd.DataFrame) -> Figure:
     """Plot decayed losses of growing and fixed batch sizes at equal tokens, by the later beta1."""
-    table = finals.loc[~finals["seed"].isin(CHOOSING) & (finals["ending"] == "decay")]
+    table = finals.loc[~finals["seed"].isin(CHOOSING) & (finals["lr_phase"] == "decayed")]
     grown = table.loc[table["batch"].str.contains(":")]
-    parts = list(grown.groupby(["stop", "batch"]))
+    parts = list(grown.groupby(["token_budget", "batch"]))
     figure, axes = style.new_figure(2.9, 1, max(len(parts), 1), 9.4)
     for ax, ((stop, schedule), some) in zip(axes[0], parts, strict=False):
         rates = some["peak_lr"].unique()
         first = BatchSchedule.parse(schedule).batches[0]
-        kept = table.loc[(table["stop"] == stop) & (table["beta1"] == KEPT)]
+        kept = table.loc[(table["token_budget"] == stop) & (table["beta1"] == KEPT)]
         stay = kept.loc[(kept["batch"] == str(first)) & kept["peak_lr"].isin(rates)]
         base = stay.set_index("seed")["test_loss"]
         lines = {f"beta1 {b:.2g}": x for b, x in some.groupby("beta1")}

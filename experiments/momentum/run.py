@@ -179,7 +179,8 @@ def tables(trainer: Trainer) -> dict[str, pd.DataFrame]:
             "parent": run.parent.run if run.parent else None,
             "beta1": run.optimizer.beta1,
             "beta2": None if run.optimizer.beta2_half_life else run.optimizer.beta2,
-            "ending": "decay" if run.schedule.decay else "constant",
+            "lr_phase": "decayed" if run.schedule.decay else "constant",
+            "weights": "last",
         }
         for run in runs
     ]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from bss.schedules.coupling import Coupling, half_life
 from bss.stats import half_interval
-from experiments.second_moment.losses import Cell, Part, of_beta2, phases_of
+from experiments.second_moment.losses import Cell, Part, of_beta2, phases_in
 
 
 def with_best_rule(first: Part, second: Part) -> dict[Cell, pd.DataFrame]:
@@ -17,7 +17,7 @@ def with_best_rule(first: Part, second: Part) -> dict[Cell, pd.DataFrame]:
     """
     losses, _ = of_beta2(first, second)
     chose = first.chose | second.chose
-    for phase in phases_of(losses):
+    for phase in phases_in(losses):
         rules = [rule for rule, own in losses if own == phase]
         means = pd.DataFrame({rule: chose[rule, phase].mean(axis="columns") for rule in rules})
         best = {batch: str(rule) for batch, rule in means.idxmin(axis="columns").items()}
@@ -35,7 +35,7 @@ def half_lives(first: Part, second: Part) -> dict[str, pd.DataFrame]:
     """
     losses, rules = of_beta2(first, second)
     by_phase = {}
-    for phase in phases_of(losses):
+    for phase in phases_in(losses):
         tables = {rule: table for (rule, own), table in losses.items() if own == phase}
         seeds = sorted(set.intersection(*({*table} for table in tables.values())))
         rows = []

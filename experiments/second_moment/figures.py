@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.stats import LR_PHASES, half_interval
-from experiments.second_moment.losses import Cell, phases_of
+from experiments.second_moment.losses import Cell, phases_in
 
 MOST_ABOVE = 45.0  # 1e-3 nats above the best; batches beyond are not in question
 
@@ -26,7 +26,7 @@ def best_batch_figure(losses: Mapping[Cell, pd.DataFrame], seq_len: int) -> Figu
         losses: [batch, seed] in nats per token, by name of the line and LR phase.
         seq_len: Tokens of a sequence.
     """
-    endings = phases_of(losses)
+    endings = phases_in(losses)
     names = list(dict.fromkeys(name for name, _ in losses))
     looks = style.lined_styles(names, ("-", "--", ":", "-."))
     width = 2.4 * max(len(endings), 2) + 2

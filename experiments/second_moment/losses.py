@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from bss.stats import LR_PHASES, Comparison
+from bss.stats import LR_PHASES, Comparison, phases_of
 from experiments.tables import Tables
 
 Config = dict[str, Any]
 Cell = tuple[str, str]
 """A rule and an LR phase."""
+PHASE = ("lr_phase", "weights")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def read_part(folder: Path) -> Part:
     return Part(tables.read("contenders.csv"), tables.config)
 
 
-def phases_of(losses: Mapping[Cell, Any]) -> list[str]:
+def phases_in(losses: Mapping[Cell, Any]) -> list[str]:
     """Return the LR phases of some cells, in the order of LR_PHASES."""
     return [phase for phase in LR_PHASES if any(own == phase for _, own in losses)]
 
@@ -73,8 +74,8 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
     `trials` is the number of LRs that were tried. If no arm has several, all seeds are returned.
     """
     seeds = config["seeds"][: config["choosing"]]
-    best = Comparison(whole(table, seeds)).tuned().table.drop_duplicates(["name", "ending"])
-    keys = ["name", "ending", "peak_lr"]
+    best = Comparison(whole(table, seeds)).tuned().table.drop_duplicates(["name", *PHASE])
+    keys = ["name", *PHASE, "peak_lr"]
     chosen = table.merge(best[[*keys, "trials"]], on=keys)
     several = bool((chosen["trials"] > 1).any())
     return chosen.loc[~chosen["seed"].isin(seeds)] if several else chosen
@@ -83,7 +84,7 @@ def judged(table: pd.DataFrame, config: Config) -> pd.DataFrame:
 def whole(table: pd.DataFrame, seeds: Collection[int]) -> pd.DataFrame:
     """Return the rows of the LRs at which all of these seeds finished."""
     some = table[table["seed"].isin([*seeds])]
-    counts = some.groupby(["name", "ending", "peak_lr"])["seed"].transform("nunique")
+    counts = some.groupby(["name", *PHASE, "peak_lr"])["seed"].transform("nunique")
     return some.loc[counts == len(seeds)]
 
 
@@ -97,7 +98,7 @@ def by_cell(table: pd.DataFrame, column: str, *, complete: bool = True) -> dict[
     """
     constants = table.loc[table["role"] == "constant"].astype({"batch": int})
     found = {}
-    for (rule, phase), rows in constants.groupby(["rule", "ending"], sort=False):  # type: ignore[misc]
+    for (rule, phase), rows in constants.groupby(["rule", phases_of(constants)], sort=False):  # type: ignore[misc]
         losses = rows.pivot(index="batch", columns="seed", values=column)
         found[str(rule), str(phase)] = losses.dropna(axis="columns") if complete else losses
     return found

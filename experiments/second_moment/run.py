@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from bss.stats import Comparison
+from bss.stats import Comparison, phases_of
 from bss.sweeps.branching import decay_start
 from bss.sweeps.contenders import Contender, contender_table, decaying
 from bss.sweeps.grid import overlay
@@ -19,7 +19,7 @@ from bss.sweeps.results import Results
 from bss.sweeps.table import run_table
 from bss.sweeps.trainer import Trainer
 from bss.training.run_config import RunConfig
-from experiments.second_moment.losses import whole
+from experiments.second_moment.losses import PHASE, whole
 from experiments.study import PricedStudy
 
 Rates = Mapping[str, Collection[float]]
@@ -88,7 +88,7 @@ def experiment(study: Study) -> None:
     results = Results(study)
     with study.training(study.forks) as (base, trainer):
         trained = train(study, base, trainer)
-    stable = [contender.run for contender in trained if contender.ending == "constant"]
+    stable = [contender.run for contender in trained if contender.lr_phase == "constant"]
     tables = {
         "runs.parquet": run_table(trainer.runs, stable),
         "contenders.csv": contender_table(trained, trainer.statuses),
@@ -109,7 +109,7 @@ def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
         trained += both(study, contenders(study, base, rates_of, first), trainer, title)
         rates_of = beyond(whole(contender_table(trained, trainer.statuses), first), rates_of)
     rates = chosen(whole(contender_table(trained, trainer.statuses), first))
-    decayed = {name: {known["decay"]} for name, known in rates.items()}
+    decayed = {name: {known["decayed"]} for name, known in rates.items()}
     stable = {name: {*known.values()} - decayed[name] for name, known in rates.items()}
     trained += both(study, contenders(study, base, decayed, rest), trainer, "2/2 other seeds")
     return trained + trainer.contend(contenders(study, base, stable, rest), "2/2 other seeds")
@@ -156,8 +156,8 @@ def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
 
 def chosen(table: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Return the LR of each arm in each LR phase: the lowest held-out loss, mean over seeds."""
-    best = Comparison(table).tuned().table.drop_duplicates(["name", "ending"])
+    best = Comparison(table).tuned().table.drop_duplicates(["name", *PHASE])
     return {
-        str(name): dict(zip(rows["ending"], rows["peak_lr"], strict=True))
+        str(name): dict(zip(phases_of(rows), rows["peak_lr"], strict=True))
         for name, rows in best.groupby("name", sort=False)
     }

@@ -11,7 +11,7 @@ from bss.laws import CurveFit
 from bss.laws.functional.values import schedule_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import WarmupStableDecay, wsd
-from bss.stats import answers, effect_of
+from bss.stats import LR_PHASES, answers, effect_of
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.late_switch import AFTER, BUDGETS, PARTS, get_config, points
@@ -119,7 +119,8 @@ def test_the_priced_part_trains_nothing(capsys):
 def finals(losses, phase="constant"):
     """Final losses by name: batch, role, one loss per seed."""
     rows = [
-        {"name": name, "batch": batch, "role": role, "ending": phase, "seed": seed, "run": "r"}
+        {"name": name, "batch": batch, "role": role, "seed": seed, "run": "r"}
+        | LR_PHASES[phase].columns
         | {"tokens": 999_936, "steps": 100, "eval_loss": loss, "test_loss": loss, "peak_lr": 8e-3}
         for name, (batch, role, values) in losses.items()
         for seed, loss in enumerate(values)
@@ -256,11 +257,13 @@ def test_the_law_predicts_schedules_of_a_planted_law(monkeypatch):
             sizes = [schedule(int(at) - 1) for at in tokens]
             one = curve(batch, tokens, losses, name, seed)
             tables.append(one.assign(batch=sizes, loss=losses, step=one["step"].round()))
-    last = pd.concat([finals(ends), finals(decays, "decay")])
+    last = pd.concat([finals(ends), finals(decays, "decayed")])
     every = analysis.predictions(pd.concat(tables), last, analysis.PILOTS["b1"])
-    assert set(every.loc[every["phase"] == "decay", "name"]) == {*batches} - {*list(batches)[:3]}
+    assert set(every.loc[every["lr_phase"] == "decayed", "name"]) == {*batches} - {
+        *list(batches)[:3]
+    }
     assert every["law_error"].abs().max() < 0.01
-    table = every.loc[every["phase"] == "constant"]
+    table = every.loc[every["lr_phase"] == "constant"]
     assert set(table["name"]) == {"x 2 at 30%", "x 2 at 70%", "x 8 at 30%", "x 8 at 70%"}
     assert (every["low"] <= every["law"]).all() and (every["law"] <= every["high"]).all()
     assert (table["equal_steps_error"].abs() > table["law_error"].abs()).all()

@@ -48,10 +48,10 @@ def test_the_judged_runs_of_every_part(part):
 def test_the_smoke_size_end_to_end(tmp_path, moved):
     experiment(moved(study_of("smoke")))
     finals = pd.read_csv(tmp_path / "results/finals.csv")
-    counts = finals.groupby(["seed", "ending"]).size().to_dict()
+    counts = finals.groupby(["seed", "lr_phase"]).size().to_dict()
     # Of a seed that is judged three arms and a fork, at constant rate and decayed.
-    assert counts == {(0, "decay"): 6, (5, "constant"): 4, (5, "decay"): 4,
-                      (6, "constant"): 4, (6, "decay"): 4}  # fmt: skip
+    assert counts == {(0, "decayed"): 6, (5, "constant"): 4, (5, "decayed"): 4,
+                      (6, "constant"): 4, (6, "decayed"): 4}  # fmt: skip
     tried = finals[finals["seed"] == 0]
     best = tried.loc[tried.groupby(["batch", "beta1"])["eval_loss"].idxmin()]
     judged = finals[(finals["seed"] == 5) & finals["batch"].isin(["2", "4"])]

@@ -157,7 +157,7 @@ def test_planned_runs_are_those_that_a_part_trains(monkeypatch, tiny_shards):
     }
 
 
-def test_tables_are_checked_against_their_registrations(repository, capsys):
+def test_tables_are_checked_against_their_registrations(repository, capsys, monkeypatch):
     preregister.main(["register", "first", "predicted.csv", "--fit", "fit.json"])
     before = repository("rev-parse", "HEAD")
     repository("add", ".")
@@ -181,6 +181,13 @@ def test_tables_are_checked_against_their_registrations(repository, capsys):
     assert "1 of 4 rows are from a changed tree" in printed
     status, printed = check(outcomes(after).assign(registration="abc"))
     assert status == 1 and "no file in results/predictions has SHA-256 abc" in printed
+    monkeypatch.setattr(preregister, "check_committed", lambda file: after)
+    entry = json.loads((named := Path("results/predictions/first.json")).read_text())
+    named.write_text(json.dumps(entry | {"columns": ["ending", "tokens"]}))
+    status, printed = check(outcomes(after))
+    assert status == 1 and "no table there has ending, which" in printed
+    status, printed = check(outcomes(after).assign(lr_phase="constant", weights="last"))
+    assert status == 0
     status, printed = check(outcomes(after).drop(columns="commit"))
     assert status == 0 and "has no column commit, 4 rows" in printed
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bss.stats import LR_PHASES
 from bss.sweeps.cost import estimate_cost
 from bss.sweeps.setup import planned_run
 from bss.values import from_dict
@@ -15,7 +16,7 @@ from experiments.second_moment import analysis, run
 from experiments.second_moment import losses as losses_of
 from experiments.second_moment.run import Study
 
-ENDINGS = ("constant", "averaged", "decay")
+PHASES = ("constant", "averaged", "decayed")
 RATES = (1e-3, 2e-3, 4e-3)
 MEANS = {STEP: [0.014, 0.0, 0.004, 0.03, 0.1, 0.2], TOKENS: [0.0, 0.004, 0.02, 0.05, 0.15, 0.3]}
 
@@ -36,11 +37,12 @@ def finals(scatter=0.003, chosen=2e-3):
     for rule, means in MEANS.items():
         for batch, mean in zip((1, 2, 4, 8, 16, 32), means, strict=True):
             for seed, rate in [(s, r) for s in range(12) for r in RATES if s < 2 or r == chosen]:
-                for ending in ENDINGS:
+                for phase in PHASES:
                     level = 1.8 + mean + 0.03 * (rate != chosen) + 0.02 * seed
                     losses = level + np.array([0.001, scatter]) * rng.normal(size=2)
                     row = {"name": f"{rule} · {batch}", "rule": rule, "role": "constant"}
-                    row |= {"batch": str(batch), "ending": ending, "seed": seed, "peak_lr": rate}
+                    row |= {"batch": str(batch), "seed": seed, "peak_lr": rate}
+                    row |= LR_PHASES[phase].columns
                     rows.append(row | dict(zip(("eval_loss", "test_loss"), losses, strict=True)))
     return pd.DataFrame(rows)
 

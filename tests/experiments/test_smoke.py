@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from absl.testing import flagsaver
 
+from bss.stats import phases_of
 from experiments.es_curve.run import Study, experiment
 from experiments.main import run_experiment
 
@@ -88,7 +89,7 @@ def test_es_curve_trains_measures_fits_schedules_and_reports(es_curve, tmp_path)
     assert "<svg" in report.read_text()
 
     contenders = pd.read_csv(tmp_path / "results/contenders.csv")
-    assert set(contenders["ending"]) == {"constant", "averaged", "decay"}
+    assert set(phases_of(contenders)) == {"constant", "averaged", "decayed"}
     assert {"constant", "schedule", "late"} <= set(contenders["role"])
     assert all(1 < loss < 5 for loss in contenders["test_loss"])
     record = json.loads((tmp_path / "results/experiment.json").read_text())
@@ -113,7 +114,7 @@ def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
     done = run("es_wsd")
     assert done.returncode == 0, done.stderr
     finals = pd.read_csv(tmp_path / "results/finals.csv")
-    assert set(finals["ending"]) == {"constant", "averaged", "decay"}
+    assert set(phases_of(finals)) == {"constant", "averaged", "decayed"}
     assert finals["name"].nunique() == 4 and finals["seed"].nunique() == 2
     assert all(1 < loss < 6 for loss in finals["test_loss"])
 
@@ -122,8 +123,9 @@ def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
 def test_late_switch_trains_a_trunk_its_switch_and_decays(run, tmp_path):
     done = run("late_switch")
     assert done.returncode == 0, done.stderr
-    finals = pd.read_csv(tmp_path / "results/finals.csv").set_index(["name", "ending"])
-    assert {*finals.index.levels[1]} == {"constant", "averaged", "decay"}
+    finals = pd.read_csv(tmp_path / "results/finals.csv")
+    finals = finals.assign(phase=phases_of(finals)).set_index(["name", "phase"])
+    assert {*finals.index.levels[1]} == {"constant", "averaged", "decayed"}
     assert all(1 < loss < 6 for loss in finals["test_loss"])
     trunk, late = (finals.loc[(name, "constant")] for name in ("constant 2", "x 4 at 70%"))
     assert 0 <= trunk["tokens"] - late["tokens"] < 512 and trunk["steps"] > late["steps"]

@@ -16,6 +16,7 @@ import pytest
 from bss.laws import CriticalFit, check_losses, fit_critical, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.laws.es.values import REQUESTED
+from bss.stats import phases_of
 from bss.tables import read_points
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -79,8 +80,8 @@ def test_laws_of_the_demo(law):
 @pytest.mark.parametrize("group", every("es_wsd/fits.json"))
 def test_laws_under_wsd(group):
     table = pd.read_csv(RESULTS / "es_wsd/points.csv", dtype={"run": str})
-    kind, rates = group.split(", ")
-    points = table.loc[(table["kind"] == kind) & (table["rates"] == rates)]
+    phase, rates = group.split(", ")
+    points = table.loc[(phases_of(table) == phase) & (table["rates"] == rates)]
     for law, expected in committed("es_wsd/fits.json")[group]["fits"].items():
         assert_same(fit_es(points, asked(law, expected), options=QUICK), expected)
 

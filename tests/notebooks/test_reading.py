@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from bss.stats import LR_PHASES
 from notebooks import reading
 
 
@@ -92,10 +93,16 @@ def test_an_experiment_that_fails_is_told(monkeypatch):
 
 
 def test_contenders_are_told_against_the_best_constant_of_each_ending():
-    losses = {("constant 1", "decay"): [1.5, 1.6], ("late", "decay"): [1.49, 1.57]}
+    losses = {("constant 1", "decayed"): [1.5, 1.6], ("late", "decayed"): [1.49, 1.57]}
     losses |= {("constant 1", "cosine"): [1.7, 1.7]}
     rows = [
-        {"name": name, "ending": rate, "seed": seed, "eval_loss": loss, "test_loss": loss}
+        {
+            "name": name,
+            **LR_PHASES[rate].columns,
+            "seed": seed,
+            "eval_loss": loss,
+            "test_loss": loss,
+        }
         | {"batch": "1", "tokens": 10, "steps": 5, "role": name.split()[0]}
         for (name, rate), some in losses.items()
         for seed, loss in enumerate(some)

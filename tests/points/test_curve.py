@@ -47,7 +47,7 @@ def test_resolution_is_the_spacing_of_evaluations_around_the_crossing():
     row = points(runs, [1.9]).iloc[0].to_dict()
     log_tokens = np.log(np.asarray(runs["tokens"], float))
     i = int(np.searchsorted(log_tokens, np.log(row["tokens_to_target"])))
-    assert row["resolution"] == pytest.approx(log_tokens[i] - log_tokens[i - 1])
+    assert row["eval_spacing"] == pytest.approx(log_tokens[i] - log_tokens[i - 1])
 
 
 @pytest.mark.parametrize("direction", [0, 1])
@@ -81,7 +81,7 @@ def test_unreached_targets_are_kept_with_what_the_run_consumed():
             own = runs[runs["run"] == row["run"]]
             assert row["tokens_to_target"] == np.max(own["tokens"])
             assert row["steps"] == np.max(own["step"])
-            assert math.isnan(row["resolution"])
+            assert math.isnan(row["eval_spacing"])
 
 
 def test_batch_that_changes_inside_a_run_uses_the_runs_own_steps():
@@ -212,12 +212,12 @@ def test_a_target_met_at_the_first_loss_has_its_tokens():
     step = np.arange(1, 9) * 10
     run = pd.DataFrame({"run": "a", "batch": 2, "seq_len": 16, "step": step, "tokens": 32 * step})
     run = run.assign(eval_loss=3.0 - 0.1 * np.arange(8))
-    row = points(run, [3.5], kind="annealed").iloc[0]
+    row = points(run, [3.5], lr_phase="decayed").iloc[0]
     assert (row["tokens_to_target"], row["steps"]) == (pytest.approx(320), pytest.approx(10))
-    assert row["resolution"] == pytest.approx(math.log(2))
-    assert (row["budget_tokens"], row["kind"]) == (2560, "annealed")
+    assert row["eval_spacing"] == pytest.approx(math.log(2))
+    assert (row["budget_tokens"], row["lr_phase"]) == (2560, "decayed")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        last = points(run, [2.3], kind="annealed").iloc[0]
+        last = points(run, [2.3], lr_phase="decayed").iloc[0]
     assert last["reached"] and last["tokens_to_target"] == pytest.approx(2560)
-    assert last["resolution"] == pytest.approx(math.log(8 / 7))
+    assert last["eval_spacing"] == pytest.approx(math.log(8 / 7))

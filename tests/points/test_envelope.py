@@ -13,7 +13,8 @@ def point(batch, lr, tokens, *, reached=True, seed=0, target=2.0):
     return {
         "run": f"{batch}-{lr}-{seed}",
         "model": "m",
-        "kind": "stable",
+        "lr_phase": "constant",
+        "weights": "last",
         "target_loss": target,
         "batch": batch,
         "seed": seed,

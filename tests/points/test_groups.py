@@ -28,7 +28,7 @@ from bss.training.run_directory import RunStatus, open_run
 
 CASES = Path("tests/cases")
 FAST, SLOW = 6, 500
-MEASURED_OF_POINTS = {"steps", "tokens_to_target", "reached", "resolution", "seed", "data_seed"}
+MEASURED_OF_POINTS = {"steps", "tokens_to_target", "reached", "eval_spacing", "seed", "data_seed"}
 
 
 def corpus(name, floor=1.9, batches=(64, 128, 192, 256, 384, 512), seed=0, noise=0.004, seeds=1):

@@ -110,7 +110,7 @@ def measure(seed):
         return None
     table, _ = measured
     reached = table["reached"].to_numpy(bool)
-    spacing = table["resolution"].to_numpy(float)
+    spacing = table["eval_spacing"].to_numpy(float)
     assert np.isfinite(spacing[reached]).all()
     assert np.isfinite(table["tokens_to_target"].to_numpy(float)).all()
     return table
@@ -149,7 +149,7 @@ def test_a_curve_of_one_loss_has_no_spacing():
     assert len(smooth_curve(runs, "loss").loss) == 1
     (row,) = points(runs, [2.3]).to_dict("records")
     assert row["reached"]
-    assert np.isnan(row["resolution"])
+    assert np.isnan(row["eval_spacing"])
     with pytest.raises(InputError, match=r"lowest loss first \(e.g. rise\)"):
         default_targets(runs)
 

@@ -125,17 +125,18 @@ def planted_contenders(seeds=1):
         ("late 0:4 1.12M:32", "0:4 1.12M:32", "late", -0.031),
     ]
     generator = np.random.default_rng(5)
-    for rate, fall in (("constant", 0.0), ("decay", -0.09)):
+    for rate, fall in (("constant", 0.0), ("decayed", -0.09)):
         for name, batch, role, gain in names:
             size = 4 if role in ("schedule", "late") else int(batch)
-            gain = -0.6 * gain if rate == "decay" else gain
+            gain = -0.6 * gain if rate == "decayed" else gain
             for seed in range(seeds):
                 steps = TOKENS // (size * SEQ_LEN)
                 loss = float(LAWS["surface"].loss(LAW, float(steps), size)) + fall + gain
                 loss += 0.002 * generator.standard_normal() * (seeds > 1)
+                tokens = steps * size * SEQ_LEN
                 rows.append(
-                    (name, batch, rate, f"{name}-{rate}-{seed}", seed, steps * size * SEQ_LEN,
-                     steps, loss, loss + 0.05, role)
+                    (name, batch, rate, "last", f"{name}-{rate}-{seed}", seed, tokens, steps, loss,
+                     loss + 0.05, role)
                 )  # fmt: skip
     return pd.DataFrame(rows, columns=list(CONTENDERS))
 

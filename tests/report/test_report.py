@@ -123,13 +123,15 @@ def test_grouped_fits_and_pictures_are_shown_too(planted, results, tmp_path):
     for file in ("experiment.json", "points.csv"):
         (tmp_path / file).write_bytes((results / file).read_bytes())
     fits = {name: fit.to_dict() for name, fit in planted.fits.items()}
-    phases = {phase: {"fit": fits["surface"]} for phase in ("stable", "averaged")}
-    groups = {"stable, shared": {"fits": fits}, "SGD": phases}
+    phases = {phase: {"fit": fits["surface"]} for phase in ("constant", "averaged")}
+    groups = {"constant, shared": {"fits": fits}, "SGD": phases}
     (tmp_path / "fits.json").write_text(json.dumps(groups))
     (tmp_path / "curve.png").write_bytes(b"picture")
     write_report(tmp_path, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert all(f"({name})" in page for name in ("stable, shared", "SGD, stable", "SGD, averaged"))
+    assert all(
+        f"({name})" in page for name in ("constant, shared", "SGD, constant", "SGD, averaged")
+    )
     assert "Cross-validation" in page
     assert "data:image/png;base64,cGljdHVyZQ==" in page
 
@@ -153,7 +155,7 @@ def test_bad_contenders_are_refused(results, tmp_path, change, told):
 def test_schedules_that_failed_leave_a_page(results, tmp_path):
     (tmp_path / "experiment.json").write_bytes((results / "experiment.json").read_bytes())
     table = pd.read_csv(results / "contenders.csv", dtype={"batch": str})
-    kept = table[(table["role"] == "constant") & (table["ending"] == "constant")]
+    kept = table[(table["role"] == "constant") & (table["lr_phase"] == "constant")]
     kept.assign(test_loss=np.nan).to_csv(tmp_path / "contenders.csv", index=False)
     write_report(tmp_path, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()

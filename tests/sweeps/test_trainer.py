@@ -50,7 +50,7 @@ def sweep_in(tiny_run, execution_in, tmp_path):
 
 def test_every_budget_is_a_row_that_ends_at_its_own_tokens(sweep_in):
     both = sweep_in("both", 3000, 1000)
-    assert both.finals["stop"].tolist() == [3000, 1000]
+    assert both.finals["token_budget"].tolist() == [3000, 1000]
     assert both.finals["tokens"].tolist() == [2944, 992]
     assert both.finals[["eval_loss", "seconds"]].notna().all(axis=None)
     assert both.finals["eval_loss"].nunique() == 2
@@ -71,7 +71,7 @@ def test_what_was_not_measured_at_a_budget_is_empty(sweep_in):
     longer = sweep_in("longer", 3000)
     shorter = sweep_in("longer", 1000)
     (last,) = shorter.finals.to_dict("records")
-    assert (last["stop"], last["tokens"]) == (1000, 992)
+    assert (last["token_budget"], last["tokens"]) == (1000, 992)
     assert last["tokens"] not in longer.runs["tokens"].tolist()
     for name in ("eval_loss", "eval_loss_se", "test_loss", "seconds"):
         assert pd.isna(last[name])

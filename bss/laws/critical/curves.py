@@ -1,7 +1,7 @@
 """Points to a target, as the curves S(B) from which critical batch sizes are estimated.
 
-One curve per (model, size, tokens, target, kind of loss, sequence length). Each batch size uses the
-hyper-parameter setting that needs the fewest steps, as in Zhang et al. (arXiv 2410.21676). A
+One curve per (model, size, tokens, target, LR phase, weights, sequence length). Each batch size has
+the hyper-parameter setting that needs the fewest steps, as in Zhang et al. (arXiv 2410.21676). A
 minimum over many settings is biased low, so the number of settings is kept. Steps are geometric
 means over seeds; only the settings with the most seeds are compared.
 """
@@ -35,7 +35,8 @@ class StepsCurve:
         model: its name.
         params, seq_len: non-embedding parameters, tokens per sequence; NaN if not given.
         tokens: the budget of the size.
-        target_loss, kind: in nats, and of which loss.
+        target_loss: in nats.
+        lr_phase, weights: of that loss.
         batch: [n] ascending, in sequences or tokens.
         steps, seeds: [n], geometric means over `seeds` seeds, and how many.
         settings: [n], hyper-parameter settings that the minimum was taken over.
@@ -49,7 +50,8 @@ class StepsCurve:
     params: Unknown
     tokens: Unknown
     target_loss: Positive
-    kind: str
+    lr_phase: str
+    weights: str
     seq_len: Unknown
     batch: Measured
     steps: Measured
@@ -120,7 +122,7 @@ def steps_curves(points: pd.DataFrame, unit: str = "sequences") -> list[StepsCur
     check(unit in UNITS, "unit", unit, f"one of {', '.join(UNITS)}")
     _check_units(points, unit)
     points = _without_consumed(points)
-    keys = ["model", "params", "budget_tokens", "target_loss", "kind", "seq_len"]
+    keys = ["model", "params", "budget_tokens", "target_loss", "lr_phase", "weights", "seq_len"]
     reached = points.loc[points["reached"].to_numpy(bool)]
     levels = reached.assign(log_steps=np.log(reached["steps"].astype(float)))
     cell = [*keys, "batch", "peak_lr", *SETTINGS]
@@ -163,7 +165,7 @@ def _check_units(points: pd.DataFrame, unit: str) -> None:
 
 
 def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
-    model, params, tokens, target, kind, seq_len = key  # type: ignore[misc]
+    model, params, tokens, target, lr_phase, weights, seq_len = key  # type: ignore[misc]
     met, censored = [], {}
     for batch, here in rows.groupby("batch"):
         size = float(batch) * (seq_len if unit == "tokens" else 1.0)  # type: ignore[arg-type]
@@ -187,6 +189,5 @@ def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
     batch, steps, seeds, settings = map(np.array, columns)
     dof = int(seeds.sum()) - len(seeds)
     noise = float(np.sqrt(np.sum(np.concatenate(deviations) ** 2) / dof)) if dof else np.nan
-    return StepsCurve(
-        name, params, tokens, target, kind, seq_len, batch, steps, seeds, settings, noise, censored
-    )
+    where = (name, params, tokens, target, lr_phase, weights, seq_len)
+    return StepsCurve(*where, batch, steps, seeds, settings, noise, censored)

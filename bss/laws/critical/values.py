@@ -133,7 +133,7 @@ class CriticalFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"
-    SCHEMA = 3
+    SCHEMA = 4
     RESIDUAL_UNIT = "log steps"
 
     def check(self, where: str) -> None:

@@ -6,7 +6,7 @@ A law is a value (`bss.laws.es.law.Law`), registered here or imported by a user.
 from bss.laws.es.law import AsymmetricMinimum, Hyperbola, Law, Piecewise, Surface
 from bss.registry import Registry
 
-INTERPOLATOR = AsymmetricMinimum("lopsided valley")
+INTERPOLATOR = AsymmetricMinimum("asymmetric")
 """Interpolates tokens between batch sizes if there are too few to cross-validate a law."""
 _EVERY = (
     Surface("surface"),

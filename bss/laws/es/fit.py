@@ -71,7 +71,7 @@ FEWEST = 2 * minimum.FEWEST  # batch sizes: with fewer, the four inside do not r
 
 @dataclass(frozen=True)
 class EsData:
-    """Rows of one model at one kind of loss; every array is [N], one row per run and target.
+    """Rows of one model in one LR phase; every array is [N], one row per run and target.
 
     Attributes:
         run: integer label of the run.
@@ -129,7 +129,7 @@ def fit_es(
     constraints: str = "",
     options: Options | None = None,
 ) -> EsFit:
-    """Fit a law E(S) to points of one model at one kind of loss.
+    """Fit a law E(S) to points of one model in one LR phase.
 
     By default the law that predicts left-out batch sizes best is fitted. With fewer than six batch
     sizes at a target no law is cross-validated, and B_opt is the measured minimum.
@@ -450,7 +450,7 @@ def es_data(points: pd.DataFrame) -> EsData:
             without it, `bss.points.measuring.with_runs` names the runs.
 
     Raises:
-        InputError: Several models, kinds, sequence lengths or conditions; no reached target;
+        InputError: Several models, LR phases, sequence lengths or conditions; no reached target;
             under 3 batches.
     """
     _check(points)
@@ -493,8 +493,8 @@ def es_data(points: pd.DataFrame) -> EsData:
 
 
 def _check(points: pd.DataFrame) -> None:
-    """Raise InputError if a table mixes models or kinds, reaches no target or lacks numbers."""
-    refuse_mixed(points, "points", "model", "params", "kind", "seq_len")
+    """Raise InputError if a table mixes models or LR phases, reaches no target or lacks numbers."""
+    refuse_mixed(points, "points", "model", "params", "lr_phase", "weights", "seq_len")
     if not points["reached"].any():
         raise InputError("points: reached is false in every row; choose targets that runs reach")
     for name in ("target_loss", "batch", "steps", "tokens_to_target"):

@@ -40,7 +40,11 @@ def planted(a=1000.0, kappa=2000.0, alpha=1.0, batches=BATCHES, noise=0.0, **col
     steps = a * (1 + (kappa / batches) ** alpha)
     steps = steps * np.exp(noise * generator.standard_normal(len(batches)))
     size = {"model": f"{a:g}", "params": a * 1e4, "budget_tokens": a * 2e5, "target_loss": 3.0}
-    columns = {"kind": "stable", "seq_len": 512.0, "peak_lr": np.nan} | size | columns
+    columns = (
+        {"lr_phase": "constant", "weights": "last", "seq_len": 512.0, "peak_lr": np.nan}
+        | size
+        | columns
+    )
     return pd.DataFrame({"batch": batches, "steps": steps, "reached": True, **columns})
 
 
@@ -247,7 +251,14 @@ def two_scales():
     rows = [("small", 1e8, 1e9, b, 1800 * (1 + 82 / b)) for b in (16, 32, 64, 128)]
     rows += [("large", 1e10, 1e10, b, 50 * (1 + 5124 / b)) for b in (1024, 2048, 4096, 8192)]
     table = pd.DataFrame(rows, columns=["model", "params", "budget_tokens", "batch", "steps"])
-    return table.assign(kind="stable", seq_len=512.0, peak_lr=np.nan, target_loss=3.0, reached=True)
+    return table.assign(
+        lr_phase="constant",
+        weights="last",
+        seq_len=512.0,
+        peak_lr=np.nan,
+        target_loss=3.0,
+        reached=True,
+    )
 
 
 def test_every_curve_may_have_its_own_reference(two_scales):
@@ -317,7 +328,9 @@ def equal_seeds(sequences, batches, every, seeds):
     one = pd.DataFrame({"batch": batches, "steps": until / batches, "reached": True})
     size = {"model": "m", "params": 1e6, "budget_tokens": np.nan, "target_loss": 1.0}
     rows = [one.assign(seed=seed) for seed in range(seeds)]
-    return pd.concat(rows).assign(kind="stable", seq_len=np.nan, peak_lr=np.nan, **size)
+    return pd.concat(rows).assign(
+        lr_phase="constant", weights="last", seq_len=np.nan, peak_lr=np.nan, **size
+    )
 
 
 def test_seeds_that_agree_do_not_hide_the_distance_of_the_tests():

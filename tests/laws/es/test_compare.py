@@ -18,7 +18,7 @@ def of_surface(planted):
 # Laws that hold the planted one, or bend as it does, and may so predict as well.
 BESIDE = {
     "surface": {"surface, m free", "surface, Adam clock"},
-    "hyperbola": {"piecewise", "lopsided valley"},
+    "hyperbola": {"piecewise", "asymmetric"},
     "piecewise": set(),
 }
 
