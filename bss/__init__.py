@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bss.installation import attach
 
 if TYPE_CHECKING:
+    from bss.advice import Advice, advise
     from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.exports import export

@@ -5,19 +5,29 @@ sources are pooled (`bss.advice.sources`), and losses come from the law of the p
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from typing import Any
 
-from bss.advice.fit_advice import FitAdvice
-from bss.advice.of_fit import published
+from bss.advice.fit_advice import TOLERANCE, FitAdvice
+from bss.advice.of_fit import fit_advice, published
 from bss.advice.sources import AXES, POOLED, TABLE, Pooled, calibration, pool
+from bss.cells import Table, lines_html
+from bss.errors import check
+from bss.laws import read_fit
 from bss.laws.base import Estimate
 from bss.rules import RULES, Answer, Setting, answers
+from bss.units import parse_number, parse_tokens, rounded_tokens
 
 BASIS = "sources fix beta2 per step; with a half-life fixed in tokens the optimum can be smaller"
 """As in results/published/marin_beta2.csv: 64 instead of 128 sequences."""
 
 
-@dataclass(frozen=True)
+FACTORS = (0.5, 1.0, 2.0)
+PUBLISHED = "published"
+
+
+@dataclass(frozen=True, repr=False)
 class Advice:
     """The answer for one setting; batch sizes in tokens.
 
@@ -28,6 +38,7 @@ class Advice:
         rules: answers of published rules.
         warnings: what a reader must know.
         pooled: pooled optimum of published sources; None for a user's own fit.
+        source: what the answer is of: "published", or the name of a fit.
     """
 
     setting: Setting
@@ -36,6 +47,91 @@ class Advice:
     rules: tuple[Answer, ...]
     warnings: tuple[str, ...]
     pooled: Pooled | None = None
+    source: str = PUBLISHED
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.lines, *(f"warning: {text}" for text in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        """Return the lines, the rules with an answer and the warnings, for a notebook."""
+        known = [one.to_dict() for one in self.rules if one.hyperparameters.batch_tokens]
+        columns = ("name", "batch_tokens", "lr", "in_range", "source")
+        table = Table.of_records("Published rules", known, columns)
+        first, *rest = self.lines
+        return lines_html(first, [*rest, *self.warnings], [table])
+
+    @property
+    def answer(self) -> str:
+        """The recommendation in one line, or why there is none."""
+        seq_len = self.setting.seq_len
+        if self.sequences is not None:
+            size = rounded_tokens(self.sequences * seq_len)
+            count = f"{self.sequences:,} sequences of {seq_len:,}"
+            return f"Recommended batch: {size} tokens ({count})"
+        if not self.in_range:
+            return "No recommendation: the setting is out of range of every source"
+        ends = _ends(self.batch.low, self.batch.high)
+        return f"No recommendation: the runs bound the optimum, {ends} tokens"
+
+    @property
+    def costs(self) -> list[dict[str, Any]]:
+        """Excess loss and steps of half, once and twice the batch size; none without one."""
+        size = (self.sequences or 0) * self.setting.seq_len or self.batch.value
+        return [
+            {
+                "factor": factor,
+                "batch_tokens": factor * size,
+                "loss": self.losses.loss_at(factor),
+                "steps": max(1, round(self.setting.tokens / (factor * size))),
+            }
+            for factor in FACTORS
+            if size
+        ]
+
+    @property
+    def tolerance(self) -> dict[str, float | None]:
+        """The batch sizes within `TOLERANCE` nats of the optimum; None for an unknown end."""
+        low, high = self.losses.tolerance()
+        size = self.batch.value or 0
+        return {"low": low and low * size, "high": high and high * size}
+
+    @property
+    def lines(self) -> list[str]:
+        """The recommendation, the intervals, the costs and the source, one line each."""
+        source = f"Source: {self.source}; inside its range"
+        if self.pooled:
+            shares = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
+            source = f"Source: {shares}; inside the range of "
+            source += " and ".join(self.pooled.inside) or "none"
+        if not self.costs:
+            return [self.answer, source]
+        interval = f"90% interval of the optimum{'' if self.in_range else ', extrapolated'}: "
+        interval += _ends(self.batch.low, self.batch.high)
+        if any(self.tolerance.values()):
+            interval += f"; within {TOLERANCE:g} nats of it: {_ends(**self.tolerance)}"
+        half, one, twice = self.costs
+        cost = "The costs of half and twice are unknown"
+        if half["loss"] is not None and twice["loss"] is not None:
+            cost = f"Half of it costs {half['loss']:.4f} nats, twice {twice['loss']:.4f}"
+        return [self.answer, interval, f"{cost}; steps {one['steps']:,}", source]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the advice for JSON: answer, interval, costs of other batch sizes, sources."""
+        return {
+            "kind": "advice",
+            "advice": self.answer,
+            "setting": {**asdict(self.setting), "compute": self.setting.compute},
+            "in_range": self.in_range,
+            "recommended_sequences": self.sequences,
+            "batch_tokens": {end: getattr(self.batch, end) for end in ("value", "low", "high")},
+            "tolerance": self.tolerance,
+            "costs": self.costs,
+            "source": self.source,
+            "weights": self.weights,
+            "inside": self.pooled.inside if self.pooled else [],
+            "rules": [one.to_dict() for one in self.rules],
+            "warnings": [*self.warnings],
+        }
 
     @property
     def in_range(self) -> bool:
@@ -55,18 +151,72 @@ class Advice:
         return max(1, round(self.batch.value / self.setting.seq_len))
 
 
-def advise(setting: Setting, fit: FitAdvice | None = None, rules: Iterable[str] = RULES) -> Advice:
+def advise(
+    params: str | float,
+    tokens: str | float,
+    seq_len: str | int,
+    *,
+    fit: Any = None,
+    rules: Iterable[str] = RULES,
+    d_model: int | None = None,
+    loss: float | None = None,
+    noise_scale: str | float | None = None,
+    lr: float | None = None,
+) -> Advice:
+    """Return the recommended batch size of a planned run, its interval, and the cost of others.
+
+    Args:
+        params: Non-embedding parameters, e.g. "7B".
+        tokens: Token budget, e.g. "2T".
+        seq_len: Tokens per sequence.
+        fit: The user's own fit of E(S) or of final losses, or the path of a saved one; by default
+            published sources are pooled.
+        rules: Names of rules to evaluate, or `package.module:ATTRIBUTE`.
+        d_model: Width, for rules that need it.
+        loss: Expected final loss in nats per token, for rules that need it.
+        noise_scale: Gradient noise scale in tokens, for rules that need it.
+        lr: Peak learning rate, for rules that need it.
+
+    Returns:
+        The advice: `answer`, `sequences`, `batch` (tokens, with its interval), `costs`, `rules`.
+
+    Raises:
+        InputError: If a quantity is not positive, or there is no such rule or fit.
+
+    Source: derived here, from the published sources that the answer names.
+
+    Examples:
+        >>> advise(params="350M", tokens="30B", seq_len=2048).sequences
+        319
+    """
+    given = {"params": params, "tokens": tokens, "loss": loss, "lr": lr}
+    given |= {"noise_scale": noise_scale}
+    numbers = {n: parse_number(x, field=n) for n, x in given.items() if x is not None}
+    for name in ("params", "tokens"):
+        check(name in numbers, name, None, "a number, e.g. 7B")
+    length = parse_tokens(seq_len, field="seq_len")
+    setting = Setting(**numbers, seq_len=length, d_model=d_model)
+    own = read_fit(str(fit), ("es", "loss")) if isinstance(fit, str | PathLike) else fit
+    found = recommend(setting, own, rules)
+    if found.pooled is not None:
+        return found
+    return replace(found, source=str(fit) if isinstance(fit, str | PathLike) else "fit")
+
+
+def recommend(setting: Setting, fit: Any = None, rules: Iterable[str] = RULES) -> Advice:
     """Return the best batch size of a setting.
 
     Args:
         setting: the planned run.
-        fit: the answer of a user's own fit; None without one.
+        fit: a user's own fit, or its answer (`FitAdvice`); None without one.
         rules: registered names, or `package.module:ATTRIBUTE`.
 
     Raises:
         InputError: If no rule has such a name.
     """
     given = tuple(answers(setting, rules))
+    if fit is not None and not isinstance(fit, FitAdvice):
+        fit = fit_advice(fit, setting)
     warnings = (*((fit.best.why,) if fit.best.note else ()), *fit.warnings) if fit else ()
     if fit and (fit.best.value or fit.best.low or fit.best.high):
         return Advice(setting, fit.best, fit, given, warnings)
@@ -82,3 +232,10 @@ def _is_source(at: Answer) -> bool:
     fitted = RULES[at.name].fitted
     pooled = at.name in (*POOLED, *RULES.loaded) and fitted and fitted.keys() <= AXES.keys()
     return bool(pooled) and at.batch == "best" and at.hyperparameters.batch_tokens is not None
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    """Return "LOW to HIGH" in tokens, or the one end that is known."""
+    if low and high:
+        return f"{rounded_tokens(low)} to {rounded_tokens(high)}"
+    return f"at least {rounded_tokens(low)}" if low else f"at most {rounded_tokens(high or 0)}"

@@ -60,7 +60,7 @@ def rules(
     """
     setting = run.setting(batch_tokens=batch_tokens)
     found = answers(setting, rule or RULES)
-    entries = [rule_entry(answer) for answer in found]
+    entries = [answer.to_dict() for answer in found]
     title = (
         f"rules at {run.params:,} parameters, {format_tokens(run.tokens)} tokens, "
         f"{setting.compute:.3g} FLOPs"
@@ -93,13 +93,6 @@ def _ramp(name: str, run: RunOptions) -> tuple[str, list[str]]:
         return str(schedule), list(resolve(schedule, run.tokens, run.seq_len).unseen())
     except InputError as error:
         return str(schedule), [str(error)]
-
-
-def rule_entry(answer: Answer) -> dict[str, Any]:
-    """Return an answer as a flat JSON entry, with its hyperparameters."""
-    entry = asdict(answer)
-    head = {name: entry.pop(name) for name in ("name", "source")}
-    return {**head, **entry.pop("hyperparameters"), **entry}
 
 
 def rules_table(title: str, entries: Sequence[dict[str, Any]], seq_len: int) -> Table:

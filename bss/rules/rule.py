@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
 
 from bss.errors import InputError, check
 
@@ -153,6 +153,12 @@ class Answer:
     in_range: bool | None
     outside: tuple[str, ...]
     missing: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a flat entry for JSON, with the hyperparameters."""
+        entry = asdict(self)
+        head = {name: entry.pop(name) for name in ("name", "source")}
+        return {**head, **entry.pop("hyperparameters"), **entry}
 
 
 def answer(name: str, rule: Rule, setting: Setting) -> Answer:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.advice import FitAdvice, advise
+from bss.advice import FitAdvice, recommend
 from bss.advice.fit_advice import TOLERANCE, of_losses
 from bss.advice.of_fit import fit_advice, published
 from bss.laws import EsFit, check_losses, fit_loss
@@ -54,7 +54,7 @@ def saved(path, *keys):
 @pytest.mark.slow
 def test_a_table_of_a_user_answers_where_it_was_tested(fitted):
     own = fit_advice(fitted["tuned"], HERE)
-    found = advise(HERE, own)
+    found = recommend(HERE, own)
     assert found.in_range and found.pooled is None and found.losses is own
     assert found.batch.value == pytest.approx(BATCHES[3], rel=0.01)
     assert found.sequences == 8
@@ -63,18 +63,18 @@ def test_a_table_of_a_user_answers_where_it_was_tested(fitted):
     assert low and high and np.log2(high / low) == pytest.approx(2 * np.sqrt(0.3), rel=0.1)
     far = fit_advice(fitted["tuned"], Setting(1e8, 1e10, 512))
     assert far.best.value is None and "not tested there: tokens" in far.best.note
-    elsewhere = advise(Setting(1e8, 1e10, 512), far)
+    elsewhere = recommend(Setting(1e8, 1e10, 512), far)
     assert elsewhere.pooled and far.best.note in elsewhere.warnings
 
 
 def test_a_table_with_one_rate_has_no_best_batch(fitted):
-    found = advise(HERE, fit_advice(fitted["shared"], HERE))
+    found = recommend(HERE, fit_advice(fitted["shared"], HERE))
     assert found.pooled and found.batch.value
     assert any("rate" in text for text in found.warnings)
 
 
 def test_a_table_whose_smallest_batch_is_best_gives_a_bound(fitted):
-    found = advise(HERE, fit_advice(fitted["smallest"], HERE))
+    found = recommend(HERE, fit_advice(fitted["smallest"], HERE))
     assert found.pooled is None and found.sequences is None
     assert found.batch.value is None and found.batch.high and found.batch.high >= BATCHES[0]
 
@@ -127,6 +127,6 @@ def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
 
 
 def test_a_batch_is_a_sequence_or_more():
-    found = advise(Setting(1e9, 2e9, 2**20))
+    found = recommend(Setting(1e9, 2e9, 2**20))
     assert found.in_range and found.batch.value and found.batch.value < 2**20
     assert found.sequences == 1

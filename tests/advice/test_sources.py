@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import advice as calibrated
-from bss.advice import advise
+from bss.advice import recommend
 from bss.advice.sources import (
     POOLED,
     TABLE,
@@ -84,7 +84,7 @@ def test_the_interval_widens_with_the_distance_from_all_ranges(towards):
     for steps in range(6):
         params = 3e8 * 8.0 ** (steps * towards[0])
         tokens = 1e10 * 8.0 ** (steps * towards[1])
-        found = advise(setting(params, tokens))
+        found = recommend(setting(params, tokens))
         assert found.batch.low and found.batch.high
         widths.append(found.batch.high / found.batch.low)
         assert found.in_range == bool(found.pooled and found.pooled.inside)
@@ -94,7 +94,7 @@ def test_the_interval_widens_with_the_distance_from_all_ranges(towards):
 
 def test_far_outside_no_rule_is_followed_beyond_its_range():
     """2.9B parameters, 128M tokens: a rule of compute alone gives 294K tokens there."""
-    found = advise(setting(2.9e9, 1.28e8))
+    found = recommend(setting(2.9e9, 1.28e8))
     assert not found.in_range and found.sequences is None
     assert RULES["deepseek"](found.setting).batch_tokens == pytest.approx(294e3, rel=0.01)
     assert found.batch.value and found.batch.value < 60_000
@@ -171,9 +171,9 @@ def test_a_rule_of_a_user_is_one_more_source(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     names = ["mysource:RULE", "mysource:UNKNOWN", "mysource:OTHER", "step-law", "nanochat"]
-    found = advise(Setting(3e8, 2e10, 64, d_model=768), rules=names)
+    found = recommend(Setting(3e8, 2e10, 64, d_model=768), rules=names)
     assert found.pooled and found.pooled.weights.keys() == {TABLE, "mysource:RULE"}
-    alone = advise(Setting(3e8, 2e10, 64), rules=["step-law"])
+    alone = recommend(Setting(3e8, 2e10, 64), rules=["step-law"])
     assert alone.batch.value and found.batch.value
     assert found.batch.value == pytest.approx(math.sqrt(2**16 * alone.batch.value))
 

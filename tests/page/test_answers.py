@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bss.advice import advise
+from bss.advice import recommend
 from bss.advice.of_fit import PUBLISHED, fit_advice
 from bss.advice.sources import POOLED, TABLE, calibration, pool
 from bss.exports import export
@@ -56,7 +56,7 @@ def test_best_batches_intervals_and_costs(settings, found, fit, monkeypatch):
     monkeypatch.setattr(read_once, lambda setting: fit_advice(fit, setting))
     known = 0
     for setting, at in zip(settings, found, strict=True):
-        expected, advice = advise(Setting(*setting)), at["advice"]
+        expected, advice = recommend(Setting(*setting)), at["advice"]
         ends = [getattr(expected.batch, end) for end in ("value", "low", "high")]
         same([advice[end] for end in ("value", "low", "high")], ends)
         assert (advice["inRange"], advice["sequences"]) == (expected.in_range, expected.sequences)

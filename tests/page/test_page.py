@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from bss.advice import advise
+from bss.advice import recommend
 from bss.rules import Setting
 from bss.units import rounded_tokens
 from tests.page.conftest import ROOT
@@ -36,7 +36,7 @@ def test_the_answers_without_javascript_are_those_of_bss_advise(calculator, docu
     rows = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", table[: table.index("</table>")])
     assert len(rows) == len(calculator.USUAL) == 12
     for row, (params, tokens) in zip(rows, calculator.USUAL, strict=True):
-        advice = advise(Setting(params, tokens, calculator.SEQ_LEN))
+        advice = recommend(Setting(params, tokens, calculator.SEQ_LEN))
         cells = re.split(r"</t[hd]><td[^>]*>", row.removesuffix("</td>"))
         assert cells[:2] == [rounded_tokens(params), rounded_tokens(tokens)]
         if advice.sequences is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bss.advice import Advice, advise
+from bss.advice import Advice, recommend
 from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import FACTORS, PUBLISHED
 from bss.advice.sources import AXES, LEVEL, POOLED, TABLE, calibration
@@ -184,7 +184,7 @@ def usual_table() -> str:
         "Half costs (nats)", "Twice costs (nats)",
     )  # fmt: skip
     cells = "".join(f'<th scope="col">{name}</th>' for name in head)
-    rows = "".join(_usual_row(advise(Setting(*size, SEQ_LEN))) for size in USUAL)
+    rows = "".join(_usual_row(recommend(Setting(*size, SEQ_LEN))) for size in USUAL)
     return f'<table class="bss-table"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>'
 
 
