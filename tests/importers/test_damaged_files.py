@@ -63,5 +63,5 @@ def test_damage_is_told_in_a_line(tmp_path, file):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_much_damage_is_told_in_a_line(tmp_path, file):
-    for seed in range(100):
+    for seed in range(50):
         import_damaged(tmp_path, file, 100 + seed)

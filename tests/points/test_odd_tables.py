@@ -16,7 +16,7 @@ from bss.points.measuring import measure_points
 from bss.report.measured import measured_results
 from bss.tables import check_runs
 
-FAST, SLOW = 40, 300
+FAST, SLOW = 40, 150
 
 
 def sweep(batches=(4, 8, 16, 32)):

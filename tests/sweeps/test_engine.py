@@ -141,6 +141,7 @@ def test_an_interrupt_saves_every_run(engine, tiny_run, tiny_execution):
 
 
 def test_small_models_share_a_program_on_accelerators(tiny_run, monkeypatch):
+    monkeypatch.setattr("bss.sweeps.local.COMMAND", (sys.executable, "-c", "input()"))
     wide = overlay(tiny_run, {"model": {"name": "mini", "vocab_size": tiny_run.model.vocab_size}})
 
     def shared(**config):

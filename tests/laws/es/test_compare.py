@@ -25,14 +25,14 @@ BESIDE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", BESIDE)
-def test_no_law_is_chosen_as_often_as_the_planted_one_and_hardly_one_unlike_it(planted, law):
+def test_no_law_is_chosen_as_often_as_the_planted_one_and_none_unlike_it(planted, law):
     winners = []
-    for seed in range(25):
+    for seed in range(10):
         generator = np.random.default_rng(seed)
         points = planted.points(planted.laws[law], batches=planted.WIDE, generator=generator)
         winners.append(compare(points).winner)
     assert Counter(winners).most_common(1)[0][0] == law
-    assert sum(one not in {law, *BESIDE[law]} for one in winners) <= 1
+    assert {*winners} <= {law, *BESIDE[law]}
 
 
 @pytest.mark.slow
