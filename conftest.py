@@ -4,5 +4,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _piped(monkeypatch):
+def _piped(monkeypatch, pytestconfig):
+    monkeypatch.chdir(pytestconfig.rootpath)  # a page may leave it
     monkeypatch.delenv("COLUMNS", raising=False)
