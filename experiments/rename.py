@@ -25,7 +25,7 @@ from bss.tables.renaming import with_new_names
 
 GROUPS = {"stable": "constant", "annealed": "decayed", "wsd": "decayed"}
 """First parts of the names of groups of fits, e.g. of "stable, shared"."""
-SCHEMAS = {("critical", 3): 4}
+SCHEMAS = {("critical", 3): 4, ("es", 4): 5}
 """By kind and schema of a fit, the schema with the new names."""
 CONFIG = {"fleet": "vmap_runs"}
 """Keys of experiment.json that were renamed, of a group `engine`."""
@@ -37,10 +37,12 @@ def rename_csv(text: str) -> str:
     table = pd.DataFrame(rows[1:], columns=rows[0], dtype=str)
     if not rows or table.columns.has_duplicates:
         return text
-    renamed, lines = with_new_names(table)
+    renamed, _ = with_new_names(table)
+    if "E_min" in renamed and list(renamed.get("unit", [])) == ["sequences"] * len(renamed):
+        renamed = renamed.rename(columns={"E_min": "E_min_sequences"})
     if "law" in renamed:
         renamed = renamed.assign(law=renamed["law"].replace(LAWS))
-    if not lines and renamed.equals(table):
+    if renamed.equals(table):
         return text
     return renamed.to_csv(index=False, lineterminator="\n")
 
@@ -56,6 +58,10 @@ def rename_json(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
     renamed: dict[str, Any] = {}
+    if {"target_loss", "S_opt", "status"} <= entry.keys() and "solver_status" not in entry:
+        best = entry.get("B_opt", {})
+        best = best if "status" in best else entry["measured"]
+        entry = entry | {"solver_status": entry["status"], "status": best["status"]}
     for key, value in entry.items():
         if key in PHASE_COLUMNS and value in PHASES:
             renamed |= dict(zip(("lr_phase", "weights"), PHASES[value], strict=True))

@@ -50,7 +50,7 @@ def test_fit_es_recovers_a_planted_surface_from_five_columns(runs, capsys, reads
     for entry in fit["fits"]:
         excess = entry["target_loss"] - L_0
         truth = (1 + 1 / ALPHA) * B / excess
-        assert entry["status"] == "converged"
+        assert entry["solver_status"] == "converged"
         assert entry["B_opt"]["value"] == pytest.approx(truth, rel=0.05)
         assert entry["B_opt"]["low"] <= truth * 1.02
         assert entry["B_opt"]["high"] >= truth * 0.98
@@ -71,7 +71,7 @@ def test_the_other_laws_have_the_same_shape(runs, capsys, reads_back, law, key):
         assert set(entry[key]) >= {"value", "low", "high", "level"}
         assert {"S_min", "E_min", "S_opt", "status"} <= set(entry)
     if law == "piecewise":  # seven batches do not identify six parameters
-        assert all(entry["status"].startswith("unidentified") for entry in fit["fits"])
+        assert all(entry["solver_status"].startswith("unidentified") for entry in fit["fits"])
         assert fit["warnings"]
 
 

@@ -74,7 +74,13 @@ def planted_critical() -> CriticalFit:
         steps = tokens / 32 * (1 / batch + (params / 12_416) ** -0.5 / 25)
         columns = {"batch": batch, "steps": steps * np.exp(0.02 * random.normal(size=8))}
         row = {"params": params, "budget_tokens": tokens, "target_loss": 2.0, "seq_len": 32.0}
-        row |= {"model": str(params), "kind": "averaged", "peak_lr": 1e-3, "reached": True}
+        row |= {
+            "model": str(params),
+            "lr_phase": "constant",
+            "weights": "averaged",
+            "peak_lr": 1e-3,
+            "reached": True,
+        }
         rows.append(pd.DataFrame(columns).assign(**row))
     return fit_critical(pd.concat(rows), reference=1, options=Options(60))
 

@@ -215,14 +215,16 @@ class CriticalFit(Fit):
     def summary(self) -> pd.DataFrame:
         """A row per curve: model, params, tokens, seq_len, target_loss, unit, the estimates.
 
-        Batches (B_crit, cbs, cbs_interpolated with _low and _high, reference_batch) and E_min in
-        the fit's unit, S_min in steps; noise and seed_noise are of log steps.
+        Batches (B_crit, cbs, cbs_interpolated with _low and _high, reference_batch) in the fit's
+        unit, E_min_sequences (E_min if the unit is tokens), S_min in steps; noise and seed_noise
+        are of log steps.
         """
         rows = []
+        fewest = "E_min" if self.unit == "tokens" else "E_min_sequences"
         for at in self.fits:
             row = {n: getattr(at.curve, n) for n in ("model", "params", "tokens", "seq_len")}
             row |= {"target_loss": at.curve.target_loss, "unit": self.unit}
-            row |= {"S_min": at.S_min.value, "E_min": at.E_min.value, "noise": at.noise}
+            row |= {"S_min": at.S_min.value, fewest: at.E_min.value, "noise": at.noise}
             row |= {"seed_noise": at.curve.seed_noise, "status": at.status, "method": at.method}
             row |= {"reference_batch": at.reference}
             estimates = {"B_crit": at.B_crit, "cbs": at.cbs, "cbs_interpolated": at.interpolated}

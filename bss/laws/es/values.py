@@ -91,7 +91,8 @@ class TargetFit:
         batches: the batch quantities of the law, in sequences, and B_opt.
         intervals: of S_min, E_min and S_opt, if identified.
         parameters: of a law of this target, E and B in tokens; empty for a joint law.
-        status: "converged", "not converged" or "unidentified: ...".
+        status: of the law: "converged", "not converged" or "unidentified: ...". In JSON it is
+            `solver_status`, and `status` is that of B_opt, as in the table.
         points, runs: rows that reached the target, and runs with a row at it.
         draws: refits of the parameters.
         measured: the measured minimum over batch sizes, in sequences.
@@ -106,7 +107,7 @@ class TargetFit:
     batches: dict[str, Estimate]
     intervals: dict[str, Estimate]
     parameters: dict[str, Finite]
-    status: str
+    status: str = field(metadata={"key": "solver_status"})
     points: Count
     runs: Count
     draws: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -136,7 +137,7 @@ class TargetFit:
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Return the JSON form, with each of `batches` as a key."""
-        return plain | plain.pop("batches")
+        return plain | plain.pop("batches") | {"status": self.best.status}
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class EsFit(Fit):
     """
 
     KIND = "es"
-    SCHEMA = 4
+    SCHEMA = 5
     RESIDUAL_UNIT = "log tokens"
     RESIDUAL_AXES: ClassVar = {
         "batch": "batch (sequences)",

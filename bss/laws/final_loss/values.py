@@ -321,16 +321,16 @@ class LossFit(Fit):
         }
 
     def summary(self) -> "pd.DataFrame":
-        """Return params, tokens, B_opt in tokens with B_opt_low and _high per measured (N, D).
+        """Return params, tokens, B_opt_tokens with _low and _high per measured (N, D).
 
-        Further columns are method, status, and measured, by its own runs alone.
+        Further columns are method, status, and measured_tokens: B_opt by its own runs alone.
         """
         import pandas as pd
 
         rows = []
         for at in self.optima:
             row = {"params": at.params, "tokens": at.tokens}
-            for name, one in (("B_opt", at.batch), ("measured", at.measured)):
+            for name, one in (("B_opt_tokens", at.batch), ("measured_tokens", at.measured)):
                 row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
             rows.append(row | {"method": at.batch.method, "status": at.batch.status})
         return pd.DataFrame(rows)

@@ -150,7 +150,7 @@ def test_fits_are_read_back_from_json_with_a_key_for_each_batch():
     fit = hyperbola_fit(version="1", batches=(1.0, 4.0))
     entry = fit.to_dict()
     assert set(entry["fits"][0]) >= {"B_crit", "B_opt", "measured", "intervals"}
-    assert "batches" not in entry["fits"][0] and entry["schema"] == 4
+    assert "batches" not in entry["fits"][0] and entry["schema"] == 5
     assert EsFit.from_dict(json.loads(json.dumps(entry, allow_nan=False))) == fit
     assert target_fit(2.0).best == target_fit(2.0).measured
     assert target_fit(2.0, batches={"B_crit": Estimate(3.0)}).best == target_fit(2.0).measured
