@@ -1,7 +1,7 @@
 """The best batch size of one planned run, its interval, and the losses of other batch sizes.
 
 Inside the range in which a user's own fit was tested, its answer is used. Outside, published
-sources are pooled (`bss.advice.sources`), and losses come from the law of the published table.
+sources are pooled (`bss.advice.sources`), and losses come from the fit of published final losses.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,17 @@ from typing import Any
 
 from bss.advice.fit_advice import TOLERANCE, FitAdvice
 from bss.advice.of_fit import fit_advice, published
-from bss.advice.sources import AXES, POOLED, TABLE, Pooled, calibration, pool
+from bss.advice.sources import (
+    AXES,
+    POOLED,
+    UNCOVERED,
+    Extrapolation,
+    Pooled,
+    Source,
+    calibration,
+    pool,
+    rounded_ratio,
+)
 from bss.cells import Table, lines_html
 from bss.errors import check
 from bss.laws import read_fit
@@ -67,9 +77,9 @@ class Advice:
         if self.sequences is not None:
             size = rounded_tokens(self.sequences * seq_len)
             count = f"{self.sequences:,} sequences of {seq_len:,}"
-            return f"Recommended batch: {size} tokens ({count})"
-        if not self.in_range:
-            return "No recommendation: the setting is out of range of every source"
+            beyond = self.extrapolation
+            note = f", extrapolated {rounded_ratio(beyond.factor)} ×" if beyond else ""
+            return f"Recommended batch: {size} tokens ({count}){note}"
         ends = _ends(self.batch.low, self.batch.high)
         return f"No recommendation: the runs bound the optimum, {ends} tokens"
 
@@ -103,6 +113,10 @@ class Advice:
             shares = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
             source = f"Source: {shares}; inside the range of "
             source += " and ".join(self.pooled.inside) or "none"
+        if beyond := self.extrapolation:
+            source += f"; parameters {rounded_ratio(beyond.params)} × and tokens "
+            source += f"{rounded_ratio(beyond.tokens)} × those of the nearest measured run"
+            source += f" ({beyond.source})"
         if not self.costs:
             return [self.answer, source]
         interval = f"90% interval of the optimum{'' if self.in_range else ', extrapolated'}: "
@@ -115,13 +129,25 @@ class Advice:
             cost = f"Half of it costs {half['loss']:.4f} nats, twice {twice['loss']:.4f}"
         return [self.answer, interval, f"{cost}; steps {one['steps']:,}", source]
 
+    @property
+    def sources(self) -> list[dict[str, Any]]:
+        """Peak LR and beta2 of each pooled source at its nearest measured run; None if unknown."""
+        predictions = self.pooled.predictions if self.pooled else {}
+        names = ("params", "tokens", "lr", "beta2")
+        return [
+            {"name": name, "weight": self.weights[name]} | {key: getattr(at, key) for key in names}
+            for name, at in predictions.items()
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the advice for JSON: answer, interval, costs of other batch sizes, sources."""
+        beyond = self.extrapolation
         return {
             "kind": "advice",
             "advice": self.answer,
             "setting": {**asdict(self.setting), "compute": self.setting.compute},
             "in_range": self.in_range,
+            "extrapolation": beyond and {"factor": beyond.factor, **beyond._asdict()},
             "recommended_sequences": self.sequences,
             "batch_tokens": {end: getattr(self.batch, end) for end in ("value", "low", "high")},
             "tolerance": self.tolerance,
@@ -129,6 +155,7 @@ class Advice:
             "source": self.source,
             "weights": self.weights,
             "inside": self.pooled.inside if self.pooled else [],
+            "sources": self.sources,
             "rules": [one.to_dict() for one in self.rules],
             "warnings": [*self.warnings],
         }
@@ -139,14 +166,19 @@ class Advice:
         return self.pooled is None or bool(self.pooled.inside)
 
     @property
+    def extrapolation(self) -> Extrapolation | None:
+        """How far the setting lies from the nearest range of a published source; None inside."""
+        return self.pooled.extrapolation if self.pooled else None
+
+    @property
     def weights(self) -> dict[str, float]:
         """The share of each pooled source; empty for a user's own fit."""
         return self.pooled.weights if self.pooled else {}
 
     @property
     def sequences(self) -> int | None:
-        """The recommended batch size in sequences, at least one; None without a recommendation."""
-        if self.batch.value is None or not self.in_range:
+        """The recommended batch size in sequences, at least one; None if only bounds are known."""
+        if self.batch.value is None:
             return None
         return max(1, round(self.batch.value / self.setting.seq_len))
 
@@ -187,7 +219,7 @@ def advise(
 
     Examples:
         >>> advise(params="350M", tokens="30B", seq_len=2048).sequences
-        319
+        288
     """
     given = {"params": params, "tokens": tokens, "loss": loss, "lr": lr}
     given |= {"noise_scale": noise_scale}
@@ -204,7 +236,7 @@ def advise(
 
 
 def recommend(setting: Setting, fit: Any = None, rules: Iterable[str] = RULES) -> Advice:
-    """Return the best batch size of a setting.
+    """Return the best batch size of a setting, extrapolated if no source measured it.
 
     Args:
         setting: the planned run.
@@ -220,10 +252,13 @@ def recommend(setting: Setting, fit: Any = None, rules: Iterable[str] = RULES) -
     warnings = (*((fit.best.why,) if fit.best.note else ()), *fit.warnings) if fit else ()
     if fit and (fit.best.value or fit.best.low or fit.best.high):
         return Advice(setting, fit.best, fit, given, warnings)
-    constants, table = calibration()
-    sources = {TABLE: table} | {at.name: RULES[at.name] for at in given if _is_source(at)}
-    pooled, losses = pool(sources, setting, constants), published(setting)
-    warnings = (*warnings, *losses.warnings, BASIS)
+    constants, known = calibration()
+    tables = {name: source for name, source in known.items() if name not in RULES}
+    named = {at.name: known.get(at.name) for at in given if _is_source(at)}
+    sources = tables | {name: source or Source(RULES[name]) for name, source in named.items()}
+    pooled = pool(sources, setting, constants)
+    losses = published(setting)
+    warnings = (*warnings, *losses.warnings, BASIS, UNCOVERED)
     return Advice(setting, pooled.batch, losses, given, warnings, pooled)
 
 

@@ -1,14 +1,16 @@
 """Pool the best batch sizes of published sources: a value, and an interval for another lab.
 
-A source is the published table of final losses, or a rule fitted to measured best batch sizes. The
-log2 of the best batch size that source s predicts for N parameters and D tokens has the variance
+A source is a table of final losses, or a rule fitted to measured best batch sizes. The log2 of the
+best batch size that source s predicts for N parameters and D tokens has the variance
 
-    v_s = between² + (growth · distance_s)²
+    v_s = (between² + (growth · distance_s)²) / weight_s
 
 - between: standard deviation between sources (data, optimizer, schedule), with the error of each
-  source's own fit, 0.05 for the table.
+  source's own fit, 0.05 to 0.07 for the tables.
 - distance_s: from (N, D) to the nearest point of the measured range, in doublings of D. A doubling
   of N counts as `params_weight` doublings, because it changes the best batch size that much less.
+- weight_s: as near to 1 as it can be such that no left-out source is predicted worse than by the
+  best published rule; the geometric mean is 1.
 
 The pooled value is the mean weighted by 1/v_s. The optimum of another lab lies around it with
 variance between² + 1/Σ(1/v_s): a random-effects model with its prediction interval (Higgins,
@@ -16,14 +18,14 @@ Thompson and Spiegelhalter, J. R. Stat. Soc. A 172, 137, 2009). Outside its rang
 extended from the nearest point by D^exponent, the mean exponent of the sources. What it states at
 the setting itself is in the interval too.
 `python -m benchmarks.advice --write` estimates the numbers in calibration.json by leaving one
-source out at a time.
+source out at a time, in range and beyond the ranges cut at a size or a budget.
 """
 
 import itertools
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import NamedTuple
@@ -31,14 +33,20 @@ from typing import NamedTuple
 import numpy as np
 
 from bss.laws.base import Estimate
-from bss.rules import Hyperparameters, Rule, Setting
+from bss.rules import RULES, Hyperparameters, Rule, Setting
 
 LEVEL = 0.90
-TABLE = "published table"
+DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
+TABLE = "step-law table"
+EUROLLM = "openeurollm"
 POOLED = ("power-lines", "deepseek")
 """Rules fitted to best batch sizes that were measured with AdamW. step-law is fitted to the runs of
-the published table, nanochat trains matrices with Muon, marin fixes the number of steps, and
+the step-law table, nanochat trains matrices with Muon, marin fixes the number of steps, and
 minicpm needs the loss on one corpus."""
+CERTAIN = {"power-lines": {"tokens": (1.0, 1280 * 1.11e8)}}
+"""Limits of the range of a rule in the pool. No text states that its largest models were trained at
+1280 tokens per parameter, 4.2T tokens; its smallest were."""
+UNCOVERED = "no source measured Muon, mixtures of experts or other optimizers than AdamW"
 AXES = {
     "params": (1.0, 0.0, 0.0),
     "tokens": (0.0, 1.0, 0.0),
@@ -65,6 +73,71 @@ class Constants(NamedTuple):
     params_weight: float
 
 
+@dataclass(frozen=True)
+class Source:
+    """A source of best batch sizes.
+
+    Attributes:
+        rule: its best batch size, peak LR if known, and measured range.
+        weight: of its precision, relative to the other sources.
+        beta2: (least parameters, beta2 there) ascending; empty if unknown.
+    """
+
+    rule: Rule
+    weight: float = 1.0
+    beta2: tuple[tuple[float, float], ...] = ()
+
+
+class Prediction(NamedTuple):
+    """What one source predicts for a setting.
+
+    Attributes:
+        log2: of its best batch size in tokens.
+        variance: of log2.
+        distance: from its range, in doublings of D.
+        params, tokens: nearest point of its range.
+        lr: peak LR at the nearest point; None if unknown.
+        beta2: there; None if unknown.
+    """
+
+    log2: float
+    variance: float
+    distance: float
+    params: float
+    tokens: float
+    lr: float | None
+    beta2: float | None
+
+
+class Extrapolation(NamedTuple):
+    """How far a setting lies outside the nearest measured range.
+
+    Attributes:
+        source: whose range it is.
+        params, tokens: parameters and tokens over those of the nearest point of the range.
+    """
+
+    source: str
+    params: float
+    tokens: float
+
+    @property
+    def factor(self) -> float:
+        """The larger ratio, up or down; 1 inside a range."""
+        return max(2.0 ** abs(math.log2(ratio)) for ratio in (self.params, self.tokens))
+
+
+def rounded_ratio(ratio: float) -> str:
+    """Return a ratio in two digits, without an exponent.
+
+    Examples:
+        >>> [rounded_ratio(x) for x in (0.05123, 1.0, 6.67, 50.2, 233.4)]
+        ['0.051', '1', '6.7', '50', '230']
+    """
+    digits = 1 - math.floor(math.log10(ratio))
+    return f"{round(ratio, digits):g}"
+
+
 class Pooled(NamedTuple):
     """The pooled best batch size.
 
@@ -72,41 +145,58 @@ class Pooled(NamedTuple):
         batch: in tokens, with the interval of another lab's optimum.
         weights: share of each source, by name.
         inside: names of the sources whose range holds the setting.
+        extrapolation: from the nearest range; None inside one.
+        predictions: of each source, by name.
     """
 
     batch: Estimate
     weights: dict[str, float]
     inside: tuple[str, ...]
+    extrapolation: Extrapolation | None
+    predictions: dict[str, Prediction]
 
 
-def pool(sources: Mapping[str, Rule], setting: Setting, constants: Constants) -> Pooled:
+def pool(sources: Mapping[str, Source], setting: Setting, constants: Constants) -> Pooled:
     """Return the pooled best batch size of a setting.
 
     The interval holds what every source that is out of its range states at the setting, because
     sources disagree by more there than the model of their errors has it.
     """
-    found = {name: predict(rule, setting, constants) for name, rule in sources.items()}
-    total = sum(1 / variance for _, variance, _ in found.values())
-    weights = {name: 1 / variance / total for name, (_, variance, _) in found.items()}
-    value = sum(weights[name] * log for name, (log, _, _) in found.items())
-    half = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.hypot(constants.between, total**-0.5)
-    far = [rule for name, rule in sources.items() if found[name][-1] > ROUNDING]
+    found = {name: predict(source, setting, constants) for name, source in sources.items()}
+    total = sum(1 / one.variance for one in found.values())
+    weights = {name: 1 / one.variance / total for name, one in found.items()}
+    value = sum(weights[name] * one.log2 for name, one in found.items())
+    half = DEVIATIONS * math.hypot(constants.between, total**-0.5)
+    far = [sources[name].rule for name, one in found.items() if one.distance > ROUNDING]
     stated = [size for rule in far if (size := rule(setting).batch_tokens) is not None]
     low = min([2.0 ** (value - half), *stated])
     high = max([2.0 ** (value + half), *stated])
     batch = Estimate(2.0**value, low, high, LEVEL)
-    inside = tuple(name for name, (*_, far) in found.items() if far <= ROUNDING)
-    return Pooled(batch, weights, inside)
+    inside = tuple(name for name, one in found.items() if one.distance <= ROUNDING)
+    beyond = None if inside else _extrapolation(found, setting)
+    return Pooled(batch, weights, inside, beyond, found)
 
 
-def predict(rule: Rule, setting: Setting, constants: Constants) -> tuple[float, float, float]:
-    """Return log2 of a rule's best batch size in tokens, its variance, and the distance."""
-    n, d, distance = nearest(rule.fitted, setting, constants.params_weight)
+def _extrapolation(found: Mapping[str, Prediction], setting: Setting) -> Extrapolation:
+    """Return how far a setting lies from the nearest range."""
+    name = min(found, key=lambda one: found[one].distance)
+    at = found[name]
+    return Extrapolation(name, setting.params / at.params, setting.tokens / at.tokens)
+
+
+def predict(source: Source, setting: Setting, constants: Constants) -> Prediction:
+    """Return what a source predicts for a setting, from the nearest point of its range."""
+    n, d, distance = nearest(source.rule.fitted, setting, constants.params_weight)
     there = replace(setting, params=2.0**n, tokens=max(2.0**d, setting.seq_len))
-    batch = rule(there).batch_tokens
-    assert batch is not None  # a rule of a best batch
-    value = math.log2(batch) + constants.exponent * (math.log2(setting.tokens) - d)
-    return value, constants.between**2 + (constants.growth * distance) ** 2, distance
+    known = source.rule(there)
+    assert known.batch_tokens is not None  # a rule of a best batch
+    value = math.log2(known.batch_tokens) + constants.exponent * (math.log2(setting.tokens) - d)
+    variance = constants.between**2 + (constants.growth * distance) ** 2
+    steps = [beta2 for least, beta2 in source.beta2 if there.params >= least * (1 - ROUNDING)]
+    beta2 = steps[-1] if steps else known.beta2
+    return Prediction(
+        value, variance / source.weight, distance, there.params, there.tokens, known.lr, beta2
+    )
 
 
 def nearest(
@@ -133,18 +223,43 @@ def nearest(
     return n, d, float(np.hypot(*(best - at)))
 
 
-def calibration() -> tuple[Constants, Rule]:
-    """Return the committed numbers of the model, and the published table as a rule."""
+def calibration() -> tuple[Constants, dict[str, Source]]:
+    """Return the committed numbers of the model, and the sources by name."""
     entry = json.loads((Path(__file__).parent / "calibration.json").read_text())
-    return Constants(**entry["constants"]), power_law(**entry["table"])
+    sources = {}
+    for name, known in entry["sources"].items():
+        rule = measured_rule(name) if name in RULES else power_law(**known["law"])
+        beta2 = tuple((float(least), float(beta)) for least, beta in known["beta2"])
+        sources[name] = Source(rule, known["weight"], beta2)
+    return Constants(**entry["constants"]), sources
+
+
+def measured_rule(name: str) -> Rule:
+    """Return a published rule with the range that it certainly was measured in."""
+    rule = RULES[name]
+    return replace(rule, fitted={**rule.fitted, **CERTAIN.get(name, {})})
 
 
 def power_law(
-    constant: float, params: float, tokens: float, fitted: Mapping[str, tuple[float, float]]
+    batch: Sequence[float],
+    fitted: Mapping[str, tuple[float, float]],
+    lr: Sequence[float] | None = None,
+    origin: str = "derived here",
 ) -> Rule:
-    """Return the published table as a rule: the power law through its measured optima."""
+    """Return a table as a rule: power laws through its measured optima.
+
+    Args:
+        batch: [3], log2 of the constant, exponents of N and of D, of the best batch size.
+        fitted: measured range.
+        lr: [3], likewise of the best peak LR.
+        origin: source of the table.
+    """
+
+    def power(log2: Sequence[float], setting: Setting) -> float:
+        constant, params, tokens = log2
+        return 2.0**constant * setting.params**params * setting.tokens**tokens
 
     def best(setting: Setting) -> Hyperparameters:
-        return Hyperparameters(2.0**constant * setting.params**params * setting.tokens**tokens)
+        return Hyperparameters(power(batch, setting), power(lr, setting) if lr else None)
 
-    return Rule("arXiv 2503.04715", best, fitted=fitted)
+    return Rule(origin, best, fitted=fitted)

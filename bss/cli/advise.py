@@ -44,6 +44,8 @@ def advise(
     payload = advice.to_dict()
     lines = advice.lines
     tables = [_rules_table(advice, show_all=all_rules)]
+    if advice.sources:
+        tables.insert(0, _sources_table(advice))
     if (step_time := time.read()) is not None:
         from bss.advice.step_time import equal_time
         from bss.laws.step_time import sentence
@@ -53,6 +55,22 @@ def advise(
         payload["equal_time"] = frame.to_dict("records")
         tables.insert(0, Table.of_frame(f"Time and cost to {place}", frame))
     return Output(payload, "\n".join(lines), tables, [*advice.warnings])
+
+
+def _sources_table(advice: Advice) -> Table:
+    """Return the peak LR and beta2 of each pooled source."""
+    rows = [
+        {
+            "source": row["name"],
+            "weight": f"{row['weight']:.0%}",
+            "peak LR": row["lr"] and f"{row['lr']:.3g}",
+            "beta2": row["beta2"],
+            "params": row["params"],
+            "tokens": row["tokens"],
+        }
+        for row in advice.sources
+    ]
+    return Table.of_records("Peak LR and beta2 of each source at its nearest measured run", rows)
 
 
 def _rules_table(advice: Advice, *, show_all: bool) -> Table:

@@ -117,7 +117,7 @@ def test_the_published_losses_are_known_inside_their_table_only():
 def test_a_law_of_tokens_to_a_loss_answers_at_its_own_budgets():
     fit = EsFit.from_dict(saved("demo/fits.json", "surface"))
     near, far = (fit_advice(fit, Setting(99e3, tokens, 64)) for tokens in (1e6, 1e9))
-    hyperbola = EsFit.from_dict(saved("es_wsd/fits.json", "stable, shared", "fits", "hyperbola"))
+    hyperbola = EsFit.from_dict(saved("es_wsd/fits.json", "constant, shared", "fits", "hyperbola"))
     below = fit_advice(hyperbola, Setting(99e3, 1e6, 64))
     assert (below.best.value, below.best.high) == (None, 64)
     assert near.best.value and near.loss_at(1.0) == pytest.approx(0, abs=1e-6)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bss.advice.sources import TABLE
+from bss.advice.sources import EUROLLM, TABLE
 from bss.cli import main
 from bss.rules import RULES
 from tests.cli.called import alone, printed, refused
@@ -13,7 +13,6 @@ from tests.cli.called import alone, printed, refused
 RESULTS = Path(__file__).parents[2] / "results"
 PLANNED = ("advise", "--params", "85M", "--tokens", "2.5B", "--seq-len", "1024")
 INSIDE = ("advise", "--params", "350M", "--tokens", "30B", "--seq-len", "2048")
-OUTSIDE = ("advise", "--params", "7B", "--tokens", "2T", "--seq-len", "4096")
 
 
 def shown(capsys, *arguments):
@@ -37,14 +36,35 @@ def test_the_answer_comes_first(capsys):
     assert all(name in source for name in found["weights"])
 
 
-def test_outside_all_ranges_the_first_line_has_no_batch(capsys):
-    found = printed(capsys, *OUTSIDE)
-    assert not found["in_range"] and found["recommended_sequences"] is None
-    assert found["inside"] == [] and all(cost["loss"] is None for cost in found["costs"])
-    assert found["batch_tokens"]["low"] < found["batch_tokens"]["high"]
-    first, interval = shown(capsys, *OUTSIDE)[:2]
-    assert "out of range of every source" in first and not any(c.isdigit() for c in first)
-    assert "extrapolated" in interval
+FAR = [("7B", "2T", 6.7, "6.7"), ("70B", "15T", 50, "50"), ("400B", "15T", 233, "230")]
+
+
+@pytest.mark.parametrize(("params", "tokens", "factor", "text"), FAR)
+def test_outside_all_ranges_the_answer_is_extrapolated(capsys, params, tokens, factor, text):
+    planned = ("advise", "--params", params, "--tokens", tokens, "--seq-len", "4096")
+    found = printed(capsys, *planned)
+    assert not found["in_range"] and found["inside"] == []
+    assert all(cost["loss"] is None for cost in found["costs"])
+    batch = found["batch_tokens"]
+    assert found["recommended_sequences"] == round(batch["value"] / 4096)
+    assert 2 * batch["low"] < batch["value"] < batch["high"] / 2
+    for name in found["weights"]:  # what each source states there itself
+        rule = next((one for one in found["rules"] if one["name"] == name), None)
+        assert rule is None or batch["low"] <= rule["batch_tokens"] <= batch["high"]
+    assert found["extrapolation"]["factor"] == pytest.approx(factor, rel=0.02)
+    first, interval, _, source = shown(capsys, *planned)[:4]
+    assert first.endswith(f", extrapolated {text} ×") and "Recommended batch: " in first
+    assert "extrapolated" in interval and EUROLLM in source
+
+
+def test_peak_lr_and_beta2_of_the_sources_are_shown(capsys):
+    found = {one["name"]: one for one in printed(capsys, *INSIDE)["sources"]}
+    assert found.keys() == {TABLE, EUROLLM, "power-lines", "deepseek"}
+    assert 0.0005 < found[EUROLLM]["lr"] < found[TABLE]["lr"] < 0.005
+    assert found["power-lines"]["lr"] is None and found[TABLE]["beta2"] == 0.95
+    small = printed(capsys, "advise", "--params", "60M", "--tokens", "20B", "--seq-len", "2048")
+    assert {one["name"]: one["beta2"] for one in small["sources"]}[EUROLLM] == 0.99
+    assert "Muon" in "\n".join(shown(capsys, *INSIDE))
 
 
 def test_rules_without_an_answer_are_in_the_json_alone(capsys):
@@ -60,7 +80,7 @@ def test_rules_without_an_answer_are_in_the_json_alone(capsys):
 def test_rules_that_are_named_are_the_ones_pooled(capsys):
     found = printed(capsys, *PLANNED, "--rule", "power-lines")
     (rule,) = found["rules"]
-    assert rule["in_range"] is False and found["weights"].keys() == {TABLE, "power-lines"}
+    assert rule["in_range"] is False and found["weights"].keys() == {TABLE, EUROLLM, "power-lines"}
     assert found["inside"] == [TABLE]
 
 

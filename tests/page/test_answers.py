@@ -7,7 +7,7 @@ import pytest
 
 from bss.advice import recommend
 from bss.advice.of_fit import PUBLISHED, fit_advice
-from bss.advice.sources import POOLED, TABLE, calibration, pool
+from bss.advice.sources import EUROLLM, TABLE, calibration, pool
 from bss.exports import export
 from bss.exports.base import functions
 from bss.files import read_json
@@ -61,6 +61,16 @@ def test_best_batches_intervals_and_costs(settings, found, fit, monkeypatch):
         same([advice[end] for end in ("value", "low", "high")], ends)
         assert (advice["inRange"], advice["sequences"]) == (expected.in_range, expected.sequences)
         assert expected.pooled is not None
+        beyond, found_beyond = expected.extrapolation, advice["extrapolation"]
+        assert (beyond is None) == (found_beyond is None)
+        if beyond:
+            assert beyond.source == found_beyond["source"]
+            keys = ("factor", "params", "tokens")
+            same([found_beyond[key] for key in keys], [getattr(beyond, key) for key in keys])
+        for one in advice["sources"]:
+            predicted = expected.pooled.predictions[one["name"]]
+            keys = ("params", "tokens", "lr", "beta2")
+            same([one[key] for key in keys], [getattr(predicted, key) for key in keys])
         shares = {one["name"]: one["share"] for one in advice["weights"]}
         assert shares.keys() == expected.pooled.weights.keys()
         for name, share in expected.pooled.weights.items():
@@ -93,7 +103,7 @@ def test_rules_and_their_ranges(settings, found):
             same(rules[name]["lr"], expected.lr)
             assert rules[name]["inRange"] == (not RULES[name].outside(Setting(*setting)))
     shown = {name for name, rule in RULES.items() if rule.batch and not rule.needs}
-    assert rules.keys() - RULES.keys() == {"published table"} and shown <= rules.keys()
+    assert rules.keys() - RULES.keys() == {TABLE, EUROLLM} and shown <= rules.keys()
 
 
 def test_scaled_learning_rates(found):
@@ -105,8 +115,7 @@ def test_scaled_learning_rates(found):
 
 
 def test_ramps_follow_the_optimum_of_every_budget(settings, found):
-    constants, table = calibration()
-    sources = {TABLE: table, **{name: RULES[name] for name in POOLED}}
+    constants, sources = calibration()
     several = 0
     for (params, _, seq_len), at in zip(settings, found, strict=True):
         if not at["advice"]["sequences"]:

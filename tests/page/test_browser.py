@@ -82,7 +82,7 @@ def test_a_change_is_answered_within_300_ms(seen):
 
 def test_the_question_is_in_the_address(seen):
     assert seen["texts"]["fromAddress"] != seen["texts"]["first"]
-    assert "204 sequences" in seen["texts"]["fromAddress"]  # bss advise for 500M and 10B
+    assert "172 sequences" in seen["texts"]["fromAddress"]  # bss advise for 500M and 10B
     for part in ("params=350M", "tokens=30B", "batch=256"):
         assert part in seen["texts"]["address"]
 
@@ -91,8 +91,8 @@ def test_bad_input_is_one_line_beside_its_field(seen):
     for name, text in BAD:
         told, hidden = seen["texts"][f"bad {name} {text}"]
         assert told and "\n" not in told and hidden
-    assert "out of the range" in seen["texts"]["outOfRange"][0]
-    assert "is outside" in seen["texts"]["outOfRange"][1]
+    assert "extrapolated" in seen["texts"]["outOfRange"][0]
+    assert "of the nearest measured run" in seen["texts"]["outOfRange"][1]
     assert seen["texts"]["wrong"].startswith("wrong.csv: line 2")
 
 

@@ -13,7 +13,6 @@ import math
 import re
 import sys
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,15 @@ import numpy as np
 from bss.advice import Advice, recommend
 from bss.advice.fit_advice import TOLERANCE
 from bss.advice.of_fit import FACTORS, PUBLISHED
-from bss.advice.sources import AXES, LEVEL, POOLED, TABLE, calibration
+from bss.advice.sources import (
+    AXES,
+    DEVIATIONS,
+    LEVEL,
+    UNCOVERED,
+    Source,
+    calibration,
+    rounded_ratio,
+)
 from bss.files import read_json
 from bss.laws import LossFit
 from bss.laws.base import WIDE, tails
@@ -48,19 +55,21 @@ FAR = 2.0**20
 
 def data() -> dict[str, Any]:
     """Return all numbers of the page, for JSON."""
-    constants, table = calibration()
-    named = {TABLE: table, **{name: rule for name, rule in RULES.items() if _is_shown(rule)}}
+    constants, sources = calibration()
+    tables = {name: source.rule for name, source in sources.items() if name not in RULES}
+    named = {**tables, **{name: rule for name, rule in RULES.items() if _is_shown(rule)}}
     return {
         "fit": fit_data(),
         "rules": [{"name": name, **rule_data(rule)} for name, rule in named.items()],
         "needing_more": [name for name, rule in RULES.items() if rule.needs and rule.batch],
         "scalings": scaling_data(),
         "pool": {
-            "sources": [TABLE, *POOLED],
+            "sources": [source_data(name, source) for name, source in sources.items()],
             "constants": constants._asdict(),
             "axes": AXES,
             "level": LEVEL,
-            "deviations": NormalDist().inv_cdf((1 + LEVEL) / 2),
+            "deviations": DEVIATIONS,
+            "uncovered": UNCOVERED,
         },
     }
 
@@ -105,6 +114,12 @@ def fit_data() -> dict[str, Any]:
         "tolerance": TOLERANCE,
         "factors": FACTORS.tolist(),
     }  # fmt: skip
+
+
+def source_data(name: str, source: Source) -> dict[str, Any]:
+    """Return a pooled source as coefficients."""
+    found = {"name": name, "weight": source.weight, **rule_data(source.rule)}
+    return found | {"beta2": {"steps": source.beta2}}
 
 
 def _is_shown(rule: Rule) -> bool:
@@ -189,15 +204,16 @@ def usual_table() -> str:
 
 
 def _usual_row(advice: Advice) -> str:
-    """Return one row; without a recommendation the reason."""
+    """Return one row."""
     size = (rounded_tokens(advice.setting.params), rounded_tokens(advice.setting.tokens))
     start = f'<tr><th scope="row">{size[0]}</th><td>{size[1]}</td>'
-    if advice.sequences is None or advice.batch.value is None:
-        return f'{start}<td colspan="6">no recommendation: out of range of every source</td></tr>'
+    assert advice.sequences is not None and advice.batch.value is not None  # of published sources
+    beyond = advice.extrapolation
+    note = f" (extrapolated {rounded_ratio(beyond.factor)} ×)" if beyond else ""
     low, high = advice.losses.tolerance()
     costs = (advice.losses.loss_at(factor) for factor in (0.5, 2.0))
     cells = (
-        rounded_tokens(advice.sequences * SEQ_LEN),
+        rounded_tokens(advice.sequences * SEQ_LEN) + note,
         f"{advice.sequences:,}",
         _range(advice.batch.low, advice.batch.high),
         _range(low and low * advice.batch.value, high and high * advice.batch.value),

@@ -9,12 +9,10 @@ const BEYOND = 1 + 1e-9; // a size beyond its range, apart from rounding
 export function advise(data, setting) {
   const pooled = pool(data, setting);
   const curve = costCurve(data.fit, setting);
-  const inRange = pooled.inside.length > 0;
-  const sequences = inRange ? Math.max(1, roundHalfEven(pooled.value / setting.seqLen)) : null;
   return {
     ...pooled,
-    inRange,
-    sequences,
+    inRange: pooled.inside.length > 0,
+    sequences: Math.max(1, roundHalfEven(pooled.value / setting.seqLen)),
     curve,
     alone: curve ? bestBatch(data.fit, setting) : null,
     tolerance: tolerance(curve, data.fit.tolerance).map((factor) => factor && factor * pooled.value),
@@ -24,7 +22,7 @@ export function advise(data, setting) {
 
 // Return the excess loss, steps and seconds of a multiple of the recommended batch size.
 export function cost(advice, setting, factor, stepTimes = []) {
-  const size = (advice.sequences * setting.seqLen || advice.value) * factor;
+  const size = advice.sequences * setting.seqLen * factor;
   const steps = Math.max(1, roundHalfEven(setting.tokens / size));
   const seconds = stepSeconds(stepTimes, size / setting.seqLen);
   return {

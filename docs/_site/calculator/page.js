@@ -1,19 +1,13 @@
 // The page: reads the question from its fields or the address, shows the answer, and measures a CSV.
 
 import { parseCount, parsePositive, roundedCount } from "../../../bss/report/plotting/units.js";
-import { scaledRates } from "./rules.js";
+import { roundedRatio, scaledRates } from "./rules.js";
 import { advise, cost, lossAt } from "./law.js";
 import { NOTATIONS, ramp } from "./ramp.js";
 import { measure, readRuns } from "./curves.js";
 import { draw, drawRuns } from "../../../bss/report/plotting/plots.js";
 
 const FACTORS = [0.5, 1, 2, 4];
-const ATTRIBUTES = {
-  params: "parameters",
-  tokens: "tokens",
-  tokens_per_param: "tokens per parameter",
-  compute: "FLOPs (6·N·D)",
-};
 const TIME = "Seconds per step are linear between your batch sizes, and proportional to the batch size above.";
 const root = document.getElementById("bss-calculator");
 const form = document.getElementById("bss-form");
@@ -101,53 +95,55 @@ function givenFields() {
 }
 
 function showAnswer(question, advice) {
-  const isKnown = advice.inRange;
-  byId("first").textContent = isKnown
-    ? `Recommended batch size: ${roundedCount(advice.sequences * question.seqLen)} tokens ` +
-      `(${advice.sequences.toLocaleString("en")} sequences of ${question.seqLen.toLocaleString("en")})`
-    : "No recommendation: the setting is out of the range of every source.";
+  const { extrapolation } = advice;
+  byId("first").textContent =
+    `Recommended batch size: ${roundedCount(advice.sequences * question.seqLen)} tokens ` +
+    `(${advice.sequences.toLocaleString("en")} sequences of ${question.seqLen.toLocaleString("en")})` +
+    (extrapolation ? `, extrapolated ${roundedRatio(extrapolation.factor)} ×` : "");
   showFacts(question, advice);
-  for (const name of ["cost", "costs", "ramp"]) byId(name).hidden = !isKnown;
   showRules(question, advice);
-  if (!isKnown) return;
   showCosts(question, advice);
   showPlot(question, advice);
   showRamp(question, advice);
 }
 
 function showFacts(question, advice) {
-  const facts = advice.inRange ? knownFacts(question, advice) : unknownFacts(question, advice);
-  const pairs = facts.flatMap(([name, text]) => [element("dt", name), element("dd", text)]);
+  const pairs = facts(question, advice).flatMap(([name, text]) => [element("dt", name), element("dd", text)]);
   byId("facts").replaceChildren(...pairs);
 }
 
-function knownFacts(question, advice) {
-  const { fit } = numbers;
+function facts(question, advice) {
+  const { fit, pool } = numbers;
   const shares = advice.weights.map(({ name, share }) => `${name} ${Math.round(100 * share)}%`);
-  const facts = [
+  const found = [
     ["90% interval of the optimum", `${rangeText(advice.low, advice.high)} tokens`],
     [`Within ${fit.tolerance} nats of it`, toleranceText(advice)],
-    ["Sources", `${shares.join(", ")}; in the range of ${advice.inside.join(" and ")}`],
+    ["Sources", `${shares.join(", ")}; ${placeText(advice)}`],
+    ["Peak learning rate and beta2 there", advice.sources.map(settingsText).join("; ")],
+    ["Not covered", `${pool.uncovered}.`],
   ];
   if (advice.alone?.value) {
     const { value, low, high } = advice.alone;
     const text = `${roundedCount(value)} tokens, 90% interval ${rangeText(low, high)}`;
-    facts.push(["Published table alone", text]);
+    found.push(["Step-law losses alone", text]);
   }
-  if (question.lr && question.batch) facts.push(["Learning rate there, from yours", ratesText(question, advice)]);
-  if (question.stepTimes.length) facts.push(["Time", TIME]);
-  if (question.lr && advice.curve) facts.push(["Note", "Losses are of learning rates tuned per batch size."]);
-  return facts;
+  if (question.lr && question.batch) found.push(["Learning rate there, from yours", ratesText(question, advice)]);
+  if (question.stepTimes.length) found.push(["Time", TIME]);
+  if (question.lr && advice.curve) found.push(["Note", "Losses are of learning rates tuned per batch size."]);
+  return found;
 }
 
-function unknownFacts(question, advice) {
-  const sources = advice.rules.filter(({ name }) => numbers.pool.sources.includes(name));
-  return sources.map(({ name, outside }) => [name, outside.map(outsideText).join("; ")]);
+// Return which ranges hold the setting, or how far it lies from the nearest one.
+function placeText({ inside, extrapolation }) {
+  if (!extrapolation) return `in the range of ${inside.join(" and ")}`;
+  const { source, params, tokens } = extrapolation;
+  const ratios = `parameters ${roundedRatio(params)} × and tokens ${roundedRatio(tokens)} ×`;
+  return `in the range of none; ${ratios} those of the nearest measured run, of ${source}`;
 }
 
-function outsideText({ name, low, high, value }) {
-  const [at, from, to] = [value, low, high].map((one) => numberText(one));
-  return `${at} ${ATTRIBUTES[name] ?? name} is outside ${from} to ${to}`;
+function settingsText({ name, params, tokens, lr, beta2 }) {
+  const rate = lr ? `${lr.toPrecision(2)}, ` : "";
+  return `${name} ${rate}${beta2} (at ${roundedCount(params)}, ${roundedCount(tokens)})`;
 }
 
 // Return the user's learning rate at the recommended batch size by the scaling rules.
@@ -253,10 +249,6 @@ function showRamp(question, advice) {
 
 function rangeText(low, high) {
   return `${roundedCount(low)} to ${roundedCount(high)}`;
-}
-
-function numberText(value) {
-  return value >= 1e15 ? value.toExponential(1) : value >= 1000 ? roundedCount(value) : value.toPrecision(3);
 }
 
 // Measure a dropped file and show its curves; or one line beside the field.

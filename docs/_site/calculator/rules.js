@@ -37,36 +37,62 @@ export function answers(data, setting) {
   });
 }
 
-// Return the pooled best batch size in tokens, its interval, and the share of each source.
+// Return the pooled best batch size in tokens, its interval, the share of each source, and how far
+// the setting lies from the nearest measured range (null inside one).
 export function pool(data, setting) {
   const { sources, constants, deviations } = data.pool;
-  const rules = sources.map((name) => data.rules.find((rule) => rule.name === name));
-  const found = rules.map((rule) => predict(rule, setting, data.pool));
+  const found = sources.map((source) => predict(source, setting, data.pool));
   const total = found.reduce((sum, one) => sum + 1 / one.variance, 0);
   const weights = found.map((one) => 1 / one.variance / total);
   const log2 = found.reduce((sum, one, i) => sum + weights[i] * one.log2, 0);
   const half = deviations * Math.hypot(constants.between, total ** -0.5);
   // The interval holds what every source that is out of its range states at the setting.
-  const stated = rules
+  const stated = sources
     .filter((_, i) => found[i].distance > ROUNDING)
-    .map((rule) => evaluate(rule.batch_tokens, setting.params, setting.tokens));
+    .map((source) => evaluate(source.batch_tokens, setting.params, setting.tokens));
+  const inside = sources.filter((_, i) => found[i].distance <= ROUNDING).map(({ name }) => name);
   return {
     value: 2 ** log2,
     low: Math.min(2 ** (log2 - half), ...stated),
     high: Math.max(2 ** (log2 + half), ...stated),
-    weights: sources.map((name, i) => ({ name, share: weights[i] })),
-    inside: sources.filter((_, i) => found[i].distance <= ROUNDING),
+    weights: sources.map(({ name }, i) => ({ name, share: weights[i] })),
+    inside,
+    extrapolation: inside.length ? null : extrapolation(found, setting),
+    sources: found,
   };
 }
 
-// Return log2 of a source's best batch size, its variance, and the distance from its range.
-function predict(rule, setting, { constants, axes }) {
-  const { n, d, distance } = nearest(rule.fitted, setting, constants.params_weight, axes);
-  const batch = evaluate(rule.batch_tokens, 2 ** n, Math.max(2 ** d, setting.seqLen));
+// Return the ratios of a setting to the nearest point of the nearest range.
+function extrapolation(found, setting) {
+  const at = found.reduce((one, other) => (other.distance < one.distance ? other : one));
+  const params = setting.params / at.params;
+  const tokens = setting.tokens / at.tokens;
+  const factor = Math.max(...[params, tokens].map((ratio) => 2 ** Math.abs(Math.log2(ratio))));
+  return { source: at.name, params, tokens, factor };
+}
+
+// Return a ratio in two digits, without an exponent.
+export function roundedRatio(ratio) {
+  return String(Number(ratio.toPrecision(2)));
+}
+
+// Return log2 of a source's best batch size, its variance, the distance from its range, and the
+// peak learning rate and beta2 at the nearest point of the range.
+function predict(source, setting, { constants, axes }) {
+  const { n, d, distance } = nearest(source.fitted, setting, constants.params_weight, axes);
+  const params = 2 ** n;
+  const tokens = Math.max(2 ** d, setting.seqLen);
+  const batch = evaluate(source.batch_tokens, params, tokens);
+  const variance = constants.between ** 2 + (constants.growth * distance) ** 2;
   return {
+    name: source.name,
     log2: Math.log2(batch) + constants.exponent * (Math.log2(setting.tokens) - d),
-    variance: constants.between ** 2 + (constants.growth * distance) ** 2,
+    variance: variance / source.weight,
     distance,
+    params,
+    tokens,
+    lr: source.lr ? evaluate(source.lr, params, tokens) : null,
+    beta2: source.beta2.steps.findLast(([least]) => params >= least * (1 - ROUNDING))[1],
   };
 }
 
