@@ -13,8 +13,8 @@ is printed again after each log. ms-swift adds `global_step` or `global_step/max
 without a step gets the step of the next progress bar, or of the previous one if the bar goes on
 below printed dicts. If there are no bars, `logging_steps` gives the steps of training losses. A
 held-out loss then gets the step of the training loss of its epoch.
-The first bar is the bar of training; a bar with another total is a bar
-of evaluation.
+The first bar is the bar of training. A bar with another total is a bar of evaluation, unless the
+epoch of the next loss goes back, as in a second training.
 """
 
 import re
@@ -97,7 +97,7 @@ class PrintedDicts(Importer):
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the run of a file."""
-        lines = Lines(file, ("}",))
+        lines = Lines(file, ("}", "]"))
         printed = _Printed()
         for line, text in lines:
             printed.draw(text)
@@ -140,6 +140,8 @@ class _Printed:
     begun: set[int] = field(default_factory=set)
     total: str = ""
     bar: str = ""
+    other: tuple[str, str] = ("", "")
+    epoch: str = ""
     every: str = ""
     batch: str = ""
 
@@ -149,6 +151,7 @@ class _Printed:
         self.begun.add(len(self.rows))
         self.total = ""
         self.bar = ""
+        self.epoch = ""
 
     def end(self) -> None:
         """Give the dicts of a training their steps."""
@@ -161,8 +164,11 @@ class _Printed:
     def draw(self, text: str) -> None:
         """Note a progress bar or a setting; the bar after a dict is the one printed next."""
         drawn = _BAR.search(text)
+        if drawn and drawn[2] == self.total and 2 * int(drawn[1]) < int(self.bar or 0):
+            self.begin()  # another training of as many steps
         if drawn:
             self.total = self.total or drawn[2]
+            self.other = (drawn[1], drawn[2]) if drawn[2] != self.total else ("", "")
         if drawn and drawn[2] == self.total:
             self.bar = drawn[1]
             for one in self.waiting:
@@ -175,7 +181,13 @@ class _Printed:
                 setattr(self, name, found[1])
 
     def add(self, line: int, row: dict[str, str]) -> None:
-        """Note a dict."""
+        """Note a dict; if its epoch goes back after another bar, that is a training's bar."""
+        if "loss" in row:
+            if self.other[0] and _before(row.get("epoch", ""), self.epoch):
+                bar = self.other
+                self.begin()
+                self.bar, self.total = bar
+            self.epoch = row.get("epoch", "")
         self.rows.append((line, row))
         if self.batch:
             row["total_train_batch_size"] = self.batch
@@ -220,7 +232,14 @@ def _steps_between(dicts: Sequence[_Between]) -> list[str]:
     if len(known) < 2 or not any(ahead):
         return either
     each_step = _distance(after) == 1 and set(ahead) == {1}
-    if _regular(before) and (each_step or not _regular(after)):
+    places = [place for place, one in enumerate(dicts) if "loss" in one.row]
+    losses = [dicts[place] for place in places]
+    # The bar before the last loss would be the bar after the loss before it, too.
+    goes_on = not losses[-1].after and losses[-1].before == losses[-2].after
+    if goes_on and not int(losses[0].before or 0):
+        either[places[-1]] = ""  # its bar is missing, as in a log that is cut off
+        goes_on = False
+    if _regular(before) and (each_step or goes_on or not _regular(after)):
         return [one.before or one.after for one in dicts]
     if _regular(after):
         return either
