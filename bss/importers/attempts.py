@@ -16,6 +16,8 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.log import COUNTS, LOSSES, Correction, Log, Rows
 
+SETTING = "setting "
+"""Beginning of the names of columns that are only compared between the runs of a log."""
 FEW = 0.1
 """Share of rows up to which the steps of two runs may go back if no step is there twice."""
 SAME_RATE = 0.01
@@ -261,7 +263,7 @@ def _is_run(last: Attempts, before: Rows, part: Log) -> bool:
     if last.logs[-1].ended or _differ(before, part.rows, last.logs[-1].labels, part.labels):
         return True
     planned = _values(before, "planned_steps")
-    if len(planned) and "step" in before and _finished(before, float(planned.iloc[-1])):
+    if planned.nunique() == 1 and "step" in before and _finished(before, float(planned.iloc[-1])):
         return True
     key = _count(before)
     return key is not None and part.rows[key].max() <= before[key].max()
@@ -288,6 +290,11 @@ def _differ(
     theirs = other_labels or {}
     if any(ours[name] != theirs[name] for name in ours.keys() & theirs.keys()):
         return True
+    for column in before.columns.intersection(after.columns):
+        ends = [_values(rows, column).unique().tolist() for rows in (before, after)]
+        one_each = all(len(values) == 1 for values in ends)
+        if column.startswith(SETTING) and one_each and ends[0] != ends[1]:
+            return True
     for column in ("batch", "batch_tokens"):
         first = [_values(rows, column)[:1].tolist() for rows in (before, after)]
         if all(first) and first[0] != first[1]:

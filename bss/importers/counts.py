@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bss.importers.attempts import SETTING
 from bss.importers.lines import Cells
 from bss.importers.log import Rows
 from bss.importers.names import plain_name
@@ -39,6 +40,8 @@ _RATES = {
     "total_batch",
     "mfu",
 }
+_SETTINGS = {"batch", "batchsize", "gbs", "mbs", "bsz", "bs", "seed"}
+_NO_SETTINGS = {"idx", "index", "id", "number", "num", "time", "per", "second", "in", "epoch"}
 _OF_STEPS = {"micro", "epoch", "log", "substep"}
 _UNIT = re.compile(r"(?:[_/ (-])(K|M|B|G|T|thousands?|millions?|billions?|trillions?)\)?$")
 _UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
@@ -64,24 +67,41 @@ def named_like_steps(names: Iterable[str]) -> list[str]:
 
 
 def _grows_evenly(values: np.ndarray) -> bool:
-    """Return whether most of the distances of values are one, above 0."""
+    """Return whether most distances of values are one, above 0; a log may begin anew."""
     more = np.diff(values[np.isfinite(values)])
-    return (
-        len(more) > 0 and bool(np.median(more) > 0) and np.mean(more == np.median(more)) >= EVENLY
-    )
+    up = more[more > 0]
+    return 2 * len(up) > len(more) and bool(np.mean(up == np.median(up)) >= EVENLY)
 
 
 def with_claims(rows: Rows, cells: Cells, read: Collection[str]) -> Rows:
-    """Return rows with the counts of tokens and samples that are not read, as CLAIM NAME."""
+    """Return rows with what is not read and compared: counts and settings.
+
+    Counts of tokens and samples are called CLAIM NAME; batch sizes and seeds, SETTING NAME.
+    """
     for name, values in cells.numbers.items():
-        if name not in read and _counts(name) and _rises(values):
+        if name in read:
+            continue
+        if _counts(name) and _rises(values):
             rows = rows.assign(**{f"{CLAIM}{name}": values[rows.index]})
+        if is_setting(name):
+            rows = rows.assign(**{f"{SETTING}{name}": values[rows.index]})
     return rows
 
 
 def counted_names(names: Iterable[str]) -> list[str]:
-    """Return the names of counts of tokens or samples, and of accumulation."""
-    return [name for name in names if _counts(name) or is_accumulation(name)]
+    """Return the names of counts of tokens or samples, of accumulation and of settings."""
+    return [n for n in names if _counts(n) or is_accumulation(n) or is_setting(n)]
+
+
+def is_setting(name: str) -> bool:
+    """Return whether a name is of a batch size or a seed, in any unit and of any part.
+
+    Examples:
+        >>> [is_setting(n) for n in ("batch_size", "gbs", "data_seed", "batch_idx", "batch_loss")]
+        [True, True, True, False, False]
+    """
+    words = words_of_name(name)
+    return bool(words & _SETTINGS) and not words & _NO_SETTINGS and not kind_of_name(name)
 
 
 def is_accumulation(name: str) -> bool:
@@ -133,6 +153,30 @@ def contradictions(
             yield (
                 f"{name} contradicts the tokens: steps x batch x sequence length make {times}"
                 f"{because}; correct --columns step=NAME, --batch or --seq-len"
+            )
+
+
+def larger_batches(settings: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
+    """Yield a warning for each batch size that is not read and divides no batch of a table.
+
+    A batch size of a device or of a micro-batch divides the batch.
+
+    Args:
+        settings: Columns called SETTING NAME.
+        table: The run table of one run.
+    """
+    batches = table["batch"].unique()
+    in_tokens = batches * table["seq_len"].iloc[0]
+    for column in settings:
+        name = column.removeprefix(SETTING)
+        sizes = settings[column].dropna().unique()
+        if column == name or words_of_name(name) & {"seed", *_TOKENS}:
+            continue
+        whole = len(sizes) == 1 and sizes[0] >= 1
+        if whole and (batches % sizes[0]).all() and sizes[0] not in in_tokens:
+            yield (
+                f"{name} is {sizes[0]:g} and not read, but the batch is {batches[0]:g}; correct "
+                f"--batch, or read {name} with --columns batch={name}"
             )
 
 

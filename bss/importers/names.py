@@ -30,7 +30,7 @@ from bss.tables.likeness import (
     words_of_name,
 )
 
-USUAL = ("loss", "eval_loss")
+USUAL = ("loss", "eval_loss", "lr", "planned_steps")
 """Columns that are found by their usual names where a trainer has no other."""
 
 

@@ -98,10 +98,11 @@ class PlainTable(Importer):
         found = choose((METRICS,), names, given, str(file))
         notes = found.notes
         chosen = {ours: names[name] for ours, name in found.names.items()}
-        unread = unread_of(table.names, chosen.values(), given)
         by = chosen.pop("run", None)
         split = chosen.pop("split", None)
         told = {names[name] for name in SETTINGS if name in names} - {*chosen.values()}
+        read = {*found.names.values(), *told}
+        unread = unread_of(table.names, {names.get(name, name) for name in read}, given)
         counts = [name for name in counted_names(table.names) if name not in told]
         cells = table.read([*chosen.values(), *counts], filter(None, (by, split, *told)))
         if result := last_test(chosen, cells.sizes, given):

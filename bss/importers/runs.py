@@ -11,9 +11,9 @@ import pandas as pd
 
 from bss.cells import printable
 from bss.errors import InputError
-from bss.importers.attempts import Attempts, runs_of
+from bss.importers.attempts import SETTING, Attempts, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
-from bss.importers.counts import CLAIM, agrees, contradictions
+from bss.importers.counts import CLAIM, agrees, contradictions, larger_batches
 from bss.importers.files import at_once
 from bss.importers.log import LOSSES, Log, Rows
 from bss.importers.naming import distinguished
@@ -268,7 +268,8 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
     claims = merged.rows.filter(regex=f"^{CLAIM}")
-    rows = merged.rows.drop(columns=claims.columns)
+    compared = merged.rows.filter(regex=f"^({CLAIM}|{SETTING})")
+    rows = merged.rows.drop(columns=compared.columns)
     table, batch_from = counted(rows, run, schedule, seq_len, given)
     gaps = [c for c in ("step", "tokens") if c in table and table[c].isna().any()]
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
@@ -285,7 +286,9 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
         checked = checked.assign(status=status)
     told = {"run": run, "status": status, "batch_from": batch_from}
     report = _report(found, merged, checked, told)
-    return checked, _with_counts(report, logs, claims, checked)
+    report = _with_counts(report, logs, claims, checked)
+    sizes = [*larger_batches(compared, checked)]
+    return checked, replace(report, warnings=(*report.warnings, *sizes))
 
 
 def _with_counts(

@@ -207,3 +207,31 @@ def test_as_much_of_the_path_as_is_needed(tmp_path):
         path.parent.mkdir(parents=True)
         path.write_text(speedrun(0.1 * (system == "sysB"), 500))
     assert [*finals([tmp_path], "8")] == ["sysA/bench/result_0", "sysB/bench/result_0"]
+
+
+@pytest.mark.parametrize("tracker", ["", "_step"], ids=["plain", "history"])
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"max_steps": 20}, {"max_steps": 30}),
+        ({"gbs": 8}, {"gbs": 16}),
+        ({"seed": 1}, {"seed": 2}),
+        ({"lr": 1e-3}, {"lr": 2e-3}),
+        ({"train_batch_size": 8}, {"train_batch_size": 16}),
+    ],
+)
+def test_settings_under_other_names_part_a_log(tmp_path, first, second, suffix, tracker):
+    values = [{"step": i, "train_loss": 5 - i / 90, **first} for i in (10, 20)]
+    values += [{"step": i, "train_loss": 4 - i / 90, **second} for i in (10, 20, 30)]
+    values = [{tracker: i, **row} if tracker else row for i, row in enumerate(values)]
+    lines = [",".join(values[0]), *(",".join(map(str, row.values())) for row in values)]
+    text = "\n".join(lines) if suffix == "csv" else "\n".join(map(json.dumps, values))
+    (tmp_path / f"a.{suffix}").write_text(text + "\n")
+    logged = "gbs" in first and not tracker
+    reports, _ = read([tmp_path / f"a.{suffix}"], "" if logged else "8")
+    assert [(r.run, r.rows, r.restarts) for r in reports] == [("a", 2, 0), ("a#2", 3, 0)]
+    told = [line for r in reports for line in r.warnings]
+    assert any("correct --batch" in line for line in told) == bool(
+        {"train_batch_size", "gbs"} & {*first} and not logged
+    )
