@@ -1,5 +1,6 @@
 """The one exception that a person's mistake raises, and the checks that many values share."""
 
+from numbers import Real
 from typing import Any
 
 
@@ -14,6 +15,12 @@ def check(holds: bool, field: str, value: Any, expected: str) -> None:
     """Refuses a value that a condition does not hold of."""
     if not holds:
         raise InputError(f"{field}: {value} given; write {expected}")
+
+
+def check_number(field: str, value: Any) -> None:
+    """Raise InputError for what is no number: text, None, a bool, or a missing value."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{field}: {value!r} given; write a number")
 
 
 def check_least(group: str, value: Any, **least: float) -> None:

@@ -164,6 +164,15 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def as_path(path: Any, field: str = "path") -> Path:
+    """Return a path; InputError for what is none."""
+    if not isinstance(path, str | os.PathLike) or not str(path):
+        raise InputError(f"{field}: {path!r} given; expected the path of a file")
+    if "\0" in str(path):
+        raise InputError(f"{field}: {str(path)!r} has a NUL byte, which no path has; correct it")
+    return Path(path)
+
+
 def refuse_stream(path: str | Path, field: str = "") -> None:
     """Raise InputError for a pipe, a socket or a device, which a reader might wait for endlessly.
 

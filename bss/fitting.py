@@ -3,7 +3,7 @@
 `bss fit` prints what these functions return.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -338,6 +338,8 @@ def measure_points(
 
 def reading(columns: Columns, seq_len: int | None) -> Reading:
     """Return how a table is read."""
+    if seq_len is not None:
+        seq_len = parse_tokens(seq_len, field="seq_len")
     if columns is None or isinstance(columns, str):
         return Reading.parse(columns, seq_len)
     if not isinstance(columns, Mapping):
@@ -349,12 +351,17 @@ def _losses(targets: Any) -> list[float] | None:
     """Return target losses; None for none, whose default is chosen."""
     if targets is None:
         return None
-    listed = [targets] if isinstance(targets, int | float | str) else [*targets]
+    listed = targets if isinstance(targets, Iterable) else [targets]
+    if isinstance(targets, str):
+        listed = targets.split(",")
     return as_positive("targets", listed).tolist() or None
 
 
 def _texts(rows: str | Sequence[str]) -> list[str]:
-    return [rows] if isinstance(rows, str) else [*rows]
+    several = [rows] if isinstance(rows, str) else rows
+    if not isinstance(several, Sequence) or not all(isinstance(one, str) for one in several):
+        raise InputError(f"keep, drop: {rows!r} given; write COLUMN=VALUE, e.g. 'run=web-*'")
+    return [*several]
 
 
 def _options(resamples: int, level: float, seed: int, draws: int = 0) -> Options:

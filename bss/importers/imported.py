@@ -17,6 +17,7 @@ from bss.importers.formats import own_lines
 from bss.importers.log import Log
 from bss.importers.runs import rows_of_files, scaling_with_batch, total_rows
 from bss.tables import Reading
+from bss.units import parse_tokens
 
 NAMED = 20
 """Unread files that a warning names."""
@@ -155,6 +156,10 @@ def import_logs(
             a batch size or a sequence length.
     """
     paths = _paths(path)
+    if seq_len is not None:
+        seq_len = parse_tokens(seq_len, field="seq_len")
+    if run_regex is not None and not isinstance(run_regex, str):
+        raise InputError(f"run_regex: {run_regex!r} given; write a regular expression")
     texts = [str(batch)] if isinstance(batch, int | str) else [*batch]
     names = Reading(columns or {}, seq_len).columns
     options = LogOptions(Batches.parse(texts), seq_len, run_regex, names)

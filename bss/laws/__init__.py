@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bss.errors import InputError
-from bss.files import read_json
+from bss.files import as_path, read_json
 from bss.installation import attach
 from bss.registry import UntrustedError
 
@@ -61,6 +61,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.
     """
+    path = as_path(path, field)
     entry = read_json(path, "save a fit with `bss fit … --json`", field)
     kind = entry.get("kind")
     if str(kind) in kinds:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bss import values
 from bss.cells import fit_html, number
-from bss.errors import InputError, check
+from bss.errors import InputError, check, check_number
 from bss.files import finite, write_json
 from bss.installation import DISTRIBUTION, from_above
 from bss.laws.resampling import rms
@@ -633,6 +633,11 @@ class Options:
     draws: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("resamples", "level", "seed", "draws"):
+            check_number(name, getattr(self, name))
+        for name in ("resamples", "seed", "draws"):
+            value = getattr(self, name)
+            check(value == value // 1 and value >= 0, name, value, "a whole number of 0 or more")
         check(self.resamples >= 1, "resamples", self.resamples, "1 or more, such as 500")
         check(0 < self.level < 1, "level", self.level, "a coverage between 0 and 1")
 

@@ -137,6 +137,8 @@ class BatchSchedule:
             >>> str(BatchSchedule.parse("0:.5K 1K:2K"))
             '0:500 1K:2000'
         """
+        if not isinstance(text, str):
+            raise InputError(f"batch: {text!r} given; write a text like '8' or '0:8 2M:16'")
         if samples := _SAMPLES.fullmatch(text.strip()):
             return cls._by_samples(samples, seq_len)
         pairs = text.split()

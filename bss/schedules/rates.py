@@ -28,7 +28,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from bss.errors import InputError, check
+from bss.errors import InputError, check, check_number
 from bss.registry import Registry, attempt
 from bss.units import parse_number, parse_tokens
 
@@ -221,6 +221,8 @@ class WarmupStableDecay:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("peak", "total", "warmup", "decay", "floor"):
+            check_number(name, getattr(self, name))
         for name in ("peak", "total"):
             value = getattr(self, name)
             check(0 < value < math.inf, name, value, "a positive number")
@@ -310,11 +312,14 @@ def numbers(count: Any) -> tuple[Any, Any]:
 
 def constant(peak: float, warmup: float = 0) -> WarmupStableDecay:
     """Return a warm-up, then the peak forever."""
+    check_number("warmup", warmup)
     return WarmupStableDecay(peak, max(warmup, 1), warmup)
 
 
 def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> WarmupStableDecay:
     """Return a warm-up, then one half cosine down to `floor · peak` at the total."""
+    check_number("total", total)
+    check_number("warmup", warmup)
     return WarmupStableDecay(peak, total, warmup, total - warmup, "cosine", floor)
 
 

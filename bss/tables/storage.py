@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
-from bss.files import PACKED, refuse_stream, replacing
+from bss.files import PACKED, as_path, refuse_stream, replacing
 from bss.tables.columns import Origin
 from bss.tables.reading import Reading
 
@@ -109,7 +109,7 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
         InputError: the file cannot be read, a line has too many or too few values, a column is
             there twice, or `Reading.read` refuses it.
     """
-    path = Path(path)
+    path = as_path(path)
     reading = reading or Reading()
     refuse_stream(path)
     lines: list[int] | None = None
