@@ -7,10 +7,11 @@ sources are pooled (`bss.advice.sources`), and losses come from the fit of publi
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bss.advice.fit_advice import TOLERANCE, FitAdvice
-from bss.advice.of_fit import fit_advice, published
+from bss.advice.of_fit import fit_advice, nearest_published, published
+from bss.advice.receipt import Receipt, receipt
 from bss.advice.sources import (
     AXES,
     POOLED,
@@ -28,6 +29,9 @@ from bss.laws import read_fit
 from bss.laws.base import Estimate
 from bss.rules import RULES, Answer, Setting, answers
 from bss.units import parse_number, parse_tokens, rounded_tokens
+
+if TYPE_CHECKING:
+    from bss.laws.step_time import StepTime
 
 BASIS = "sources fix beta2 per step; with a half-life fixed in tokens the optimum can be smaller"
 """As in results/published/marin_beta2.csv: 64 instead of 128 sequences."""
@@ -49,6 +53,7 @@ class Advice:
         warnings: what a reader must know.
         pooled: pooled optimum of published sources; None for a user's own fit.
         source: what the answer is of: "published", or the name of a fit.
+        receipt: costs of a batch size that is used; None without one.
     """
 
     setting: Setting
@@ -58,6 +63,7 @@ class Advice:
     warnings: tuple[str, ...]
     pooled: Pooled | None = None
     source: str = PUBLISHED
+    receipt: Receipt | None = None
 
     def __repr__(self) -> str:
         return "\n".join([*self.lines, *(f"warning: {text}" for text in self.warnings)])
@@ -117,8 +123,9 @@ class Advice:
             source += f"; parameters {rounded_ratio(beyond.params)} × and tokens "
             source += f"{rounded_ratio(beyond.tokens)} × those of the nearest measured run"
             source += f" ({beyond.source})"
+        used = self.receipt.lines if self.receipt else []
         if not self.costs:
-            return [self.answer, source]
+            return [self.answer, *used, source]
         interval = f"90% interval of the optimum{'' if self.in_range else ', extrapolated'}: "
         interval += _ends(self.batch.low, self.batch.high)
         if any(self.tolerance.values()):
@@ -127,7 +134,7 @@ class Advice:
         cost = "The costs of half and twice are unknown"
         if half["loss"] is not None and twice["loss"] is not None:
             cost = f"Half of it costs {half['loss']:.4f} nats, twice {twice['loss']:.4f}"
-        return [self.answer, interval, f"{cost}; steps {one['steps']:,}", source]
+        return [self.answer, interval, *used, f"{cost}; steps {one['steps']:,}", source]
 
     @property
     def sources(self) -> list[dict[str, Any]]:
@@ -156,6 +163,7 @@ class Advice:
             "weights": self.weights,
             "inside": self.pooled.inside if self.pooled else [],
             "sources": self.sources,
+            "receipt": self.receipt and self.receipt.to_dict(),
             "rules": [one.to_dict() for one in self.rules],
             "warnings": [*self.warnings],
         }
@@ -182,6 +190,35 @@ class Advice:
             return None
         return max(1, round(self.batch.value / self.setting.seq_len))
 
+    def known_losses(self) -> tuple[FitAdvice, str]:
+        """Return losses around the optimum, and the size and budget they are of if it is another.
+
+        Outside of what the fit of published losses was tested for, they are those of the nearest
+        size and budget. A user's fit has its own alone.
+        """
+        if self.losses.factors.size or self.pooled is None:
+            return self.losses, ""
+        return nearest_published(self.setting)
+
+    def with_receipt(
+        self, batch_tokens: float, step_time: "StepTime | None" = None, price: float = 1.0
+    ) -> "Advice":
+        """Return the advice with the costs of a batch size that is used.
+
+        Args:
+            batch_tokens: the batch size in tokens.
+            step_time: seconds per step; None without.
+            price: of a device-hour.
+
+        Raises:
+            InputError: If the batch size is less than one sequence or more than the budget.
+        """
+        check(price is not None and price > 0, "price", price, "a positive number")
+        losses, place = self.known_losses()
+        used = receipt(self.setting, self.batch, losses, batch_tokens, step_time, price, place)
+        note = (f"losses relative to the optimum are those of {place}",) if place else ()
+        return replace(self, receipt=used, warnings=(*self.warnings, *note))
+
 
 def advise(
     params: str | float,
@@ -194,6 +231,11 @@ def advise(
     loss: float | None = None,
     noise_scale: str | float | None = None,
     lr: float | None = None,
+    batch_tokens: str | float | None = None,
+    batch: str | int | None = None,
+    step_time: "StepTime | str | None" = None,
+    devices: float = 1.0,
+    price: float = 1.0,
 ) -> Advice:
     """Return the recommended batch size of a planned run, its interval, and the cost of others.
 
@@ -208,6 +250,12 @@ def advise(
         loss: Expected final loss in nats per token, for rules that need it.
         noise_scale: Gradient noise scale in tokens, for rules that need it.
         lr: Peak learning rate, for rules that need it.
+        batch_tokens: A batch size in tokens that is used, e.g. "4M"; the advice then has a
+            `receipt` of its costs.
+        batch: The same in sequences.
+        step_time: Seconds per step for the receipt: "0.05 + 0.002*B" or a `StepTime`.
+        devices: Devices that take a step.
+        price: Price of a device-hour.
 
     Returns:
         The advice: `answer`, `sequences`, `batch` (tokens, with its interval), `costs`, `rules`.
@@ -230,9 +278,35 @@ def advise(
     setting = Setting(**numbers, seq_len=length, d_model=d_model)
     own = read_fit(str(fit), ("es", "loss")) if isinstance(fit, str | PathLike) else fit
     found = recommend(setting, own, rules)
-    if found.pooled is not None:
+    if found.pooled is None:
+        found = replace(found, source=str(fit) if isinstance(fit, str | PathLike) else "fit")
+    size = used_batch(setting.seq_len, batch_tokens, batch)
+    if size is None:
+        check(step_time is None, "step_time", step_time, "a batch size too, e.g. batch_tokens='4M'")
         return found
-    return replace(found, source=str(fit) if isinstance(fit, str | PathLike) else "fit")
+    return found.with_receipt(size, _step_time(step_time, devices), price)
+
+
+def used_batch(
+    seq_len: int, batch_tokens: str | float | None, batch: str | int | None
+) -> float | None:
+    """Return a batch size in tokens that is given in tokens or in sequences; None without.
+
+    Raises:
+        InputError: If both are given, or one is not a positive count.
+    """
+    check(batch_tokens is None or batch is None, "batch", batch, "batch or batch_tokens, not both")
+    if batch is not None:
+        return float(parse_tokens(batch, field="batch") * seq_len)
+    return None if batch_tokens is None else parse_number(batch_tokens, field="batch_tokens")
+
+
+def _step_time(given: "StepTime | str | None", devices: float) -> "StepTime | None":
+    """Return seconds per step, read from a formula or a file if it is a text."""
+    check(devices is not None and devices > 0, "devices", devices, "a positive number")
+    from bss.laws.step_time import StepTime  # loads pandas, which advice does not need
+
+    return StepTime.read(given, devices) if isinstance(given, str) else given
 
 
 def recommend(setting: Setting, fit: Any = None, rules: Iterable[str] = RULES) -> Advice:

@@ -43,17 +43,25 @@ class FitAdvice:
         An end is None if the known losses do not reach the tolerance there.
         """
         x, y = np.log(self.factors), self.excess
-        low, high = _crossing(-x[x <= 0][::-1], y[x <= 0][::-1]), _crossing(x[x >= 0], y[x >= 0])
-        return low and 1 / low, high
+        low = _crossing(-x[x <= 0][::-1], y[x <= 0][::-1])
+        return low and 1 / low, self.largest_within(TOLERANCE)
+
+    def largest_within(self, nats: float) -> float | None:
+        """Return the multiple above the optimum at which the excess loss reaches `nats`.
+
+        None if the known losses do not reach it.
+        """
+        above = self.factors >= 1
+        return _crossing(np.log(self.factors[above]), self.excess[above], nats)
 
 
-def _crossing(x: np.ndarray, y: np.ndarray) -> float | None:
-    """Return the first e^x at which y reaches the tolerance, of ascending x from 0."""
-    above = np.flatnonzero(y > TOLERANCE)
+def _crossing(x: np.ndarray, y: np.ndarray, nats: float = TOLERANCE) -> float | None:
+    """Return the first e^x at which y reaches a level, of ascending x from 0."""
+    above = np.flatnonzero(y > nats)
     if not above.size:
         return None
     part = slice(max(above[0] - 1, 0), above[0] + 1)
-    return float(np.exp(np.interp(TOLERANCE, y[part], x[part])))
+    return float(np.exp(np.interp(nats, y[part], x[part])))
 
 
 def of_losses(

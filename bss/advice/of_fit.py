@@ -13,6 +13,7 @@ from bss.laws import LossFit, read_fit
 from bss.laws.base import Estimate
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.rules import Setting
+from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
     from bss.laws import EsFit
@@ -30,6 +31,17 @@ ONE_MODEL = "the fit is of one model of unknown size: check that it is the model
 def published(setting: Setting) -> FitAdvice:
     """Return the answer of the committed fit of published final losses."""
     return fit_advice(read_fit(PUBLISHED), setting)
+
+
+def nearest_published(setting: Setting) -> tuple[FitAdvice, str]:
+    """Return the answer at the nearest size and budget of the published fit, and these in words."""
+    fit = read_fit(PUBLISHED)
+    ranges = {name: fit.tested[name] for name in ("params", "tokens")}
+    sizes = {n: min(max(getattr(setting, n), x.low), x.high) for n, x in ranges.items()}
+    place = (
+        f"{rounded_tokens(sizes['params'])} parameters, {rounded_tokens(sizes['tokens'])} tokens"
+    )
+    return fit_advice(fit, replace(setting, **sizes)), place
 
 
 def fit_advice(fit: Any, setting: Setting) -> FitAdvice:

@@ -41,7 +41,9 @@ def of_losses(advice: Advice, step_time: StepTime, price: float) -> pd.DataFrame
     Raises:
         InputError: If the optimum or the losses of other batch sizes are unknown.
     """
-    best, losses, setting = advice.batch, advice.losses, advice.setting
+    best = advice.batch
+    setting = advice.setting
+    losses, _ = advice.known_losses()
     if best.value is None or losses.slope is None or not losses.factors.size:
         why = "needs a fit of E(S) or of final losses that has an optimum for this run"
         raise InputError(f"--step-time: {why}; leave it out")

@@ -57,6 +57,24 @@ def test_outside_all_ranges_the_answer_is_extrapolated(capsys, params, tokens, f
     assert "extrapolated" in interval and EUROLLM in source
 
 
+def test_a_receipt_of_a_batch_that_is_used(capsys):
+    planned = ("advise", "--params", "7B", "--tokens", "2T", "--seq-len", "4096")
+    timed = ("--step-time", "1.2 + 0.004*B", "--devices", "512", "--price", "2")
+    found = printed(capsys, *planned, "--batch-tokens", "4M", *timed)
+    used = found["receipt"]
+    assert used["sequences"] == pytest.approx(4e6 / 4096)
+    assert [row["factor"] for row in used["rows"]] == [0.5, 1, 2, 4]
+    assert all(row["days"] > 0 and row["cost"] > 0 for row in used["rows"])
+    assert used["largest_within_1_percent"]["value"] > found["batch_tokens"]["value"]
+    text = "\n".join(shown(capsys, *planned, "--batch", "1024"))
+    assert "Your batch: 4.19M tokens (1,024 sequences), " in text and "Receipt: " in text
+    assert "1.07B parameters, 100B tokens" in text
+    assert printed(capsys, *planned)["receipt"] is None
+    refusal = refused(capsys, *planned, "--batch", "1024", "--batch-tokens", "4M")
+    assert "not both" in refusal
+    assert any("100B tokens" in line for line in shown(capsys, *planned, *timed))
+
+
 def test_peak_lr_and_beta2_of_the_sources_are_shown(capsys):
     found = {one["name"]: one for one in printed(capsys, *INSIDE)["sources"]}
     assert found.keys() == {TABLE, EUROLLM, "power-lines", "deepseek"}
