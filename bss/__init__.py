@@ -1,15 +1,15 @@
 """bss: batch-size scaling laws, from training sweeps to batch schedules.
 
 The names below, and the options and files of the `bss` command, are kept from release to release;
-everything else may change. A sweep, its law and the schedule that it calls for:
+everything else may change. Logs to a law, a schedule and the settings of a trainer:
 
     import bss
 
-    setup = bss.Setup(model="pico", schedule=bss.ScheduleConfig(tokens=200_000))
-    swept = bss.sweep(setup, {"schedule.batch": [1, 2, 4, 8, 16, 32]}, runs="runs")
-    points, warnings = bss.measure_points(swept.runs)
-    fit = bss.fit_es(points)
-    fit.schedule(tokens="1M", stages=4)
+    logs = bss.import_logs("EXPORTS", seq_len=2048, run_regex=r"bs(?P<batch>\\d+)")
+    fit = bss.fit_es(logs.runs, targets=[2.6, 2.5, 2.4])
+    ramp = fit.schedule(tokens="10B", stages=4, multiple_of=64)
+    lr = bss.LRSchedule("wsd", peak=1e-3, warmup="500M", decay="20%")
+    bss.plan(ramp, tokens="10B", seq_len=2048, lr=lr).export("megatron")
 
 A name is imported from its package on first use, so that `import bss` loads nothing.
 """
@@ -21,6 +21,7 @@ from bss.installation import attach
 
 if TYPE_CHECKING:
     from bss.advice import Advice, advise
+    from bss.advice.next_run import next_runs
     from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.exports import export
@@ -69,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

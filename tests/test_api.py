@@ -1,7 +1,9 @@
 """What `import bss` gives: every name, and nothing heavy before it is asked for."""
 
+import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import bss
 
@@ -9,7 +11,7 @@ HEAVY = "import sys, bss; print(sorted({'jax', 'numpy', 'pandas', 'scipy'} & {*s
 
 
 def test_every_name_is_there():
-    assert set(bss.__all__) <= set(dir(bss))
+    assert dir(bss) == sorted(bss.__all__)
     for name in {*bss.__all__} - {"__version__"}:
         found = getattr(bss, name)
         assert callable(found) and found.__doc__, name
@@ -23,3 +25,14 @@ def test_its_version_is_text_that_is_looked_up_late():
 def test_importing_it_loads_nothing():
     told = subprocess.run([sys.executable, "-c", HEAVY], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+def test_the_page_of_names_lists_each_once_by_task():
+    file = Path(__file__).parents[1] / "docs" / "_site" / "reference.py"
+    spec = importlib.util.spec_from_file_location("reference", file)
+    assert spec and spec.loader
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    listed = [name for names in page.TASKS.values() for name in names]
+    assert sorted(listed) == sorted({*bss.__all__} - {"__version__"})
+    assert page.api().count("::: bss.") == len(listed)

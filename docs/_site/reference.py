@@ -1,13 +1,32 @@
 """The two pages that are read off the code: cli.md from the commands, api.md from `bss.__all__`."""
 
-import importlib
 import io
 from typing import Any
 
 from rich.console import Console
 
-ROOMS = ("sweeps", "points", "laws", "policies", "schedules", "training", "tables", "report")
-"""In the order in which one meets them; others follow."""
+TASKS = {
+    "Read logs and tables": (
+        "import_logs", "ImportedLogs", "read_runs", "read_points", "check_runs", "check_losses",
+        "measure_points", "default_targets", "Reading", "write_table",
+    ),
+    "Fit scaling laws": (
+        "fit_es", "fit_critical", "fit_loss", "fit_curve", "read_fit", "EsFit", "CriticalFit",
+        "LossFit", "CurveFit", "Options", "next_runs",
+    ),
+    "Schedules and plans": (
+        "plan", "Plan", "LRSchedule", "LearningRate", "wsd", "cosine", "BatchSchedule",
+        "DerivedSchedule", "derive_schedule", "Limits", "Coupling", "export",
+    ),
+    "Advice": ("advise", "Advice"),
+    "Train and sweep": (
+        "sweep", "train", "Sweep", "Setup", "ScheduleConfig", "TextConfig", "EngineConfig",
+        "EvaluationConfig", "RunConfig", "AdamW", "Corpus", "overlay", "sweep_product",
+        "sweep_zip", "estimate_cost", "list_runs",
+    ),
+    "Reports and errors": ("write_report", "InputError", "version"),
+}  # fmt: skip
+"""The exports of `bss` by what they are for; tests/test_api.py keeps the list complete."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -32,15 +51,10 @@ def cli() -> str:
 
 
 def api() -> str:
-    """Return the exports of `bss` by package, each with the package's docstring."""
+    """Return the exports of `bss` by task."""
     import bss
 
-    rooms: dict[str, list[str]] = {f"bss.{room}": [] for room in ROOMS}
-    for name in sorted({*bss.__all__} - {"__version__"}):
-        home = getattr(getattr(bss, name), "__module__", "bss")
-        rooms.setdefault(".".join(home.split(".")[:2]), []).append(name)
     parts = ["# The Python interface", (bss.__doc__ or "").split("\n\n", 1)[1]]
-    for room in filter(rooms.get, rooms):
-        about = (importlib.import_module(room).__doc__ or "").split("\n\n")[0]
-        parts += [f"## {room}", about, *(f"::: bss.{name}" for name in rooms[room])]
+    for task, names in TASKS.items():
+        parts += [f"## {task}", *(f"::: bss.{name}" for name in names)]
     return "\n\n".join(parts) + "\n"
