@@ -83,6 +83,25 @@ def test_best_batches_intervals_and_costs(settings, found, fit, monkeypatch):
     assert 40 < known < 180  # both kinds
 
 
+def test_receipts(settings, found, fit, monkeypatch):
+    monkeypatch.setattr("bss.advice.of_fit.read_fit", lambda *_: fit)
+    near = 0
+    for setting, at in zip(settings[::4], found[::4], strict=True):
+        advice = recommend(Setting(*setting))
+        size = 1.5 * advice.sequences * setting[2]
+        if size > setting[1]:
+            continue
+        expected, page = advice.with_receipt(size).receipt, at["receipt"]
+        for name, key in (("loss", "loss"), ("tokens", "tokens"), ("steps", "steps")):
+            same([row[key] for row in page["rows"]], [row[name] for row in expected.rows])
+        ends = [getattr(expected.largest, end) for end in ("value", "low", "high")]
+        same(page["largest"], ends)
+        same(page["ratio"], expected.ratio)
+        assert (page["place"] is None) == (expected.losses_of == "")
+        near += page["place"] is not None
+    assert 5 < near < 45
+
+
 def test_the_published_table_by_itself(settings, found, fit):
     compared = 0
     for (params, tokens, _), at in zip(settings, found, strict=True):

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from bss.advice import advise
 from bss.report.page import write_results
 from bss.report.results import Results
 from bss.tables import check_runs
@@ -21,6 +22,7 @@ FIELDS = {
     "batch": "256",
     "lr": "3e-4",
     "step_times": "64:0.31 256:1.05",
+    "devices": "512",
 }
 BAD = [
     *(["params", text] for text in ("0", "-3", "1e30", "abc", "")),
@@ -28,6 +30,7 @@ BAD = [
     ["seq_len", "<b>"],
     ["lr", "-1"],
     ["step_times", "64"],
+    ["devices", "0"],
 ]
 
 pytestmark = [
@@ -85,6 +88,22 @@ def test_the_question_is_in_the_address(seen):
     assert "172 sequences" in seen["texts"]["fromAddress"]  # bss advise for 500M and 10B
     for part in ("params=350M", "tokens=30B", "batch=256"):
         assert part in seen["texts"]["address"]
+
+
+def test_a_receipt_of_the_batch_in_the_fields(seen):
+    first, rows = seen["texts"]["receipt"]
+    assert "524K tokens (256 sequences) is 0.89 × the best batch size, inside" in first
+    assert all(text in rows for text in ("yours × 0.5", "yours × 4", "Device-hours"))
+
+
+def test_a_known_run_fills_the_fields_and_the_address(seen):
+    source, first, note = seen["texts"]["known"]
+    assert "arXiv 2307.09288" in source
+    used = advise("7B", "2T", 4096, batch=977)
+    assert f"{used.receipt.ratio:.2g} × the best batch size" in first
+    assert "1.07B parameters, 100B tokens" in note
+    for part in ("params=7B", "tokens=2T", "seq_len=4096", "batch=977"):
+        assert part in seen["texts"]["knownAddress"]
 
 
 def test_bad_input_is_one_line_beside_its_field(seen):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from bss.advice import recommend
+from bss.advice import advise, recommend
 from bss.rules import Setting
 from bss.units import rounded_tokens
 from tests.page.conftest import ROOT
@@ -52,9 +52,18 @@ def test_the_first_page_of_the_site_begins_with_it(calculator):
     assert calculator.on_post_page("<p>other</p>", None, None) == "<p>other</p>"
 
 
+def test_known_runs_are_facts_with_a_source(calculator):
+    known = calculator.data()["known"]
+    assert len(known) == 6
+    for run in known:
+        assert run["source"].startswith("arXiv ") and run["batch"] > 0
+        used = advise(run["params"], run["tokens"], run["seq_len"], batch=run["batch"])
+        assert used.receipt and not used.in_range and used.sequences
+
+
 def test_every_field_has_a_label_and_a_place_for_its_error(document):
     fields = re.findall(
         r'<label>[^<]+<input name="(\w+)"[^>]*aria-describedby="bss-(\w+)"', document
     )
-    assert len(fields) == 6 and all(name == error for name, error in fields)
+    assert len(fields) == 7 and all(name == error for name, error in fields)
     assert all(f'<small id="bss-{name}">' in document for name, _ in fields)

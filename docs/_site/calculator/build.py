@@ -19,7 +19,7 @@ import numpy as np
 
 from bss.advice import Advice, recommend
 from bss.advice.fit_advice import TOLERANCE
-from bss.advice.of_fit import FACTORS, PUBLISHED
+from bss.advice.of_fit import FACTORS, NEAR, PUBLISHED
 from bss.advice.sources import (
     AXES,
     DEVIATIONS,
@@ -40,7 +40,7 @@ from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Rule, Scaling, S
 from bss.units import rounded_tokens
 
 HERE = Path(__file__).parent
-MODULES = ("rules", "law", "ramp", "curves", "page")
+MODULES = ("rules", "law", "receipt", "ramp", "curves", "page")
 MARK = re.compile(r"<!-- calculator -->.*?<!-- end of calculator -->", re.DOTALL)
 """What the calculator replaces on the site; elsewhere a page shows what is between: a picture."""
 SEQ_LEN = 2048
@@ -63,6 +63,7 @@ def data() -> dict[str, Any]:
         "rules": [{"name": name, **rule_data(rule)} for name, rule in named.items()],
         "needing_more": [name for name, rule in RULES.items() if rule.needs and rule.batch],
         "scalings": scaling_data(),
+        "known": json.loads((HERE / "known.json").read_text()),
         "pool": {
             "sources": [source_data(name, source) for name, source in sources.items()],
             "constants": constants._asdict(),
@@ -108,6 +109,7 @@ def fit_data() -> dict[str, Any]:
             for name, seen in fit.tested.items()
         },
         "seq_len": fit.seq_len,
+        "near": NEAR,
         "same_budget": SAME_BUDGET,
         "wide": WIDE,
         "tails": tails(fit.level),

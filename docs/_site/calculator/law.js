@@ -59,7 +59,8 @@ export function tolerance(curve, nats) {
   return [low && 1 / low, crossing(right, nats)];
 }
 
-function crossing(points, nats) {
+// Return the first e^x at which y reaches a level, of ascending points from x = 0; null if it does not.
+export function crossing(points, nats) {
   const above = points.findIndex(([, y]) => y > nats);
   if (above < 0) return null;
   const part = points.slice(Math.max(above - 1, 0), above + 1);
@@ -154,7 +155,7 @@ export function interpolate(x, xs, ys) {
   return ys[after - 1] + slope * (x - xs[after - 1]);
 }
 
-function roundHalfEven(value) {
+export function roundHalfEven(value) {
   const rounded = Math.round(value);
   return value % 1 === 0.5 && rounded % 2 ? rounded - 1 : rounded;
 }

@@ -3,6 +3,7 @@
 import { parseCount, parsePositive, roundedCount } from "../../../bss/report/plotting/units.js";
 import { roundedRatio, scaledRates } from "./rules.js";
 import { advise, cost, lossAt } from "./law.js";
+import { receipt } from "./receipt.js";
 import { NOTATIONS, ramp } from "./ramp.js";
 import { measure, readRuns } from "./curves.js";
 import { draw, drawRuns } from "../../../bss/report/plotting/plots.js";
@@ -44,6 +45,7 @@ function readQuestion() {
     batch: readField("batch", parseCount, true),
     lr: readField("lr", parsePositive, true),
     stepTimes: readField("step_times", parseStepTimes, true) ?? [],
+    devices: readField("devices", parseCount, true),
   };
   if (question.tokens < question.seqLen) {
     showError("tokens", "fewer than one sequence; write more tokens or a shorter sequence");
@@ -103,6 +105,7 @@ function showAnswer(question, advice) {
   showFacts(question, advice);
   showRules(question, advice);
   showCosts(question, advice);
+  showReceipt(question, advice);
   showPlot(question, advice);
   showRamp(question, advice);
 }
@@ -171,6 +174,65 @@ function showCosts(question, advice) {
   }
   const head = ["Batch size", "Tokens", "Sequences", "Loss above the optimum (nats)", "Steps"];
   fillTable(byId("costs"), question.stepTimes.length ? [...head, "Time"] : head, rows);
+}
+
+// Show what the user's batch size, its half, double and fourfold cost.
+function showReceipt(question, advice) {
+  byId("receipt").hidden = !question.batch;
+  if (!question.batch) return;
+  const { seqLen, stepTimes, devices } = question;
+  const size = question.batch * seqLen;
+  const found = receipt(numbers, question, advice, size, FACTORS, stepTimes);
+  const inside = size >= advice.low && size <= advice.high ? "inside" : "outside";
+  byId("receipt-first").textContent =
+    `${roundedCount(size)} tokens (${question.batch.toLocaleString("en")} sequences) is ` +
+    `${roundedRatio(found.ratio)} × the best batch size, ${inside} its 90% interval. ${largestText(found, seqLen)}`;
+  const head = ["Batch size", "Tokens", "Sequences", "Loss above the optimum (nats)", "Tokens to the best loss", "Steps"];
+  if (stepTimes.length) head.push("Time");
+  if (stepTimes.length && devices) head.push("Device-hours");
+  fillTable(byId("receipt-rows"), head, found.rows.map((row) => receiptRow(row, question)));
+  byId("receipt-note").textContent = found.place
+    ? `Losses relative to the optimum are those of ${roundedCount(found.place.params)} parameters, ${roundedCount(found.place.tokens)} tokens.`
+    : "";
+}
+
+function largestText({ largest: [value, low, high] }, seqLen) {
+  if (!value) return "The largest batch size within 1% of the tokens is unknown.";
+  const sequences = Math.round(value / seqLen).toLocaleString("en");
+  const size = `${roundedCount(value)} tokens (${sequences} sequences; 90% interval ${rangeText(low, high)} tokens)`;
+  return `The largest batch size within 1% of the tokens is ${size}.`;
+}
+
+function receiptRow({ factor, batchTokens, loss, tokens, steps, seconds }, { seqLen, stepTimes, devices }) {
+  const known = (value, text) => (value === null ? "unknown" : text(value));
+  const texts = [
+    factor === 1 ? "yours" : `yours × ${factor}`,
+    roundedCount(batchTokens),
+    Math.round(batchTokens / seqLen).toLocaleString("en"),
+    known(loss, (nats) => nats.toFixed(4)),
+    known(tokens, roundedCount),
+    known(steps, (count) => count.toLocaleString("en")),
+  ];
+  if (stepTimes.length) texts.push(known(seconds, timeText));
+  if (stepTimes.length && devices) texts.push(known(seconds, (time) => roundedCount((time / 3600) * devices)));
+  return { texts, strong: factor === 1 };
+}
+
+// Put a known run into the fields; its source stands under the buttons.
+function useKnown({ source, name, ...run }) {
+  for (const field of ["params", "tokens", "seq_len", "batch"]) form.elements[field].value = run[field];
+  byId("known-source").textContent = `${name}: ${source}.`;
+  update();
+}
+
+function showKnown() {
+  const buttons = numbers.known.map((run) => {
+    const button = element("button", run.name, { type: "button", title: run.source });
+    button.addEventListener("click", () => useKnown(run));
+    return button;
+  });
+  const source = element("small", [], { id: "bss-known-source" });
+  byId("known").append(...buttons, source);
 }
 
 function costRow(question, advice, factor, sequences, loss) {
@@ -326,6 +388,7 @@ function followScheme() {
 }
 
 function start() {
+  showKnown();
   byId("trainer").append(...Object.keys(NOTATIONS).map((name) => element("option", name)));
   for (const name of ["form", "own"]) byId(name).hidden = false;
   byId("usual").open = false;
