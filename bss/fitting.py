@@ -3,8 +3,8 @@
 `bss fit` prints what these functions return.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -30,6 +30,56 @@ Columns = str | Mapping[str, str] | None
 """The table's names of columns by the names here: {"batch": "gbsz"} or "batch=gbsz"."""
 
 
+@dataclass(frozen=True, repr=False)
+class FitsApart(Mapping[int, EsFit]):
+    """Fits of E(S) of runs with several sequence lengths, one fit for each length.
+
+    Attributes:
+        fits: By sequence length, ascending: `fits[2048].predict(loss=2.4)`.
+    """
+
+    fits: dict[int, EsFit]
+
+    def __getitem__(self, seq_len: int) -> EsFit:
+        if seq_len not in self.fits:
+            known = ", ".join(map(str, self.fits))
+            raise InputError(f"seq_len: no fit of {seq_len!r}; choose one of {known}")
+        return self.fits[seq_len]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.fits)
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+    @property
+    def answer(self) -> str:
+        """The answer of each fit, one line each."""
+        return "\n".join(f"seq_len {n}: {fit.answer}" for n, fit in self.fits.items())
+
+    def summary(self) -> pd.DataFrame:
+        """Return the summaries of the fits, with a column seq_len."""
+        return pd.concat(
+            [fit.summary().assign(seq_len=n) for n, fit in self.fits.items()], ignore_index=True
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(f"seq_len {n}: {fit!r}" for n, fit in self.fits.items())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of each fit."""
+        return "".join(f"<h4>seq_len {n}</h4>{fit._repr_html_()}" for n, fit in self.fits.items())
+
+
+def _lengths(runs: Any) -> list[int]:
+    """Return the sequence lengths of a table; none for anything else, whose check refuses it."""
+    if not isinstance(runs, pd.DataFrame) or "seq_len" not in runs or runs.columns.nlevels > 1:
+        return []
+    column = pd.to_numeric(pd.Series(runs["seq_len"].to_numpy().ravel()), errors="coerce")
+    known = column.dropna().unique()
+    return sorted({int(n) for n in known if n >= 1 and n % 1 == 0})
+
+
 def fit_es(
     runs: Any,
     targets: Sequence[float] | float | None = None,
@@ -48,7 +98,7 @@ def fit_es(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> EsFit:
+) -> Any:
     """Fit a law E(S): tokens and steps to target losses against batch size.
 
     Args:
@@ -73,7 +123,8 @@ def fit_es(
         options: The same as one value, in place of level, resamples and seed.
 
     Returns:
-        The fit: `answer`, `summary()`, `predict(loss=, batch=)`, `plot()`, `schedule(tokens)`.
+        The fit: `answer`, `summary()`, `predict(loss=, batch=)`, `plot()`, `schedule(tokens)`. If a
+        DataFrame has several sequence lengths, one fit for each, by length (`FitsApart`).
 
     Raises:
         InputError: If a column is missing or a row is refused, runs are of several conditions, or
@@ -87,18 +138,18 @@ def fit_es(
         >>> fit_es(pd.DataFrame(points), resamples=20).best_batch().status
         'at_boundary'
     """
-    points, warnings = measure_points(
-        runs,
-        targets,
-        peak_lr=peak_lr,
-        training_loss=training_loss,
-        warmup=warmup,
-        smooth=smooth,
-        seq_len=seq_len,
-        columns=columns,
-        keep=keep,
-        drop=drop,
-    )
+    how: dict[str, Any] = {
+        "peak_lr": peak_lr, "training_loss": training_loss, "warmup": warmup, "smooth": smooth,
+        "seq_len": seq_len, "columns": columns, "keep": keep, "drop": drop,
+    }  # fmt: skip
+    lengths = _lengths(runs) if columns is None and seq_len is None else []
+    if len(lengths) > 1:
+        given: dict[str, Any] = {**how, "law": law, "constraints": constraints, "level": level}
+        given |= {"resamples": resamples, "seed": seed, "options": options}
+        parts = {n: runs.loc[pd.to_numeric(runs["seq_len"]) == n] for n in lengths}
+        fits = {n: fit_es(part, targets, **given) for n, part in parts.items()}
+        return FitsApart({n: fit for n, fit in fits.items() if isinstance(fit, EsFit)})
+    points, warnings = measure_points(runs, targets, **how)
     options = options or _options(resamples or 500, level, seed, DRAWS)
     return _warned(laws.fit_es(points, law, constraints=constraints, options=options), warnings)
 

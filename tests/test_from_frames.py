@@ -86,6 +86,17 @@ def test_targets_that_nobody_reaches_are_refused_in_one_line(runs):
     assert "\n" not in str(refusal.value)
 
 
+def test_two_sequence_lengths_have_answers_apart(runs):
+    both = pd.concat([runs, curves(2 * SEQ_LEN, "long")])
+    apart = bss.fit_es(both, [2.9, 2.7], **QUICK)
+    assert [*apart] == [SEQ_LEN, 2 * SEQ_LEN]
+    assert apart[SEQ_LEN].summary().equals(bss.fit_es(runs, [2.9, 2.7], **QUICK).summary())
+    assert [line[:12] for line in apart.answer.splitlines()] == ["seq_len 64: ", "seq_len 128:"]
+    assert len(apart.summary()) == 4 and "<h4>seq_len 128</h4>" in apart._repr_html_()
+    with pytest.raises(InputError, match="choose one of 64, 128"):
+        apart[32]
+
+
 def test_rows_and_columns_are_chosen_as_on_the_command_line(runs):
     renamed = runs.rename(columns={"batch": "gbsz"}).drop(columns="seq_len")
     how = {"columns": {"batch": "gbsz"}, "seq_len": SEQ_LEN, "drop": "run=run-64-*"}
