@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         read_fit,
     )
     from bss.laws.base import Options
+    from bss.points.agreement import compare_curves
     from bss.points.curve import default_targets
     from bss.policies.derive import DerivedSchedule, derive_schedule
     from bss.policies.policy import Limits

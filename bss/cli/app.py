@@ -1,6 +1,7 @@
 """The `bss` command: subcommands are typed functions, imported when they are called.
 
-Exit status: 0; 1 if `bss import` did not read a file that looks like a log; 2 with one line on
+Exit status: 0; 1 if `bss import` did not read a file that looks like a log, or the curves of
+`bss check` are not equal; 2 with one line on
 stderr for bad input and for errors of the system. After running work is saved it is 130 at Ctrl-C
 and 143 at SIGTERM.
 """
@@ -37,6 +38,7 @@ COMMANDS = {
     "sweep": "train a sweep from one config; write tables, E(S) and a report",
     "compile": "memory, FLOPs and least time of a run on a machine that need not be present",
     "import": "convert other trainers' logs into a run table",
+    "check": "whether two loss curves that should be equal are",
     "points": "steps and tokens to target losses, from loss curves",
     "fit es": "E(S): tokens against steps to target losses",
     "fit critical": "critical batch sizes and their law, from steps to a target",
@@ -60,7 +62,7 @@ GROUPS = {
     "theory": "kernel regression and least squares under SGD, exactly",
 }
 
-WAITED_FOR = ("fit", "import", "report", "compile")
+WAITED_FOR = ("fit", "import", "check", "report", "compile")
 """Commands of seconds or more that do not print their progress."""
 
 

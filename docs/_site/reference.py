@@ -8,7 +8,7 @@ from rich.console import Console
 TASKS = {
     "Read logs and tables": (
         "import_logs", "ImportedLogs", "read_runs", "read_points", "check_runs", "check_losses",
-        "measure_points", "default_targets", "Reading", "write_table",
+        "measure_points", "default_targets", "compare_curves", "Reading", "write_table",
     ),
     "Fit scaling laws": (
         "fit_es", "fit_critical", "fit_loss", "fit_curve", "read_fit", "EsFit", "CriticalFit",
