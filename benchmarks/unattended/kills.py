@@ -23,16 +23,21 @@ PARTS = {"one process": 140, "fleet of 4": 40, "two processes": 14, "Ray": 6}
 SIDE_BY_SIDE = {"fleet of 4": 4, "Ray": 2}
 KILLS_A_RUN = 5
 _MOST_SAVES = STEPS // 8  # between two kills, so that a run lasts for all of its kills
+SAVES_ALL_THE_TIME = 0.0
+"""Seconds between the checkpoints of runs that are killed."""
+SAVES_AT_THE_END = 1e9
+"""The same of runs that end undisturbed."""
 _LOOK_SECONDS = 0.002  # a save takes longer; looking without a pause would cost more than training
 _PATIENCE = 300.0  # of one start, with saves at every step on a busy machine
 
 
-def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
+def commands(part: str, seeds: Sequence[int], folder: Path, seconds: float) -> list[list[str]]:
     """Process ids of the training processes."""
     if part != "two processes":
-        told = [str(folder), ",".join(map(str, seeds)), *(["Ray"] if part == "Ray" else [])]
+        told = [str(folder), ",".join(map(str, seeds)), str(seconds)]
+        told += ["Ray"] if part == "Ray" else []
         return [[sys.executable, "-m", "benchmarks.unattended.runs", *told]]
-    execution = an_execution(folder)
+    execution = an_execution(folder, seconds)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "c.json", {"run": to_dict(a_run(seeds[0])), "execution": vars(execution)})
     with socket.socket() as free:
@@ -42,9 +47,11 @@ def commands(part: str, seeds: Sequence[int], folder: Path) -> list[list[str]]:
     return [[*command, coordinator, f"--process={i}"] for i in range(2)]
 
 
-def started(part: str, seeds: Sequence[int], folder: Path) -> list[subprocess.Popen]:
+def started(
+    part: str, seeds: Sequence[int], folder: Path, seconds: float
+) -> list[subprocess.Popen]:
     """Return the processes, one device each; what they print goes to a file."""
-    planned = commands(part, seeds, folder)
+    planned = commands(part, seeds, folder, seconds)
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "1", "JAX_PLATFORMS": "cpu"}
     with open(folder / "log", "a") as log:
@@ -89,7 +96,7 @@ class Disturbed:
 
     def kill(self) -> bool:
         """Start the processes and kills one, drawn, at a drawn moment; False where they ended."""
-        processes = started(self.part, self.seeds, self.folder)
+        processes = started(self.part, self.seeds, self.folder, SAVES_ALL_THE_TIME)
         self._await_moment(processes)
         victim = self.draw.choice(processes)
         victim.kill()
@@ -119,7 +126,7 @@ class Disturbed:
 
     def finish(self, expected: Path) -> None:
         """Train them to their end, and compares."""
-        assert ended(started(self.part, self.seeds, self.folder))
+        assert ended(started(self.part, self.seeds, self.folder, SAVES_AT_THE_END))
         for path in self.paths:
             rows, other = rows_of(path), rows_of(expected / "runs" / path.name)
             status = read_status(path).status
@@ -159,7 +166,8 @@ class OnRay(Disturbed):
 
     def kill(self) -> bool:
         """Kills a worker, drawn, at a drawn moment; False where the sweep has ended."""
-        self._sweep = self._sweep or started(self.part, self.seeds, self.folder)
+        if not self._sweep:
+            self._sweep = started(self.part, self.seeds, self.folder, SAVES_ALL_THE_TIME)
         self._await_moment(self._sweep)
         workers = workers_of(self.folder / "runs")
         if not workers or self._sweep[0].poll() is not None:
@@ -180,7 +188,7 @@ def measured(part: str, count: int, folder: Path, draw: random.Random) -> dict[s
     """Return counts of the effects of kills; runs not "bit-identical" agree within 2e-6."""
     found, number = Counter[str](), 0
     seeds, kind = [*range(SIDE_BY_SIDE.get(part, 1))], OnRay if part == "Ray" else Disturbed
-    assert ended(started(part, seeds, folder / "undisturbed"))
+    assert ended(started(part, seeds, folder / "undisturbed", SAVES_AT_THE_END))
     while found["kills"] < count:
         disturbed = kind(part, seeds, folder / f"killed-{number}", draw)
         for _ in range(min(KILLS_A_RUN, count - found["kills"])):

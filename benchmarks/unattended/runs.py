@@ -1,6 +1,6 @@
 """The short runs that are disturbed; killed ones run in a separate process.
 
-python -m benchmarks.unattended.runs FOLDER SEEDS [Ray]
+python -m benchmarks.unattended.runs FOLDER SEEDS CHECKPOINT_SECONDS [Ray]
 """
 
 import sys
@@ -41,13 +41,13 @@ def a_run(seed: int = 0) -> RunConfig:
     )
 
 
-def an_execution(folder: Path) -> Execution:
-    """One device, saves at every step, one fork point."""
+def an_execution(folder: Path, checkpoint_seconds: float = 0) -> Execution:
+    """One device, saves at every step unless told otherwise, one fork point."""
     return Execution(
         runs=str(folder / "runs"),
         buckets=(2,),
         devices=1,
-        checkpoint_seconds=0,
+        checkpoint_seconds=checkpoint_seconds,
         evaluation_bucket=8,
         forks=(16 * 2 * _SEQ_LEN,),
         compilation_cache=str(folder.parent / "compiled"),
@@ -77,10 +77,10 @@ def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
 def main() -> None:
     """Train the runs of some seeds: several in one program, or by workers on a Ray cluster."""
     folder, seeds = Path(sys.argv[1]), sys.argv[2].split(",")
-    runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder)
+    runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder, float(sys.argv[3]))
     jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
-    if sys.argv[3:] == ["Ray"]:
+    if sys.argv[4:] == ["Ray"]:
         with RayEngine(EngineConfig(retries=99)) as engine:
             engine.train(runs, execution)
     elif len(runs) > 1:

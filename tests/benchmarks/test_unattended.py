@@ -9,7 +9,7 @@ from benchmarks.unattended import damages, kills
 from benchmarks.unattended.__main__ import BAD, too_few
 
 SEED = int(os.environ.get("UNATTENDED_SEED", random.randrange(10**6)))
-DAMAGES = int(os.environ.get("UNATTENDED_DAMAGES", 20))
+DAMAGES = int(os.environ.get("UNATTENDED_DAMAGES", 12))
 KILLS = int(os.environ.get("UNATTENDED_KILLS", 4))
 
 
