@@ -118,7 +118,7 @@ def test_many_changes_of_a_fit_are_refused_in_one_line_or_have_answers(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_some_changes_of_a_fit_are_refused_in_one_line_or_have_answers(kind):
-    stride = 797 if kind in ("loss", "curve") else 397
+    stride = 1597 if kind in ("loss", "curve") else 797
     for what, entry in changes(kind, 7, stride):
         check(kind, what, entry)
 

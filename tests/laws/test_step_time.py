@@ -172,9 +172,10 @@ SIZES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 
 
 @pytest.mark.slow
-def test_soonest_batches_are_near_and_intervals_hold_in_100_planted_sets():
+def test_soonest_batches_are_near_and_intervals_hold_in_48_planted_sets():
+    """12 of each law and step time; the level is 0.9, and the ends are 2.3 standard errors off."""
     near = held = 0
-    for k in range(100):
+    for k in range(48):
         law = [*LAWS_OF_SETS][k % 2]
         step_time = StepTime.parse(("0.1 + 0.01*B", "0.3 + 0.01*B")[k // 2 % 2])
         planted = LAWS_OF_SETS[law]
@@ -188,4 +189,4 @@ def test_soonest_batches_are_near_and_intervals_hold_in_100_planted_sets():
         found = rows(fit, step_time).loc["time"]
         near += abs(math.log(found["batch"] / true)) <= math.log(1.3)
         held += found["low"] <= true <= found["high"]
-    assert near >= 90 and 83 <= held <= 97, (near, held)
+    assert near >= 44 and 39 <= held <= 47, (near, held)
