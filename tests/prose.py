@@ -200,6 +200,7 @@ def glossary() -> str:
         "# Glossary\n",
         "One term per concept, in the order in which a reader meets them. Batch sizes are in",
         "sequences and losses in nats per token unless a line states another unit.",
+        "[Names](names.md) lists each column, JSON key, option and public name, with its unit.",
     ]
     for section in WORDS["section"]:
         lines += [f"\n## {section['title']}\n", "| term | meaning |", "|---|---|"]

@@ -160,7 +160,7 @@ class Advice:
             "tolerance": self.tolerance,
             "costs": self.costs,
             "source": self.source,
-            "weights": self.weights,
+            "source_weights": self.weights,
             "inside": self.pooled.inside if self.pooled else [],
             "sources": self.sources,
             "receipt": self.receipt and self.receipt.to_dict(),

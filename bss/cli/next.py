@@ -23,9 +23,9 @@ def next(
 
     Args:
         fit: JSON of `bss fit --json`
-        goal: es: B_opt@LOSS; critical: exponent:D or exponent:N; table: B_opt@N,D or loss@N,D,B;
+        goal: es: B_opt@LOSS; critical: exponent:D or exponent:N; loss: B_opt@N,D or loss@N,D,B;
             curve: loss@SCHEDULE; by default the answer of the fit
-        candidates: a table of runs to choose from (es: batch; critical: params, tokens; table:
+        candidates: a table of runs to choose from (es: batch; critical: params, tokens; loss:
             also batch_tokens; curve: batch, tokens, lr); by default around those measured
 
     Examples:

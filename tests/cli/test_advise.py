@@ -33,7 +33,7 @@ def test_the_answer_comes_first(capsys):
     assert first == found["advice"] and f"({sequences:,} sequences of 2,048)" in first
     assert "90% interval" in interval and "within 0.003 nats" in interval
     assert f"{half['loss']:.4f}" in costs and f"steps {whole['steps']:,}" in costs
-    assert all(name in source for name in found["weights"])
+    assert all(name in source for name in found["source_weights"])
 
 
 FAR = [("7B", "2T", 6.7, "6.7"), ("70B", "15T", 50, "50"), ("400B", "15T", 233, "230")]
@@ -48,7 +48,7 @@ def test_outside_all_ranges_the_answer_is_extrapolated(capsys, params, tokens, f
     batch = found["batch_tokens"]
     assert found["recommended_sequences"] == round(batch["value"] / 4096)
     assert 2 * batch["low"] < batch["value"] < batch["high"] / 2
-    for name in found["weights"]:  # what each source states there itself
+    for name in found["source_weights"]:  # what each source states there itself
         rule = next((one for one in found["rules"] if one["name"] == name), None)
         assert rule is None or batch["low"] <= rule["batch_tokens"] <= batch["high"]
     assert found["extrapolation"]["factor"] == pytest.approx(factor, rel=0.02)
@@ -89,7 +89,7 @@ def test_rules_without_an_answer_are_in_the_json_alone(capsys):
     found = printed(capsys, *PLANNED)
     assert [rule["name"] for rule in found["rules"]] == list(RULES)
     assert {"name", "source", "batch_tokens", "lr", "in_range"} <= found["rules"][0].keys()
-    assert sum(found["weights"].values()) == pytest.approx(1)
+    assert sum(found["source_weights"].values()) == pytest.approx(1)
     lacking = [rule["name"] for rule in found["rules"] if rule["missing"]]
     answered = "\n".join(shown(capsys, *PLANNED))
     assert "minicpm" in lacking and not any(f" {name} " in answered for name in lacking)
@@ -98,7 +98,11 @@ def test_rules_without_an_answer_are_in_the_json_alone(capsys):
 def test_rules_that_are_named_are_the_ones_pooled(capsys):
     found = printed(capsys, *PLANNED, "--rule", "power-lines")
     (rule,) = found["rules"]
-    assert rule["in_range"] is False and found["weights"].keys() == {TABLE, EUROLLM, "power-lines"}
+    assert rule["in_range"] is False and found["source_weights"].keys() == {
+        TABLE,
+        EUROLLM,
+        "power-lines",
+    }
     assert found["inside"] == [TABLE]
 
 
@@ -107,7 +111,7 @@ def test_a_fit_of_a_user(capsys, tmp_path):
     saved.write_text(json.dumps(json.loads((RESULTS / "demo/fits.json").read_text())["surface"]))
     arguments = ("--params", "99K", "--tokens", "1M", "--seq-len", "64", "--from", str(saved))
     found = printed(capsys, "advise", *arguments)
-    assert found["source"] == str(saved) and found["weights"] == {} and found["in_range"]
+    assert found["source"] == str(saved) and found["source_weights"] == {} and found["in_range"]
     assert found["recommended_sequences"] == round(found["batch_tokens"]["value"] / 64)
     assert any("[mine].json" in line for line in shown(capsys, "advise", *arguments))
 
