@@ -231,7 +231,7 @@ function showKnown() {
     button.addEventListener("click", () => useKnown(run));
     return button;
   });
-  const source = element("small", [], { id: "bss-known-source" });
+  const source = element("p", [], { id: "bss-known-source" });
   byId("known").append(...buttons, source);
 }
 

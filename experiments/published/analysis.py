@@ -1,0 +1,119 @@
+"""Three questions to published measurements: B_opt over N and D, ramps, and optimizers.
+
+A source is one unit of replication. Arms that differ in more than the batch size are a group of
+their own, and no mean is taken over groups or sources. The outcomes were known before this
+analysis, so nothing here is preregistered.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from benchmarks.optima import PUBLISHED, Optimum, derived_optima, table_optima
+from bss.advice.sources import EUROLLM, TABLE
+
+DERIVED = PUBLISHED / "derived"
+LEVEL = 0.95
+NOT_DECAYED = "rate not decayed at all"
+LARGE = 1.0  # millions of tokens: a constant batch that is several times the best one of Seesaw
+
+
+def exponents() -> pd.DataFrame:
+    """Return B_opt ∝ N^a·D^b by source, and with a common a and b and an effect of each source.
+
+    Columns: source, optima, exponent (of N or D), value, low, high (95%, t; the optima of a source
+    count as independent).
+    """
+    known = {TABLE: table_optima(), EUROLLM: derived_optima(EUROLLM)}
+    rows = [row for name in known for row in _exponents(name, {name: known[name]})]
+    return pd.DataFrame([*rows, *_exponents("both, one effect each", known)])
+
+
+def _exponents(
+    label: str, sources: Mapping[str, Sequence[Optimum]]
+) -> list[dict[str, str | int | float]]:
+    """Return the rows of one fit by least squares."""
+    pairs = [(i, at) for i, cells in enumerate(sources.values()) for at in cells if at.value]
+    effects = np.eye(len(sources))[[i for i, _ in pairs]]
+    logs = np.log2([(at.params, at.tokens) for _, at in pairs])
+    best = np.log2([at.value or np.nan for _, at in pairs])
+    design = np.column_stack([effects, logs])
+    found = np.linalg.lstsq(design, best)[0]
+    freedom = len(best) - design.shape[1]
+    variance = np.sum((best - design @ found) ** 2) / freedom * np.linalg.inv(design.T @ design)
+    half = student.ppf((1 + LEVEL) / 2, freedom) * np.sqrt(np.diag(variance))
+    return [
+        {
+            "source": label,
+            "optima": len(best),
+            "exponent": name,
+            "value": found[i],
+            "low": found[i] - half[i],
+            "high": found[i] + half[i],
+        }
+        for i, name in ((-2, "N"), (-1, "D"))
+    ]
+
+
+def ramps() -> pd.DataFrame:
+    """Return the loss of a growing batch minus that of a constant one, by group of pairs.
+
+    Columns: source, group, pairs, steps_saved (median share), mnats_median, mnats_low, mnats_high
+    (least and largest difference, in 1e-3 nats).
+    """
+    table = pd.read_csv(PUBLISHED / "batch_ramps.csv", comment="#")
+    difference = 1e3 * (table["loss_ramp"] - table["loss_constant"])
+    saved = 1 - table["steps_ramp"] / table["steps_constant"]
+    groups = [_group(row) for row in table.to_dict("records")]
+    table = table.assign(group=groups, difference=difference, saved=saved)
+    found = table.groupby(["source", "group"], sort=False).agg(
+        pairs=("difference", "size"),
+        steps_saved=("saved", "median"),
+        mnats_median=("difference", "median"),
+        mnats_low=("difference", "min"),
+        mnats_high=("difference", "max"),
+    )
+    return found.reset_index()
+
+
+def _group(row: Mapping[str, object]) -> str:
+    """Return what a pair of runs compares: its LR schedule, and batch sizes if they are large."""
+    schedule = str(row["schedule_constant"])
+    differs = str(row["differs"])
+    batch = float(str(row["batch_constant"]))
+    if row["source"] == "seesaw":
+        kind = "step decay" if schedule.startswith("step decay") else "cosine"
+        if differs.startswith(NOT_DECAYED):
+            return f"{kind}, ramp without decay"
+        if kind == "step decay":
+            return kind
+        large = batch * _sequence_tokens(row) >= LARGE
+        return f"{kind}, constant batch {'1M tokens or more' if large else 'below 1M tokens'}"
+    if row["source"] == "olmo-1b":
+        ended = "decayed to 0" if "linear to 0" in schedule else "not decayed to 0"
+        return f"{ended}, constant batch {batch * _sequence_tokens(row):.3g}M tokens"
+    return "decayed; LRs, windows and tokens differ too"
+
+
+def _sequence_tokens(row: Mapping[str, object]) -> float:
+    """Return the tokens of a sequence, in millions."""
+    return float(str(row["seq_len"])) / 1e6
+
+
+def penalties(path: Path) -> pd.DataFrame:
+    """Return the tuned loss minus that at the smallest batch size, by optimizer and norm control.
+
+    Args:
+        path: optimizer_batch.csv, a table without a licence.
+
+    Returns:
+        Columns optimizer, family, batch_tokens, mnats (1e-3 nats).
+    """
+    table = pd.read_csv(path, comment="#").sort_values("batch")
+    smallest = table.groupby(["optimizer", "family"])["loss"].transform("first")
+    table = table.assign(mnats=1e3 * (table["loss"] - smallest))
+    larger = table[table["mnats"] != 0].sort_values(["family", "optimizer", "batch"])
+    return larger[["optimizer", "family", "batch_tokens", "mnats"]].reset_index(drop=True)
