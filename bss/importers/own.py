@@ -2,11 +2,12 @@
 
 A table has the columns run, batch, a count (step or tokens), a length (seq_len or batch_tokens) and
 a loss, under these names. Columns that are constant in a run, e.g. model or seed, are its labels.
+A table of somebody else may have these columns and a held-out loss under another usual name.
 """
 
 import csv
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import pyarrow.parquet as pq
 
 from bss.errors import InputError
 from bss.importers.log import COLUMNS, LOSSES, Importer, Log, head_of
+from bss.importers.names import held_out_by_name, usual_losses
 from bss.importers.table import first_rows, names_in
 from bss.tables.columns import Origin, need, numbers
 from bss.tables.joining import has_run_columns
+from bss.tables.likeness import held_out_name
 from bss.tables.reading import Reading
 from bss.tables.storage import read_table
 
@@ -48,13 +51,26 @@ class RunTables(Importer):
         there = names_in(file, head_of(file))
         named = {ours: theirs for ours, theirs in columns.items() if theirs in there}
         frame, origin = read_table(file, Reading(named))
+        known = "eval_loss" in frame
+        held_out = [] if known else _held_out(map(str, frame.columns))
+        frame = frame.rename(columns=dict.fromkeys(held_out, "eval_loss"))
+        notes = tuple(f"{name} is read as the held-out loss, by its name" for name in held_out)
+        others = [str(name) for name in frame if name != "eval_loss" and not known]
+        unread = tuple(name for name in others if held_out_name(name))
         need(frame, origin, "run", "batch", ("step", "tokens"), LOSSES)
         for i in np.flatnonzero(frame["run"].isna())[:1]:
             origin.refuse(i, "run is missing; name the run of every row")
         for column in [name for name in (*COLUMNS, "seq_len") if name in frame]:
             frame[column] = numbers(frame, column, origin, missing_ok=True).astype(float)
         for run, part in frame.groupby("run", sort=False):
-            yield _log(file, str(run), part.drop(columns="run"), origin)
+            log = _log(file, str(run), part.drop(columns="run"), origin)
+            yield replace(log, notes=(*log.notes, *notes), unread=unread)
+
+
+def _held_out(names: Iterable[str]) -> list[str]:
+    """Return the column that is a held-out loss by its name, if there is one such column."""
+    there = list(names)
+    return usual_losses(there).get("eval_loss") or held_out_by_name(there, ())
 
 
 def _comma_separated(head: str) -> list[str]:

@@ -112,3 +112,23 @@ def test_equal_names_of_runs_in_two_tables_get_paths(capsys, tmp_path):
     assert [run["run"] for run in told["runs"]] == list(dict.fromkeys(found["run"]))
     first, second = dict.fromkeys(found["run"])
     assert "one" in first and "two" in second and first.endswith("b8")
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("dev/loss", "dev/loss is read as the held-out loss, by its name"),
+        ("heldout_web_ce_loss", "heldout_web_ce_loss is read as the held-out loss, by its name"),
+        ("dev_perplexity_loss", "not read, in perplexity by name: dev_perplexity_loss"),
+        ("best_val_loss", "not read, by name held-out losses: best_val_loss; "),
+    ],
+)
+def test_a_held_out_loss_under_another_name_is_read_or_named(tmp_path, name, note):
+    rows = "".join(f"a,8,64,{10 * i},{5 - i / 9},{6 - i / 9}\n" for i in range(1, 6))
+    (tmp_path / "a.csv").write_text(f"run,batch,seq_len,step,loss,{name}\n{rows}")
+    table, report = the_run([tmp_path / "a.csv"], LogOptions(), "auto")
+    assert list(table["loss"]) == [5 - i / 9 for i in range(1, 6)]
+    assert any(line.startswith(note) for line in report.notes)
+    column = "eval_loss" if "is read" in note else name
+    assert list(table[column]) == [6 - i / 9 for i in range(1, 6)]
+    assert ("eval_loss" in table) == ("is read" in note)
