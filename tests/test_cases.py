@@ -80,5 +80,5 @@ def test_steps_that_contradict_the_tokens_are_refused(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["near_sizes_crash.csv", "random_search_rates.csv"])
 def test_dense_sizes_and_random_rates_are_fitted(answer, case):
-    fit = answer("table", case, "--resamples", "200")
+    fit = answer("loss", case, "--resamples", "200")
     assert fit["kind"] == "loss" and fit["optima"] and 0 < fit["rmse"] < 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-import bss
+from bss.points.measuring import measure_points
 from bss.stats import Numbers
 from experiments.tables import show_warnings, shown_warnings
 
@@ -21,7 +21,7 @@ def measured_points(
     table = runs[[*kept, "batch"]].assign(eval_loss=runs[column])
     lowest = table.groupby("run")["eval_loss"].min().min()
     with shown_warnings("points"):
-        points, notes = bss.measure_points(table, [t for t in targets if t > lowest + 1e-3])
+        points, notes = measure_points(table, [t for t in targets if t > lowest + 1e-3])
     show_warnings("points", notes)
     return points
 

@@ -23,7 +23,7 @@ def test_the_names():
 def test_fits_have_one_shape():
     for name in ("CriticalFit", "CurveFit", "LossFit"):
         kind = getattr(bss.laws, name)
-        assert [*signature(kind.predict).parameters] == ["self", "table"]
+        assert [*signature(kind.predict).parameters][:2] == ["self", "runs"]
         assert {"summary", "residuals", "to_dict", "from_dict", "cv_error"} < {*dir(kind)}
 
 
