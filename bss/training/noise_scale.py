@@ -5,8 +5,8 @@ sequence's gradient and G the mean gradient, both unclipped.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from bss.errors import InputError
 
@@ -14,7 +14,7 @@ Scalar = Any
 """A float or a traced scalar."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class NoiseScale:
     """Averages of the noise scale's numerator and denominator over tokens.
 
@@ -30,7 +30,7 @@ class NoiseScale:
 
     Examples:
         >>> noise = NoiseScale(half_life=1_000_000)
-        >>> noise.update(trace=16.0, square=1.0, tokens=65_536)
+        >>> noise = noise.update(trace=16.0, square=1.0, tokens=65_536)
         >>> round(noise.value, 6)
         16.0
     """
@@ -43,8 +43,10 @@ class NoiseScale:
         if not self.half_life > 0:
             raise InputError(f"half_life: {self.half_life} is not positive; give it in tokens")
 
-    def update(self, trace: float, square: float, tokens: int) -> None:
-        """Add the estimates of a step; those of a step with one micro-batch are NaN, and skipped.
+    def update(self, trace: float, square: float, tokens: int) -> Self:
+        """Return the averages with the estimates of a step added.
+
+        A step with one micro-batch has no estimates (NaN) and changes nothing.
 
         Args:
             trace: Estimate of tr Σ, e.g. `GradStats.noise_trace`.
@@ -52,10 +54,13 @@ class NoiseScale:
             tokens: Tokens of the step.
         """
         if math.isnan(trace) or math.isnan(square):
-            return
+            return self
         rate = noise_rate(tokens, self.half_life)
-        self.trace += rate * (float(trace) - self.trace)
-        self.square += rate * (float(square) - self.square)
+        return replace(
+            self,
+            trace=self.trace + rate * (float(trace) - self.trace),
+            square=self.square + rate * (float(square) - self.square),
+        )
 
     @property
     def value(self) -> float | None:
