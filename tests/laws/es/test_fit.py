@@ -149,7 +149,7 @@ def test_fit_survives_json_with_extra_keys(planted, surface, piecewise, law):
     else:
         fit = {"surface": surface, "piecewise": piecewise}[law]
     entry = json.loads(json.dumps(fit.to_dict(), allow_nan=False))
-    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 4, law)
+    assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 5, law)
     names = {"B_crit"} if law == "hyperbola" else {"B_min", "B_opt"}
     for at in entry["fits"]:
         assert names | {"target_loss", "S_min", "E_min", "S_opt", "status"} <= set(at)
