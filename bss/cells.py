@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from bss.errors import printable
 from bss.units import rounded_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that end a line, command a terminal or turn a text around, and surrogates."""
 
 
 @dataclass(frozen=True)
@@ -122,24 +119,6 @@ def _cell(column: str, value: Any) -> str:
     if column.startswith(("tokens", "params")):
         return rounded_tokens(value, 4)
     return f"{value:,}" if isinstance(value, int) else number(float(value))
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""Return a text with control characters as escapes, as names in a file may have any.
-
-    Args:
-        text: The text.
-        keep: Characters that stay, e.g. a line end.
-
-    Examples:
-        >>> printable("b8\n\x1b[31m"), printable("one\ntwo", keep="\n")
-        ('b8\\n\\x1b[31m', 'one\ntwo')
-    """
-    return _CONTROL.sub(lambda at: at[0] if at[0] in keep else _escaped(at[0]), text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()
 
 
 def estimate(one: Any, unit: float = 1.0, digits: int = 4) -> str:

@@ -1,14 +1,44 @@
 """The one exception that a person's mistake raises, and the checks that many values share."""
 
+import re
 from numbers import Real
 from typing import Any
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that end a line, command a terminal or turn a text around, and surrogates."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return a text with control characters as escapes, as names in a file may have any.
+
+    Args:
+        text: The text.
+        keep: Characters that stay, e.g. a line end.
+
+    Examples:
+        >>> printable("b8\n\x1b[31m"), printable("one\ntwo", keep="\n")
+        ('b8\\n\\x1b[31m', 'one\ntwo')
+    """
+    return _CONTROL.sub(lambda at: at[0] if at[0] in keep else _escaped(at[0]), text)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()
+
 
 class InputError(ValueError):
-    """Bad input, in one line: the field, its value, the expected value, how to fix it.
+    r"""Bad input, in one line: the field, its value, the expected value, how to fix it.
 
-    The command line prints the message and exits with status 2; nothing else catches it.
+    The command line prints the message and exits with status 2; nothing else catches it. Control
+    characters of names in the message are escapes, so that it stays one line.
+
+    Examples:
+        >>> str(InputError("b8\n.csv: no such file"))
+        'b8\\n.csv: no such file'
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 def check(holds: bool, field: str, value: Any, expected: str) -> None:

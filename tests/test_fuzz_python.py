@@ -189,6 +189,14 @@ def test_arguments_of_any_kind(name, a, b, c):
     answered(CALLS[name], a, b, c)
 
 
+@pytest.mark.parametrize("letter", ["\x1e", "\n", "\r", "\x85", "\u2028", "\x1b[31m"])
+@pytest.mark.parametrize("function", [bss.read_fit, bss.read_runs, bss.import_logs, bss.fit_es])
+def test_a_name_with_a_line_end_is_refused_in_one_line(function, letter):
+    with pytest.raises(InputError) as refused:
+        function(f"no{letter}where.csv")
+    assert "\\" in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
 @pytest.mark.parametrize("kind", ["es", "critical", "loss", "curve"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from bss.cells import printable
 from bss.cli import main
+from bss.errors import printable
 from bss.plots.curves import _names
 from bss.plots.style import handle
 from bss.report.curves import interactive

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bss.cells import printable
-from bss.errors import InputError
+from bss.errors import InputError, printable
 from bss.installation import install
 
 INTERRUPTED = 130

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from bss.cells import Table, printable
+from bss.cells import Table
 from bss.cli.console import lines
-from bss.errors import InputError
+from bss.errors import InputError, printable
 from bss.files import check_output, finite, replacing
 
 PICTURES = (".png", ".svg", ".pdf")

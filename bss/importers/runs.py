@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.cells import printable
-from bss.errors import InputError
+from bss.errors import InputError, printable
 from bss.importers.attempts import SETTING, Attempts, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.counts import CLAIM, agrees, contradictions, larger_batches

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from bss.cells import printable
+from bss.errors import printable
 from bss.laws.es import LAWS
 from bss.units import format_tokens
 
