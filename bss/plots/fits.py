@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
 from bss.laws.base import Fit
@@ -71,13 +72,22 @@ def _draw_es(ax: Axes, fit: EsFit) -> None:
     style.tokens_axis(ax.yaxis)
     label = {"xlabel": "batch size (sequences)", "ylabel": "tokens to the target loss"}
     style.panel_title(ax, f"E(S): {fit.law_name}", **label)
-    entries = style.handles(looks, "loss {:.4g}", lw=1.2, ms=4.5)
+    style.legend_beside(
+        ax, [*style.handles(looks, "loss {:.4g}", ls="none", ms=4.5), *_es_handles(fit)]
+    )
+
+
+def _es_handles(fit: EsFit) -> list[Line2D]:
+    """Return the entries of a legend for lines and B_opt: what is drawn, or why nothing is."""
+    entries = []
+    if any(at.status == "converged" for at in fit.fits):
+        entries.append(style.handle("law", color=style.INK, lw=1.2))
     if any(at.best.value is not None for at in fit.fits):
         mark: dict[str, Any] = {"marker": "D", "mfc": "white", "mec": style.INK, "ms": 7}
         entries.append(style.handle(f"$B_{{opt}}$, {fit.level:.0%} interval", ls="none", **mark))
     else:
-        entries.append(style.handle("$B_{opt}$ not resolved", ls="none"))
-    style.legend_beside(ax, entries)
+        entries.append(style.handle("$B_{opt}$ not resolved:\nsee the answer", ls="none"))
+    return entries
 
 
 def _draw_critical(ax: Axes, fit: CriticalFit) -> None:

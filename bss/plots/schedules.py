@@ -10,7 +10,7 @@ from bss.plots import style
 from bss.schedules.plan import Plan
 
 SAMPLES = 400
-RATE = "#10375c"
+RATE = "#c2571a"
 
 
 def schedule_figure(plan: Plan) -> Figure:
@@ -50,15 +50,15 @@ def _draw_batch(ax: Axes, plan: Plan) -> list[Line2D]:
     edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
     batches = [segment.batch for segment in plan.segments]
     batches.append(batches[-1])
-    lines = ax.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch")
-    ax.set(ylabel="batch (sequences)", ylim=(min(batches) / 1.6, 1.6 * max(batches)))
+    lines = ax.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch size")
+    ax.set(ylabel="batch size (sequences)", ylim=(min(batches) / 1.6, 1.6 * max(batches)))
     style.batch_axis(ax.yaxis, batches)
     return lines
 
 
 def _draw_rate(ax: Axes, plan: Plan) -> list[Line2D]:
     """Draw the learning rate of sampled steps."""
-    lines = ax.plot(*_sampled_rates(plan), color=RATE, lw=1.8, label="learning rate")
+    lines = ax.plot(*_sampled_rates(plan), color=RATE, lw=1.8, ls="--", label="learning rate")
     ax.set_ylabel("learning rate" if plan.rate is not None else "learning rate (× its peak)")
     ax.set_ylim(bottom=0)
     ax.ticklabel_format(axis="y", scilimits=(-2, 3), useMathText=True)

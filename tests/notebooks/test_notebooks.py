@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NUMBER = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
+TRAINING = [path for path in NOTEBOOKS if path.stem != "tour"]  # it reads logs alone
+
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -51,7 +53,7 @@ def test_a_notebook_is_committed_as_it_ran(path):
         assert not {"stderr", None} & set(map(str, kinds(cell))), cell.id
         assert not [out for out in cell.outputs if out.output_type == "error"], cell.id
         assert "execution" not in cell.metadata, cell.id
-    assert sum("image/png" in str(kinds(cell)) for cell in cells) >= 5
+    assert sum("image/png" in str(kinds(cell)) for cell in cells) >= 4
 
 
 # Their claims are checked by tests/experiments/test_claims.py too.
@@ -67,7 +69,7 @@ def test_a_fresh_run_shows_what_is_committed(path, monkeypatch):
 
 
 @pytest.mark.slow
-@every_notebook
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
 def test_a_notebook_retrains_at_smoke_size(path, monkeypatch):
     monkeypatch.setenv("RUN", "smoke")
     for cell in code_cells(executed(path)):
