@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from bss.sweeps.sweep import Sweep, sweep, train
     from bss.sweeps.table import list_runs
     from bss.tables import Reading, check_runs, read_points, read_runs, write_table
+    from bss.training.microbatching import Weighted, microbatch_grad
+    from bss.training.noise_scale import NoiseScale
     from bss.training.optimizers import AdamW
     from bss.training.run_config import EvaluationConfig, RunConfig
 

@@ -19,6 +19,7 @@ import numpy as np
 from bss.cells import Table, lines_html
 from bss.errors import InputError, check
 from bss.installation import from_above
+from bss.schedules import by_step
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, Settings
 from bss.schedules.rates import LRSchedule, constant
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BRIEF_STEPS = 20  # a stage of fewer is rarely meant
+HYPERPARAMS = {
+    "learning_rate": "lr",
+    "b1": "beta1",
+    "b2": "beta2",
+    "weight_decay": "weight_decay",
+}
+"""Settings of a step by their names in optax."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +64,58 @@ class Segment:
 
 @dataclass(frozen=True)
 class StepSpec:
-    """One step: its number, the position at which it starts, its batch size and settings."""
+    """One step of a plan.
+
+    Attributes:
+        step: its number, from 0.
+        tokens: position at which it starts.
+        batch: sequences.
+        settings: learning rate, betas and weight decay.
+        given: the settings that the plan sets; others have their defaults.
+    """
 
     step: int
     tokens: int
     batch: int
     settings: Settings
+    given: tuple[str, ...] = ()
 
     @property
     def lr(self) -> float:
         """The LR of the step, scaling with the batch size included; 1 without an LR schedule."""
         return self.settings.lr
+
+    def hyperparams(self, *names: str, opt_state: Any = None) -> dict[str, np.float32]:
+        """Return settings of the step for `optax.inject_hyperparams`, by their names in optax.
+
+        Args:
+            *names: Some of "learning_rate", "b1", "b2" and "weight_decay". Betas that the plan does
+                not set are 0.9 and 0.95.
+            opt_state: State of the optimizer. If given, each name must be one of its
+                hyperparameters.
+
+        Raises:
+            InputError: If a name is unknown, or the plan sets no LR or weight decay, or the
+                optimizer has no such hyperparameter.
+
+        Examples:
+            >>> lr = LRSchedule("cosine", peak=1e-3)
+            >>> step = plan(8, tokens="1M", seq_len=64, lr=lr).at(0)
+            >>> {name: round(float(x), 4) for name, x in step.hyperparams("learning_rate").items()}
+            {'learning_rate': 0.001}
+        """
+        for name in names:
+            if name not in HYPERPARAMS:
+                raise InputError(
+                    f"hyperparams: {name!r} is unknown; choose from {', '.join(HYPERPARAMS)}"
+                )
+            field = HYPERPARAMS[name]
+            if field not in (*self.given, "beta1", "beta2"):
+                fix = "lr=..." if field == "lr" else f"coupling=bss.Coupling({field}=...)"
+                raise InputError(f"hyperparams: the plan sets no {name}; give `bss.plan` {fix}")
+        if opt_state is not None:
+            from_above("training.microbatching:check_injected")(opt_state, names)
+        return {name: np.float32(getattr(self.settings, HYPERPARAMS[name])) for name in names}
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +234,73 @@ class Plan:
         segment = self._segment(step)
         tokens = self.tokens_at(step)
         settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
-        return StepSpec(step, tokens, segment.batch, settings)
+        given = (*(() if self.rate is None else ("lr",)), *self.coupling.given)
+        return StepSpec(step, tokens, segment.batch, settings, given)
+
+    def pack(self, rows: Any, micro_batch: int, *, octaves: bool = False) -> tuple[Any, np.int32]:
+        """Lay out the rows of a step for `bss.microbatch_grad`, in a buffer of the largest batch.
+
+        Args:
+            rows: A tree of arrays [batch, ...], e.g. tokens [batch, seq_len].
+            micro_batch: Sequences in a micro-batch, which divides every batch size of the plan.
+            octaves: Whether the buffer is only as large as the next power of two of micro-batches:
+                less to transfer, and one compiled program per power of two.
+
+        Returns:
+            The buffer, a tree of NumPy arrays, and the number of micro-batches that are real.
+
+        Raises:
+            InputError: If the micro-batch does not divide a batch size of the plan or the rows, or
+                arrays differ in rows.
+
+        Examples:
+            >>> made = plan("0:2 1K:4", tokens="10K", seq_len=64)
+            >>> batch, count = made.pack({"x": np.ones((2, 3))}, micro_batch=2)
+            >>> batch["x"].shape, int(count)
+            ((4, 3), 1)
+        """
+        self._check_micro_batch(micro_batch)
+        largest = max(segment.batch for segment in self.segments)
+        return from_above("training.microbatching:pack")(
+            rows, micro_batch, largest, octaves=octaves
+        )
+
+    def lr_schedule(self) -> Callable[[Any], Any]:
+        """Return the LR as a function of the step from 0, which may be traced: an optax schedule.
+
+        Scaling with the batch size is included. On a JAX array in float32 the LR is within 1e-6 of
+        the peak.
+
+        Raises:
+            InputError: If the plan has no LR.
+
+        Examples:
+            >>> made = plan("0:8 50%:16", tokens="1M", seq_len=64, lr=1e-3)
+            >>> float(made.lr_schedule()(3))
+            0.001
+        """
+        return by_step.lr_schedule(self)
+
+    def every_k_schedule(self, micro_batch: int) -> Callable[[Any], Any]:
+        """Return the micro-batches of a step as a function of the step, for `optax.MultiSteps`.
+
+        The step counts updates from 0 and may be traced. The LR of the inner optimizer is then
+        `lr_schedule`.
+
+        Args:
+            micro_batch: Sequences in a micro-batch.
+
+        Raises:
+            InputError: If the micro-batch does not divide a batch size of the plan.
+
+        Examples:
+            >>> made = plan("0:8 50%:16", tokens="1M", seq_len=64)
+            >>> micro_batches = made.every_k_schedule(micro_batch=4)
+            >>> int(micro_batches(0)), int(micro_batches(made.steps - 1))
+            (2, 4)
+        """
+        self._check_micro_batch(micro_batch)
+        return by_step.every_k_schedule(self, micro_batch)
 
     def brief(self) -> list[str]:
         """Return a warning about stages of fewer than BRIEF_STEPS steps."""
@@ -267,6 +382,15 @@ class Plan:
         """
         how = {"approximate": approximate, "remarks": self.remarks}
         return from_above("exports:export")(self, trainer, **how)
+
+    def _check_micro_batch(self, micro_batch: int) -> None:
+        check(micro_batch >= 1, "micro_batch", micro_batch, "a positive number of sequences")
+        for segment in self.segments:
+            if segment.batch % micro_batch:
+                raise InputError(
+                    f"micro_batch: {micro_batch} does not divide batch size {segment.batch} of the "
+                    f"plan; write a divisor of {self.devices}"
+                )
 
     def _segment(self, step: int) -> Segment:
         return self.segments[bisect_right(self.segments, step, key=lambda s: s.start_step) - 1]

@@ -251,10 +251,10 @@ class WarmupStableDecay:
         count, xp = numbers(count)
         rate = xp.full_like(count, self.peak)[()]
         if self.warmup:
-            rate = rate * xp.clip(count / self.warmup, 0.0, 1.0)
+            rate = rate * xp.clip(count / float(self.warmup), 0.0, 1.0)
         if self.decay:
             # The remaining part, not the completed one, keeps the digits near the end, at zero.
-            left = xp.clip((float(self.total) - count) / self.decay, 0.0, 1.0)
+            left = xp.clip((float(self.total) - count) / float(self.decay), 0.0, 1.0)
             rate = rate * self._fall(left, xp)
         return rate
 
@@ -359,8 +359,8 @@ class PowerRate:
     def __call__(self, count: Any) -> Any:
         """Return the LR at a count, as `WarmupStableDecay`."""
         real, xp = numbers(count)
-        after_warmup = xp.maximum(real, float(self.within.warmup))
-        return self.within(count) * (self.within.warmup / after_warmup) ** self.exponent
+        warmup = float(self.within.warmup)  # JAX takes no integer above 2^31
+        return self.within(count) * (warmup / xp.maximum(real, warmup)) ** self.exponent
 
     def code(self) -> Iterator[str]:
         """See `WarmupStableDecay.code`."""

@@ -10,7 +10,7 @@ The mesh may have any axes of type Auto. With Explicit axes optax 0.2.8 fails on
 because it compares versions as text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -228,6 +228,16 @@ def _rows_of(batch: Tree, micro_batch: int) -> int:
 def _check_count(count: Any, total: int) -> None:
     if isinstance(count, int | np.integer) and not 1 <= count <= total:
         raise InputError(f"count: {count} micro-batches of {total} that the batch holds")
+
+
+def check_injected(opt_state: Any, names: Sequence[str]) -> None:
+    """Raise InputError for a name that is no hyperparameter of an optimizer's state."""
+    for name in names:
+        if not optax.tree.get_all_with_path(opt_state, name):
+            raise InputError(
+                f"hyperparams: the optimizer has no {name!r}; wrap the one that takes it, e.g. "
+                "optax.inject_hyperparams(optax.adamw)(learning_rate=0.0, b2=0.95)"
+            )
 
 
 def pack(

@@ -18,6 +18,7 @@ TASKS = {
         "plan", "Plan", "LRSchedule", "LearningRate", "wsd", "cosine", "BatchSchedule",
         "DerivedSchedule", "derive_schedule", "Limits", "Coupling", "export",
     ),
+    "In your own loop": ("microbatch_grad", "Weighted", "NoiseScale"),
     "Advice": ("advise", "Advice"),
     "Train and sweep": (
         "sweep", "train", "Sweep", "Setup", "ScheduleConfig", "TextConfig", "EngineConfig",
