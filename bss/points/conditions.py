@@ -15,6 +15,7 @@ from bss.errors import InputError
 from bss.points.curve import loss_column, peak_rate
 from bss.points.divergence import without_diverged
 from bss.points.groups import Groups, find_groups, row_levels, run_groups
+from bss.tables import SETTINGS
 
 FEWEST = 3
 """Equal losses of a short curve that make it a copy: two floats agree by chance, three do not."""
@@ -87,13 +88,14 @@ def _same_start(one: np.ndarray, other: np.ndarray) -> bool:
 def conditions(runs: pd.DataFrame) -> list[str]:
     """Return the columns other than seeds and LR in which runs of one batch size differ.
 
-    Columns with a dot are settings of a run. Settings of the model are compared between runs of one
-    model name. Horizons are a condition only if some LR decays.
+    Columns with a dot, and those of SETTINGS, are settings of a run. Settings of the model are
+    compared between runs of one model name. Horizons are a condition only if some LR decays.
     """
     first = runs.drop_duplicates("run")
     others = ("eval",) if "model" in runs else ("eval", "model.")
     names = [str(c) for c in runs if "." in str(c) and not str(c).startswith(others)]
     names = [name for name in names if name not in (*_IDENTITY, *_SEED_SETTINGS)]
+    names += [name for name in SETTINGS if name in runs and f"optimizer.{name}" not in names]
     if HORIZON in names and not _decays(runs):
         names.remove(HORIZON)
     by_batch = first.groupby(["batch", *(c for c in ("model", "seq_len") if c in first)])

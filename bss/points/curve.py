@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError
+from bss.points.second_moment import with_second_moment
 from bss.tables import POINTS, SETTINGS
 
 EFOLDS = 0.25
@@ -163,6 +164,7 @@ def points(
         InputError: If there are no targets, one is not positive, or no run reaches one.
     """
     column = column or loss_column(runs)
+    runs = with_second_moment(runs)
     own = runs.groupby("run", sort=False)
     curves = {name: (run, smooth_curve(run, column, smooth)) for name, run in own}
     if not targets or not all(math.isfinite(t) and t > 0 for t in targets):

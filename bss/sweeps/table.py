@@ -178,6 +178,8 @@ def _identity(run: RunConfig) -> dict[str, Any]:
         "seed": run.seed,
         "data_seed": run.data.seed,
         "peak_lr": run.optimizer.lr,
+        "beta2": None if run.optimizer.beta2_half_life else run.optimizer.beta2,
+        "beta2_half_life": run.optimizer.beta2_half_life or None,
     }
 
 

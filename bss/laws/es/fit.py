@@ -56,6 +56,7 @@ from bss.laws.solver import SIDE_BY_SIDE, Solution, linearize, repeated, solve
 from bss.points.conditions import refuse_mixed_rows
 from bss.points.groups import SEED_NOISE, USUAL_SLOPE
 from bss.points.measuring import independent_points, with_runs
+from bss.points.second_moment import beta2_rule
 from bss.tables import SETTINGS
 from bss.tables.columns import Origin, positive
 
@@ -83,6 +84,7 @@ class EsData:
         reached: whether the target was reached.
         slope: −dL/dlog E at the target, which converts errors in log E to losses.
         seq_len: tokens per sequence.
+        beta2: the rule of Adam's second moment, as `bss.points.second_moment.beta2_rule` has it.
         warnings: a sentence per group of excluded rows.
     """
 
@@ -96,6 +98,7 @@ class EsData:
     reached: np.ndarray
     slope: np.ndarray
     seq_len: int
+    beta2: str
     warnings: tuple[str, ...]
 
     @property
@@ -176,6 +179,7 @@ def fit_es(
     return EsFit(
         law=used.family,
         seq_len=data.seq_len,
+        beta2=data.beta2,
         fits=tuple(fits),
         joint=used.in_tokens(joint.parameters, data.seq_len) if joint else None,
         joint_intervals=joint.intervals(options.level) if joint else {},
@@ -488,6 +492,7 @@ def es_data(points: pd.DataFrame) -> EsData:
         reached=reached,
         slope=_slopes(run, batch, target, np.log(tokens), reached),
         seq_len=seq_len,
+        beta2=beta2_rule(points),
         warnings=tuple(warnings),
     )
 

@@ -34,6 +34,7 @@ from bss.laws.base import (
 )
 from bss.laws.es.law import Law
 from bss.laws.resampling import RunEffects, draw_noise
+from bss.points.second_moment import UNKNOWN
 from bss.values import Count, Finite, Positive, PositiveCount
 
 RUNS = 10  # new runs per refit: 2,000 draws for the tails of 200 refits
@@ -167,10 +168,12 @@ class EsFit(Fit):
             cross-validate a law, so B_opt is the measured minimum.
         comparison: cross-validated errors of laws; None without cross-validation.
         outliers: runs far from the others.
+        beta2: the rule of Adam's second moment that B_opt belongs to, in words; "unknown".
     """
 
     KIND = "es"
     SCHEMA = 5
+    may_lack = ("constraints", "beta2")
     RESIDUAL_UNIT = "log tokens"
     RESIDUAL_AXES: ClassVar = {
         "batch": "batch (sequences)",
@@ -197,6 +200,7 @@ class EsFit(Fit):
     choice: Choice = REQUESTED
     comparison: Comparison | None = None
     outliers: tuple[Outlier, ...] = ()
+    beta2: str = UNKNOWN
     method: str = field(default=METHOD, kw_only=True)
 
     def check(self, where: str) -> None:
@@ -301,7 +305,8 @@ class EsFit(Fit):
         at = self._lowest
         by = "measured minimum" if at.best.method == "measured" else f"{self.law.name} law"
         method = at.best.status if at.best.value is None else by
-        return described(f"B_opt at loss {at.target_loss:g}", at.best, "sequences", method)
+        how = f"{method}; beta2 {self.beta2}"
+        return described(f"B_opt at loss {at.target_loss:g}", at.best, "sequences", how)
 
     def summary(self) -> pd.DataFrame:
         """Return one row per target loss (nats), highest first.
