@@ -143,7 +143,7 @@ def test_every_missing_column_is_named(name):
 
 
 @pytest.mark.parametrize("name", CHEAP)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_damaged_tables(name, data):
     table, function = FUNCTIONS[name]
@@ -183,7 +183,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(a=ARGUMENT, b=ARGUMENT, c=ARGUMENT)
 def test_arguments_of_any_kind(name, a, b, c):
     answered(CALLS[name], a, b, c)
@@ -198,7 +198,7 @@ def test_a_name_with_a_line_end_is_refused_in_one_line(function, letter):
 
 
 @pytest.mark.parametrize("kind", ["es", "critical", "loss", "curve"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_questions_of_any_kind_to_a_fit(kind, data):
     fit = fit_from_dict(fit_entry(kind))

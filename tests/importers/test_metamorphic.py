@@ -102,6 +102,17 @@ OTHERS = [
     Sample("tensorboard", "run/events.out.tfevents.1.host", ("--seq-len", "64"), write_events),
 ]
 SAMPLES = [*TABLES, *TEXTS, *OTHERS]
+ONE_OF_A_KIND = [*TABLES, *TEXTS[:7], *OTHERS]
+"""Samples of each way of reading; other formats differ in their declarations."""
+quick_texts = pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(sample, marks=[] if sample in ONE_OF_A_KIND else pytest.mark.slow)
+        for sample in (*TABLES, *TEXTS)
+    ],
+    ids=lambda sample: sample.file,
+)
+"""Tables and texts; all but one of a kind are slow tests."""
 
 
 def leaves(importer: Importer) -> Iterator[Importer]:
@@ -186,7 +197,7 @@ def on_windows(data: bytes) -> bytes:
 CHANGES = {"windows": windows, "bom": marked, "chatter": with_chatter}
 
 
-@pytest.mark.parametrize("sample", [*TABLES, *TEXTS], ids=lambda sample: sample.file)
+@quick_texts
 def test_line_ends_marks_and_chatter_change_no_run(tmp_path, sample):
     """All at once; each by itself is among the slow tests."""
     change = (lambda data: on_windows(with_chatter(data))) if sample in TEXTS else on_windows
@@ -199,7 +210,7 @@ def test_line_ends_marks_and_chatter_change_no_run(tmp_path, sample):
         assert_same(result[0], wanted)
 
 
-@pytest.mark.parametrize("sample", [*TABLES, *TEXTS], ids=lambda sample: sample.file)
+@quick_texts
 def test_without_the_last_line_end(tmp_path, sample):
     """The last row is there, or the run is cut and the row is counted as left out."""
     wanted, before = runs_as_given(sample)
@@ -227,11 +238,11 @@ def test_one_sample_is_one_run_and_every_row_is_counted(sample):
             assert file.kept >= report.rows
 
 
-@pytest.mark.parametrize(
-    "sample", [s for s in [*TABLES, *TEXTS] if s.format != "bss"], ids=lambda sample: sample.file
-)
+@quick_texts
 def test_two_samples_in_one_file_are_two_runs(tmp_path, sample):
     """A table that names its runs has the same rows twice; else the second is NAME#2."""
+    if sample.format == "bss":
+        return  # of several runs
     data = bytes_of(sample, tmp_path)
     wanted, _ = runs_as_given(sample)
     [(name, table)] = wanted.items()
@@ -240,10 +251,6 @@ def test_two_samples_in_one_file_are_two_runs(tmp_path, sample):
     assert [*found] == ([name] if named else [name, f"{name}#2"])
     for one in found.values():
         pd.testing.assert_frame_equal(one, table)
-
-
-ONE_OF_A_KIND = [*TABLES, *TEXTS[:7], *OTHERS]
-"""Samples of each way of reading; other formats differ in their declarations."""
 
 
 @pytest.mark.parametrize("sample", ONE_OF_A_KIND, ids=lambda sample: sample.file)

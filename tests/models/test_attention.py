@@ -65,9 +65,9 @@ def assert_equals_the_reference(attend, arrays, tolerance):
 TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2}
 
 
+@pytest.mark.slow  # a kernel of TPUs takes seconds where it is interpreted
 @pytest.mark.parametrize(
-    ("length", "key_heads", "dtype"),
-    [pytest.param(256, 1, "float32", marks=pytest.mark.slow), (128, 2, "bfloat16")],
+    ("length", "key_heads", "dtype"), [(256, 1, "float32"), (128, 2, "bfloat16")]
 )
 def test_splash_interpreted_equals_the_reference(length, key_heads, dtype):
     attend = functools.partial(splash, interpret=True)

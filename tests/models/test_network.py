@@ -151,6 +151,7 @@ def test_scan_and_remat_change_neither_loss_nor_gradient(scan, remat):
     assert_trees_close(loss_and_gradient(other, arrange(params), tokens), (loss, arrange(gradient)))
 
 
+@pytest.mark.slow
 def test_bfloat16_is_close_to_float32():
     config = VARIANTS["modern"]
     half = dataclasses.replace(config, dtype="bfloat16")
@@ -164,7 +165,7 @@ def test_bfloat16_is_close_to_float32():
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(shapes))
 
 
-@each_variant
+@default_or_slow
 def test_loss_is_the_cross_entropy_of_the_next_tokens(config):
     params, tokens = parameters(config), sequences(config)
     logits = np.asarray(logits_of(config, params, tokens), np.float64)[:, :-1]
@@ -194,7 +195,7 @@ def test_initial_loss_is_that_of_the_uniform_guess(tied, slack):
     assert loss == pytest.approx(np.log(257), abs=slack)
 
 
-@each_variant
+@default_or_slow
 def test_gradient_equals_finite_differences(config):
     params, tokens = parameters(config), sequences(config)
     _, gradient = loss_and_gradient(config, params, tokens)

@@ -63,6 +63,7 @@ def test_exact_hyperbola_is_recovered(planted):
         assert at.S_opt is None
 
 
+@pytest.mark.slow
 def test_planted_three_stage_law_is_recovered_from_ten_batches(planted, piecewise):
     told = [at for at in piecewise.fits if at.status == "converged"]
     assert len(told) == 3
@@ -141,13 +142,16 @@ def test_three_stage_law_needs_eight_batches(planted):
     assert len(fit.warnings) == len(fit.fits)
 
 
-@pytest.mark.parametrize("law", ["surface", "hyperbola", "piecewise"])
-def test_fit_survives_json_with_extra_keys(planted, surface, piecewise, law):
+@pytest.mark.parametrize(
+    "law", ["surface", "hyperbola", pytest.param("piecewise", marks=pytest.mark.slow)]
+)
+def test_fit_survives_json_with_extra_keys(planted, request, law):
+    """The three-stage law takes longest to compile."""
     if law == "hyperbola":
         points = planted.points(planted.laws[law], targets=(2.2, 1.85))
         fit = fit_es(points, law, options=QUICK)
     else:
-        fit = {"surface": surface, "piecewise": piecewise}[law]
+        fit = request.getfixturevalue(law)
     entry = json.loads(json.dumps(fit.to_dict(), allow_nan=False))
     assert (entry["kind"], entry["schema"], entry["law"]) == ("es", 5, law)
     names = {"B_crit"} if law == "hyperbola" else {"B_min", "B_opt"}
