@@ -263,13 +263,13 @@ def _is_run(last: Attempts, before: Rows, part: Log) -> bool:
     if last.logs[-1].ended or _differ(before, part.rows, last.logs[-1].labels, part.labels):
         return True
     planned = _values(before, "planned_steps")
-    if planned.nunique() == 1 and "step" in before and _finished(before, float(planned.iloc[-1])):
+    if planned.nunique() == 1 and "step" in before and finished(before, float(planned.iloc[-1])):
         return True
     key = _count(before)
     return key is not None and part.rows[key].max() <= before[key].max()
 
 
-def _finished(rows: Rows, planned: float) -> bool:
+def finished(rows: Rows, planned: float) -> bool:
     """Return whether the last row is the last one that can be logged of a planned run."""
     steps = rows["step"].to_numpy()
     logged = [np.unique(steps[mask]) for mask in _logged(rows, steps)]

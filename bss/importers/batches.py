@@ -152,6 +152,8 @@ def counted(
     """
     length = seq_len or 1
     rounded = rows.get("rounded_tokens")
+    if _numbers_batches(rows):
+        rows = rows.drop(columns="batch")
     if "samples" in rows:
         rows = _with_tokens(rows, rows["samples"] * length)
     if "batch_tokens" in rows and "batch" not in rows:
@@ -182,6 +184,20 @@ def counted(
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
+
+
+def _numbers_batches(rows: Rows) -> bool:
+    """Return whether the column `batch` is the number of the batch, which grows with the steps."""
+    if not {"batch", "step"} <= {*rows}:
+        return False
+    there = rows[["batch", "step"]].dropna().drop_duplicates()
+    more = there.diff()[1:]
+    if len(there) < 3 or not (more > 0).all(axis=None):
+        return False
+    slopes = more["batch"] / more["step"]
+    slope = float(slopes.iloc[0])
+    before_first = float((there["batch"] - slope * there["step"]).iloc[0])
+    return bool((slopes == slope).all()) and abs(before_first) <= max(1.0, slope)
 
 
 def _with_tokens(rows: Rows, tokens: pd.Series) -> Rows:

@@ -17,7 +17,10 @@ from bss.importers.log import Rows
 from bss.importers.names import plain_name
 from bss.tables.likeness import kind_of_name, words_of_name
 
-STEPS = ("global_step", "iteration", "iter", "step")
+STEPS = (
+    "global_step", "iteration", "iter", "step", "global_steps", "num_updates", "iterations",
+    "iters", "steps", "update", "updates", "step_count",
+)  # fmt: skip
 """Ends of names of a step, the likelier first."""
 EVENLY = 0.8
 """Share of equal distances from which on a column grows evenly."""
@@ -25,8 +28,11 @@ CLAIM = "count "
 """Beginning of the names of columns that are only compared with the tokens of a table."""
 NEAR = 0.02
 """Relative difference up to which a factor is whole."""
+SAME = 1e-4
+"""Relative difference up to which a factor is one in all rows, as that of padding is not."""
 
-_TOKENS = {"token", "tokens", "tok", "toks"}
+_TOKENS = {"token", "tokens", "tok", "toks", "ntok", "ntoks", "ntokens", "mtok", "mtokens", "gtok",
+           "gtokens", "btok", "btokens", "ktok", "ktokens"}  # fmt: skip
 _SAMPLES = {"sample", "samples", "sequence", "sequences", "seqs", "examples"}
 _RATES = {
     "per",
@@ -43,8 +49,11 @@ _RATES = {
 _SETTINGS = {"batch", "batchsize", "gbs", "mbs", "bsz", "bs", "seed"}
 _NO_SETTINGS = {"idx", "index", "id", "number", "num", "time", "per", "second", "in", "epoch"}
 _OF_STEPS = {"micro", "epoch", "log", "substep"}
-_UNIT = re.compile(r"(?:[_/ (-])(K|M|B|G|T|thousands?|millions?|billions?|trillions?)\)?$")
-_UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+_UNIT = re.compile(
+    r"(?:[_/ (-])(K|M|B|G|T)\)?$|^(K|M|B|G|T)[_ -]?tok|(thousand|million|billion|trillion)", re.I
+)
+_UNITS = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12,
+          "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}  # fmt: skip
 
 
 def step_by_name(names: Iterable[str], values: Mapping[str, np.ndarray]) -> str | None:
@@ -108,10 +117,19 @@ def is_accumulation(name: str) -> bool:
     """Return whether a name is the number of micro-batches in a step.
 
     Examples:
-        >>> [is_accumulation(n) for n in ("accum", "gradient_accumulation_steps", "accuracy")]
-        [True, True, False]
+        >>> [is_accumulation(n) for n in ("accum", "grad_acc", "num_microbatches", "ga_steps")]
+        [True, True, True, True]
+        >>> [is_accumulation(n) for n in ("accuracy", "train_acc", "micro_batch_size", "grad_norm")]
+        [False, False, False, False]
     """
-    return any(word.startswith("accum") for word in words_of_name(name))
+    words = words_of_name(name)
+    counts_parts = words & {"num", "n", "number", "per"} and not words & {"size", "token", "tokens"}
+    return bool(
+        any(word.startswith("accum") for word in words)
+        or words & {"gradacc", "gas"}
+        or (words & {"acc", "ga"} and words & {"grad", "gradient", "steps"})
+        or (counts_parts and (words & {"microbatches"} or {"micro", "batches"} <= words))
+    )
 
 
 def accumulation(values: Mapping[str, Any]) -> dict[str, int]:
@@ -133,7 +151,7 @@ def accumulation(values: Mapping[str, Any]) -> dict[str, int]:
 def contradictions(
     claims: pd.DataFrame, table: pd.DataFrame, accumulated: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield a warning for each count that contradicts the tokens of a table by a whole factor.
+    """Yield a warning for each count that contradicts the tokens of a table by one factor.
 
     Args:
         claims: Columns of `with_claims`, a row for each row of the table.
@@ -146,9 +164,10 @@ def contradictions(
         if not words_of_name(name) & _TOKENS:
             count = count * table["seq_len"].to_numpy(float)
         factor = _factor(table["tokens"].to_numpy(float), count)
-        if abs(factor) > 1:
-            times = f"{abs(factor)} times as many" if factor > 0 else f"1/{-factor} of them"
-            why = [f"{other} is {n}" for other, n in accumulated.items() if n == abs(factor)]
+        if factor not in (0, 1):
+            larger = max(factor, 1 / factor)
+            times = f"{larger:g} times as many" if factor > 1 else f"1/{larger:g} of them"
+            why = [f"{other} is {n}" for other, n in accumulated.items() if n == larger]
             because = f"; {why[0]}, so steps may count micro-batches" if why else ""
             yield (
                 f"{name} contradicts the tokens: steps x batch x sequence length make {times}"
@@ -192,20 +211,34 @@ def agrees(claims: pd.DataFrame, table: pd.DataFrame) -> bool:
     return False
 
 
-def _factor(tokens: np.ndarray, count: np.ndarray) -> int:
-    """Return the whole factor between tokens and a count, negative for its inverse; 0 if none."""
-    there = np.isfinite(count) & (count > 0) & (tokens > 0)
+def _factor(tokens: np.ndarray, count: np.ndarray) -> float:
+    """Return the factor between tokens and a count; 0 if it is not one, whole or the same.
+
+    What a count had before the first row does not matter: a log may count from 0.
+    """
+    there = np.isfinite(count)
+    tokens = tokens[there]
+    count = count[there]
+    if len(count) > 2:
+        increments = _one_factor(np.diff(tokens), np.diff(count))
+        if increments:
+            return increments
+    return _one_factor(tokens, count)
+
+
+def _one_factor(tokens: np.ndarray, count: np.ndarray) -> float:
+    """Return the factor of all values that are positive; 0 if there is none."""
+    there = (count > 0) & (tokens > 0)
     if not there.any():
         return 0
     ratios = tokens[there] / count[there]
     ratio = float(ratios[-1])
-    if np.abs(ratios[len(ratios) // 2 :] - ratio).max() > NEAR * ratio:
-        return 0
+    apart = np.abs(ratios[len(ratios) // 2 :] - ratio).max() / ratio
     larger = max(ratio, 1 / ratio)
     whole = round(larger)
-    if abs(larger - whole) > NEAR * whole:
-        return 0
-    return whole if ratio >= 1 or whole == 1 else -whole
+    if apart <= NEAR and abs(larger - whole) <= NEAR * whole:
+        return float(whole) if ratio >= 1 or whole == 1 else 1 / whole
+    return float(f"{ratio:.4g}") if apart <= SAME and len(ratios) > 2 else 0
 
 
 def _counts(name: str) -> bool:
@@ -223,8 +256,8 @@ def _unit(name: str) -> float:
     """Return what a count is multiplied by: 1e9 for tokens_B.
 
     Examples:
-        >>> _unit("data/tokens_B"), _unit("tokens (M)"), _unit("tokens")
-        (1000000000.0, 1000000.0, 1.0)
+        >>> _unit("data/tokens_B"), _unit("tokens (M)"), _unit("billion_tokens"), _unit("tokens")
+        (1000000000.0, 1000000.0, 1000000000.0, 1.0)
     """
     found = _UNIT.search(name)
-    return _UNITS.get(found[1][0].lower(), 1.0) if found else 1.0
+    return _UNITS[next(filter(None, found.groups())).lower()] if found else 1.0

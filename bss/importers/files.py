@@ -17,9 +17,19 @@ from bss.importers.batches import LogOptions
 from bss.importers.log import Empty, Importer, Log, Unreadable, head_of
 from bss.importers.own import RunTables
 from bss.importers.table import names_in
-from bss.importers.unread import is_named_as_log, refuse_unnamed, resembles_log, resembles_table
+from bss.importers.unread import (
+    is_named_as_log,
+    refuse_unnamed,
+    resembles_curve,
+    resembles_log,
+    resembles_table,
+)
 
 OURS = {"run", "seq_len"}
+CURVE = (
+    "is not recognised and has numbers like steps and losses; name a table's columns with "
+    "--columns step=NAME,loss=NAME, describe lines with `bss import lines`, or leave it out"
+)
 SHOWN = 8
 """Number of errors that a message lists."""
 FOREIGN = re.compile(
@@ -136,10 +146,14 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
         unread = bool(head) and not ours
         unread = unread and (refuse_unnamed(file, head) or resembles_log(file, head))
         table = bool(head) and not ours and not unread and resembles_table(file, head)
+        if head and not (ours or unread or table) and resembles_curve(file, head):
+            raise _Skipped(file, CURVE, unrecognized=True, log=True)
         raise _unrecognized(file, importer, log=unread, table=table)
     logs = list(reader.read(file, options.columns))
     if not logs:
-        raise _Skipped(file, "no run is logged in it, as writers open event files and leave them")
+        raise _Skipped(
+            file, reader.empty, log=file.suffix == ".csv" and resembles_curve(file, head)
+        )
     return logs
 
 

@@ -30,6 +30,8 @@ SHARE = 0.7
 KEPT = 50
 """Number of rows that are compared."""
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
+_WITH_COMMAS = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?\s*")
+"""A number with commas between thousands."""
 _LAST_DECIMALS = re.compile(r"\.\d+(?:e[+-]?\d+)?$", re.IGNORECASE)
 _LAST_LETTER = re.compile(r"[^\W\d_]$|[)\]}|%\"']$")
 _WORD = re.compile(r"[^\W\d]{2,}")
@@ -124,6 +126,8 @@ def number(value: str | float) -> float:
     try:
         number = float(value)
     except ValueError:
+        if not _WITH_COMMAS.fullmatch(str(value)):
+            raise
         number = float(str(value).replace(",", ""))
     except OverflowError:
         raise ValueError(value) from None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -25,7 +25,8 @@ Rows = pd.DataFrame
 """Columns of float64."""
 
 SHARED = re.compile(
-    r"(wandb[-_]?)?history|trainer_state|config|main|stdout|log|train|train_log|metrics|result|"
+    r"(wandb[-_]?)?history|trainer_state|config|main|stdout|log|metrics|result|"
+    r"(train|val|valid|validation|eval)([-_](log|loss|losses|metrics|history))?|"
     r"tracker_metrics|\d{4,5}|events\.out\.tfevents.*|output|rank_?\d+",
     re.IGNORECASE,
 )
@@ -101,9 +102,11 @@ class Importer:
 
     Attributes:
         about: What it reads, in one line.
+        empty: Why a file that it recognises may give no run.
     """
 
     about: str
+    empty: ClassVar[str] = "no run is logged in it"
 
     def recognises(self, file: Path, head: str) -> bool:
         """Return whether a file is of the format, by its name and its head (`head_of`)."""
@@ -157,7 +160,7 @@ def head_of(file: Path) -> str:
         head = opened.read(HEAD)
         encoding = encoding_of(head)
         size = opened.seek(0, 2)
-        if not encoding.startswith("utf-16") and size > HEAD:
+        if encoding.startswith("utf-8") and size > HEAD:
             for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
                 opened.seek(at)
                 head += opened.read(PART)
@@ -187,10 +190,12 @@ def plain(text: str) -> str:
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text by its first bytes: UTF-16 or UTF-8.
+    """Return the encoding of a text by its first bytes: UTF-32, UTF-16 or UTF-8.
 
     Without a byte-order mark it is UTF-16 if every second byte is 0, as those of Latin letters are.
     """
+    if head[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
+        return "utf-32"
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     first = head[:FEW_BYTES]

@@ -400,8 +400,10 @@ def log_of(
 
 
 def with_settings(log: Log, settings: Mapping[str, float]) -> Log:
-    """Return a log with its settings; a batch of the settings counts if no row has one."""
+    """Return a log with its settings; a batch or planned end counts if no row has one."""
     rows = log.rows
+    if "planned_steps" in settings and "planned_steps" not in rows:
+        rows = rows.assign(planned_steps=float(settings["planned_steps"]))
     if not {"batch", "batch_tokens"} & {*rows}:
         sizes = {"batch", "batch_tokens"} & settings.keys()
         rows = rows.assign(**{name: float(settings[name]) for name in sizes})

@@ -57,6 +57,11 @@ from bss.tables.likeness import held_out_label, held_out_name, unit_of
 METRICS = NAMES["plain"]
 SETTINGS = ("model", "params", "seed", "data_seed", "peak_lr", "beta1", "beta2", "beta2_half_life")
 """Columns of a run table that a table may have for each run."""
+EXPERIMENTS = (
+    "experiment", "experiment_name", "experiment_id", "exp", "exp_name", "exp_id", "trial",
+    "trial_name", "trial_id", "run_label", "config_name",
+)  # fmt: skip
+"""Columns that distinguish runs if they have several values, in a table without a column `run`."""
 FROM_0 = "step counts from 0, as Lightning's does; one more is completed"
 
 
@@ -99,12 +104,15 @@ class PlainTable(Importer):
         notes = found.notes
         chosen = {ours: names[name] for ours, name in found.names.items()}
         by = chosen.pop("run", None)
+        experiments = [] if by else [names[name] for name in EXPERIMENTS if name in names]
         split = chosen.pop("split", None)
         told = {names[name] for name in SETTINGS if name in names} - {*chosen.values()}
         read = {*found.names.values(), *told}
         unread = unread_of(table.names, {names.get(name, name) for name in read}, given)
         counts = [name for name in counted_names(table.names) if name not in told]
-        cells = table.read([*chosen.values(), *counts], filter(None, (by, split, *told)))
+        labels = filter(None, (by, split, *told, *experiments))
+        cells = table.read([*chosen.values(), *counts], labels)
+        by = by or next((name for name in experiments if len({*cells.labels(name)}) > 1), None)
         if result := last_test(chosen, cells.sizes, given):
             del chosen["eval_loss"]
             unread += (result,)

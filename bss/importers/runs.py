@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, printable
-from bss.importers.attempts import SETTING, Attempts, runs_of
+from bss.importers.attempts import SETTING, Attempts, finished, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.counts import CLAIM, agrees, contradictions, larger_batches
 from bss.importers.files import at_once
@@ -29,6 +29,9 @@ VOCABULARY = 2**18
 
 FEW = 0.05
 """Share of rows up to which missing ones are noted."""
+
+MOST_TOKENS = 2**28
+"""More tokens per step than any published run has: such a batch may be in tokens."""
 
 SCALING = 0.7
 """Exponent of first losses in the batch from which on losses scale with accumulation."""
@@ -341,7 +344,7 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _warnings(logs: Sequence[Log], table: pd.DataFrame) -> Iterator[str]:
-    """Yield a warning if most losses are above the loss of a uniform guess."""
+    """Yield a warning for losses above that of a uniform guess, and for too large a batch."""
     size = max((log.vocabulary or 0 for log in logs), default=0)
     uniform = math.log(size or VOCABULARY)
     for column in LOSSES:
@@ -349,6 +352,13 @@ def _warnings(logs: Sequence[Log], table: pd.DataFrame) -> Iterator[str]:
             above = f"ln({size or VOCABULARY:,}) = {uniform:.2f}, of a uniform guess"
             why = "it may be a sum over micro-batches, or in other units than nats per token"
             yield f"the median of {column}, {median:.4g}, is above {above}; {why}"
+    tokens = table["batch"] * table["seq_len"]
+    if (largest := int(tokens.max())) > MOST_TOKENS:
+        batch = table["batch"][tokens.idxmax()]
+        yield (
+            f"a batch of {batch:,} sequences has {largest:,} tokens; if its column counts tokens, "
+            "read it with --columns batch_tokens=NAME"
+        )
 
 
 def _gaps(table: pd.DataFrame) -> Iterator[str]:
@@ -362,6 +372,16 @@ def _gaps(table: pd.DataFrame) -> Iterator[str]:
             if 0 < len(gaps) <= max(1, FEW * len(apart)):
                 at = f"between steps {steps[gaps[0]]:.0f} and {steps[gaps[0] + 1]:.0f}"
                 yield f"{column} has no row {at}, and elsewhere one every {usual} steps"
+
+
+def _early_end(merged: Merged) -> Iterator[str]:
+    """Yield a note if a log ends before the step at which its run is to end."""
+    rows = merged.rows
+    if not {"step", "planned_steps"} <= {*rows} or merged.diverged_at is not None:
+        return
+    planned = rows["planned_steps"].dropna()
+    if len(planned) and not finished(rows, float(planned.iloc[-1])):
+        yield f"its log ends at step {rows['step'].max():,.0f} of {planned.iloc[-1]:,.0f}"
 
 
 def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, Any]) -> Report:
@@ -387,7 +407,11 @@ def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, A
         steps=int(table["step"].iloc[-1]),
         tokens=int(table["tokens"].iloc[-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
-        notes=tuple(dict.fromkeys([*filter(None, notes), *_gaps(table), *unread_notes(unread)])),
+        notes=tuple(
+            dict.fromkeys(
+                [*filter(None, notes), *_early_end(merged), *_gaps(table), *unread_notes(unread)]
+            )
+        ),
         unread=unread,
         warnings=tuple(_warnings(logs, table)),
     )

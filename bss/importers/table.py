@@ -26,6 +26,8 @@ LETTERS = 2**16
 """Number of letters of a line that are read for that."""
 LIST = "is a JSON list; write one object per line, as by jq -c '.[]' FILE > FILE.jsonl"
 _DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*(?:(?!\1)[.,]\d+)?\s*")
+_POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 
 
 def json_of(text: str) -> dict[str, Any] | None:
@@ -84,6 +86,7 @@ class Delimited(Table):
     def __init__(self, file: Path, head: str) -> None:
         super().__init__(file)
         self.names, self._separator = _header(head)
+        self._decimal = _decimal_of(file, head, self._separator)
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
         """Return some columns; after a semicolon or tab, a comma in a number is decimal."""
@@ -122,12 +125,42 @@ class Delimited(Table):
             raise InputError(f"{self.file}, line {at}: {error}; correct the line") from None
 
     def _point(self, text: str) -> str:
-        """Return a cell with a decimal point, if the separator leaves commas to numbers."""
-        if self._separator == "," or not _DECIMAL.match(text):
+        """Return a cell with a decimal point and without marks of thousands."""
+        if self._separator == ",":
+            return text
+        grouped = _THOUSANDS.fullmatch(text)
+        if grouped and grouped[1] != self._decimal:
+            text = text.replace(grouped[1], "")
+        if self._decimal == "." or not _DECIMAL.match(text):
             return text
         pointed = text.replace(",", ".")
         self.notes = self.notes or (f"commas are decimal: {text} is {pointed}",)
         return pointed
+
+
+def _decimal_of(file: Path, head: str, separator: str) -> str:
+    """Return what numbers have before their decimals: a point or a comma.
+
+    A number such as 1.024 may have a mark of thousands: then others have decimals after a comma.
+
+    Raises:
+        InputError: If all numbers may be read both ways.
+    """
+    if separator == ",":
+        return "."
+    texts = (text[:LETTERS] for text in head.splitlines()[:FIRST])
+    cells = [cell.strip().strip('"') for text in texts for cell in text.split(separator)]
+    marked = [cell for cell in cells if _DECIMAL.match(cell) or _POINT.fullmatch(cell)]
+    clear = [cell for cell in marked if not _THOUSANDS.fullmatch(cell)]
+    if any(_POINT.fullmatch(cell) for cell in clear):
+        return "."
+    marks = {mark for cell in clear or marked for mark in ".," if mark in cell}
+    if not clear and len(marks) > 1:
+        raise InputError(
+            f"{file}: {marked[0]} and others have marks of thousands or decimals; write plain "
+            "numbers"
+        )
+    return "," if "," in marks else "."
 
 
 @dataclass

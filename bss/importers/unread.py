@@ -1,6 +1,7 @@
 """Files that no importer reads: whether one looks like the log of a run, which must not vanish."""
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from bss.units import parse_number
 
 ROWS = 3
 """Number of rows from which on a text looks like a log."""
+CURVE_ROWS = 5
+"""Number of rows of numbers alone from which on they look like a curve."""
+_LOSSES = (0.3, 30.0)
+"""Losses of language models are in this range, in nats or bits."""
+_FALLEN = 0.98
+"""Share of the first loss below which the last one is, in a curve."""
 _LOGS = re.compile(
     r"\.(log|out|txt|csv|tsv|json|jsonl|ndjson|parquet|wandb)(\.(gz|bz2|xz|zst|zip|tar|tgz))*|"
     r"\.(tgz|tar|zip)",
@@ -32,6 +39,12 @@ _LOSS = re.compile(
     r"[^\d\n]{1,12}?(\d+\.\d+)",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_LIST = re.compile(r"\[([-+\d.eE,\s]+)\]")
+_REMAINS = re.compile(r"\b(?:eta|remaining|left)\b", re.IGNORECASE)
+_SEEN = 2000
+_WIDE = 400
+"""Lines of a head, and letters of a line, that are compared."""
 _WHOLE = re.compile(r"(?<![\d.:\-])\d{1,15}(?![\d.:\-])")
 """Whole numbers that are not parts of times or dates."""
 
@@ -130,6 +143,50 @@ def resembles_table(file: Path, head: str) -> bool:
         if len(counts) >= ROWS and (rises(counts) or rises(counts[::-1])):
             return True
     return False
+
+
+def resembles_curve(file: Path, head: str) -> bool:
+    """Return whether a column of numbers rises like a step next to one that falls like a loss.
+
+    Names do not matter: it is what lines of one form have in common, the rows of a table, or lists
+    in JSON.
+    """
+    if file.suffix == ".parquet":
+        values = columns_of(enumerate(beginning_of(file, head))).numbers
+        return _is_curve([*values.values()])
+    if file.suffix == ".json":
+        lists = [_NUMBER.findall(text) for text in _LIST.findall(head)]
+        if _is_curve([np.array(one, float) for one in lists]):
+            return True
+        head = re.sub(r"[\]}]\s*,?\s*", "\n", head)
+    rows: dict[str, list[list[str]]] = {}
+    for line in head.splitlines()[:_SEEN]:
+        if not _REMAINS.search(line[:_WIDE]):
+            form = _NUMBER.sub("0", line[:_WIDE])
+            rows.setdefault(form, []).append(_NUMBER.findall(line[:_WIDE]))
+    alike = max(rows.values(), key=len, default=[])
+    return _is_curve([np.array(column, float) for column in zip(*alike, strict=True)])
+
+
+def _is_curve(columns: Sequence[np.ndarray]) -> bool:
+    """Return whether one of the columns rises like a step, and one of as many rows falls."""
+    long = [column for column in columns if len(column) >= CURVE_ROWS]
+    steps = [c for c in long if _is_whole(c) and rises(c) and len(np.unique(c)) >= CURVE_ROWS]
+    return any(len(loss) == len(step) and _falls(loss) for step in steps for loss in long)
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).all() and not (values % 1).any())
+
+
+def _falls(values: np.ndarray) -> bool:
+    """Return whether values are losses of a run: none whole, in their range, and lower later."""
+    low, high = _LOSSES
+    if not ((values > low) & (values < high)).all() or _is_whole(values):
+        return False
+    half = len(values) // 2
+    lower = np.median(values[half:]) < np.median(values[:half])
+    return bool(lower and values[-1] < _FALLEN * values[0] and (np.diff(values) <= 0).mean() > 0.5)
 
 
 def _read_count(text: str) -> float:

@@ -39,7 +39,7 @@ from bss.importers.names import (
     last_test,
     log_of,
 )
-from bss.importers.table import Table, flat, names_in, table_of
+from bss.importers.table import Table, first_rows, flat, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
 RUNS = ("run_id", "run_name", "run", "Name", "name")
@@ -54,7 +54,9 @@ class WandbExports(Importer):
     about: str = "W&B: chart CSV, wide or grouped; history as CSV, JSON lines or Parquet"
 
     def recognises(self, file: Path, head: str) -> bool:
-        """Return whether there is a column `_step`, or columns of a chart."""
+        """Return whether there is a column `_step` of several rows, or columns of a chart."""
+        if file.suffix == ".json" and head[:1] == "{" and len(first_rows(head)) < 2:
+            return False  # wandb-summary.json
         names = names_in(file, head)
         chart = names[:1] == ["Step"] and any(" - " in name for name in names[1:])
         return "_step" in names or chart or any(name.endswith(BOUNDS) for name in names)

@@ -263,6 +263,9 @@ NO_LOGS = {
     "empty.log": "",
     "warnings.log": "UserWarning: step 10 is deprecated\n" * 20,
     "README.md": "".join(f"step {i} loss {9 - i / 10}\n" for i in range(20)),
+    "accuracy.csv": "step,accuracy\n" + "".join(f"{i},{i / 30:.3f}\n" for i in range(1, 20)),
+    "tokenize.log": "".join(f"{i} of 20 files, {20.5 - i} s left\n" for i in range(1, 20)),
+    "wandb-summary.json": '{"loss": 3.0, "_step": 100, "val/loss": 3.1}\n',
 }
 
 
@@ -379,6 +382,53 @@ def test_a_table_of_a_run_that_is_not_read_is_never_skipped_in_silence(name, tmp
     capsys.readouterr()
     assert main(["import", "auto", str(tmp_path / name), *arguments[3:]]) == 2
     assert "table of a run" in capsys.readouterr().err
+
+
+_CURVE = [(10 * i, round(9 / i**0.5, 3)) for i in range(1, 12)]
+UNNAMED_CURVES = {
+    "crossent.jsonl": "".join(json.dumps({"n": n, "value": x}) + "\n" for n, x in _CURVE),
+    "nested.jsonl": "".join(json.dumps({"data": {"i": n, "l": x}}) + "\n" for n, x in _CURVE),
+    "columns.csv": "k,v\n" + "".join(f"{n},{x}\n" for n, x in _CURVE),
+    "header.csv": "".join(f"{n},{x}\n" for n, x in _CURVE),
+    "pipes.csv": "step|loss\n" + "".join(f"{n}|{x}\n" for n, x in _CURVE),
+    "spaces.txt": "step  loss\n" + "".join(f"{n:6d}  {x}\n" for n, x in _CURVE),
+    "other.log": "".join(f"шаг {n}: потери {x}\n" for n, x in _CURVE),
+    "lists.json": json.dumps({"step": [n for n, _ in _CURVE], "loss": [x for _, x in _CURVE]}),
+    "page.json": json.dumps([[1e9 + n, n, x] for n, x in _CURVE]),
+    "renamed.csv": "Wall time,Step,Value\n" + "".join(f"{1e9 + n},{n},{x}\n" for n, x in _CURVE),
+    "run-a-tag-quality.csv": "Wall time,Step,Value\n"
+    + "".join(f"{1e9 + n},{n},{x}\n" for n, x in _CURVE),
+}
+"""Curves that no name of a column or words of a line show."""
+
+
+@pytest.mark.parametrize("name", UNNAMED_CURVES)
+def test_numbers_like_those_of_a_run_are_never_skipped_in_silence(name, tmp_path, capsys):
+    (tmp_path / "good.csv").write_text("step,loss\n" + "".join(f"{n},{x}\n" for n, x in _CURVE))
+    (tmp_path / name).write_text(UNNAMED_CURVES[name], encoding="utf-8")
+    command = ["import", "auto", str(tmp_path), "-o", str(tmp_path / "out.csv"), *EIGHT]
+    assert main(command) == 1
+    assert f"not read: {name}; --skip-unread accepts that" in capsys.readouterr().out
+
+
+def test_unnamed_columns_are_read_by_name(tmp_path, capsys):
+    (tmp_path / "crossent.jsonl").write_text(UNNAMED_CURVES["crossent.jsonl"])
+    given = ["--columns", "step=n,loss=value", "-o", str(tmp_path / "out.csv"), *EIGHT]
+    [run] = printed(capsys, "import", "auto", str(tmp_path / "crossent.jsonl"), *given)["runs"]
+    assert (run["rows"], run["steps"]) == (11, 110)
+
+
+def test_losses_of_two_files_of_a_directory_are_one_run(tmp_path, capsys):
+    place = tmp_path / "b8"
+    place.mkdir()
+    for name, more in (("train.csv", 0), ("val.csv", 0.5)):
+        lines = "".join(f"{n},{x + more}\n" for n, x in _CURVE)
+        (place / name).write_text("step,loss\n" + lines)
+    out = str(tmp_path / "out.csv")
+    [run] = printed(capsys, "import", "auto", str(place), "-o", out, *EIGHT)["runs"]
+    assert run["run"] == "b8"
+    table = read_runs(out)
+    assert (table["eval_loss"] - table["loss"]).tolist() == pytest.approx([0.5] * 11)
 
 
 def test_a_parquet_table_is_read_as_its_csv_is(tmp_path, capsys):

@@ -83,6 +83,39 @@ def test_a_sweep_in_one_file_keeps_every_batch(tmp_path):
     assert ends == pytest.approx([loss_at(32_000 // b, 2 / b) for b in batches], abs=1e-5)
 
 
+def torchtitan(batch, steps, until, offset=0.0):
+    """Lines without the planned end, which is printed before them."""
+    header = f"global batch size {batch}, gradient accumulation steps 1, sequence length 64"
+    return f"[titan] - INFO - {header}, total steps {steps} (warmup 2)\n" + "".join(
+        f"[titan] - INFO - step: {i:2d}  loss: {loss_at(i, offset):7.4f}  memory:  5.00GiB\n"
+        for i in range(10, until + 1, 10)
+    )
+
+
+@pytest.mark.parametrize(("until", "runs"), [(100, [10, 20]), (60, [20])])
+def test_a_planned_end_among_the_settings_shows_what_was_finished(tmp_path, until, runs):
+    log = tmp_path / "a.log"
+    log.write_text(torchtitan(8, 100, until) + torchtitan(8, 200, 200, 0.1))
+    reports, _ = read([log])
+    assert [r.rows for r in reports] == runs and not any(
+        "its log ends" in n for n in reports[0].notes
+    )
+    log.write_text(torchtitan(8, 100, 60))
+    assert "its log ends at step 60 of 100" in read([log])[0][0].notes
+
+
+@pytest.mark.parametrize("column", ["experiment", "exp_name", "trial"])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_names_of_experiments_distinguish_runs(tmp_path, column, mixed):
+    lines = [(i, f"{i},{k},{loss_at(i, k / 10)}\n") for k in (1, 2) for i in range(1, 5 + k)]
+    ordered = sorted(lines, key=lambda line: line[0]) if mixed else lines
+    log = tmp_path / "a.csv"
+    log.write_text(f"step,{column},loss\n" + "".join(line for _, line in ordered))
+    assert [(r.run, r.rows) for r in read([log], "8")[0]] == [("1", 5), ("2", 6)]
+    log.write_text(f"step,{column},loss\n" + "".join(line for _, line in lines[:5]))
+    assert [r.run for r in read([log], "8")[0]] == ["a"]
+
+
 def test_settings_above_each_run_are_its_own(tmp_path):
     log = tmp_path / "sweep.log"
     log.write_text("".join(nanogpt(b, 16_000 // b, 2 / b) for b in (16, 32, 64)))
