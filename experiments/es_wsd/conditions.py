@@ -5,6 +5,7 @@ bound. In the parts beta2 and beta2_large the LR is chosen on PILOTS; the other 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,10 @@ PER_STEP = "0.95 per step"
 SHORT = "half-life 7K"
 SLOW = "half-life 20K"
 ONE_LR = 8e-3
+LAST = "last"
+AVERAGED = "averaged"
+COLUMNS = {LAST: PHASES["constant"], AVERAGED: PHASES["averaged"]}
+"""Columns of the held-out loss, by weights."""
 TARGETS = {"beta2": (2.40, 2.20, 2.15, 2.10), "beta2_large": (2.40, 2.20, 2.10, 2.00)}
 LOWEST = 2.02  # the loss that batch 1 may never reach
 LATE_TOKENS = (4_000_000, 8_000_000)  # between which two batch sizes are compared
@@ -38,28 +43,28 @@ TO_32 = "switch to 32"
 
 
 def measure_rules(tables: Tables, targets: Sequence[float]) -> None:
-    """Write points.csv (tokens to losses, of every run), rates.csv (best LRs) and excess.csv."""
+    """Write points.csv (tokens to losses), rates.csv (best LRs) and relative.csv."""
     runs = tables.read("runs.parquet")
-    found = pd.concat([points_of_rules(runs, targets, kind) for kind in PHASES])
+    found = pd.concat([points_of_rules(runs, targets, weights) for weights in COLUMNS])
     rates = chosen_rates(found)
     tables.write("points.csv", found)
     tables.write("rates.csv", rates)
     tables.write("relative.csv", relative_tokens(found, rates))
 
 
-def points_of_rules(runs: pd.DataFrame, targets: Sequence[float], kind: str) -> pd.DataFrame:
+def points_of_rules(runs: pd.DataFrame, targets: Sequence[float], weights: str) -> pd.DataFrame:
     """Return tokens to each loss that some run reaches, one row per run and loss.
 
     Returns:
         Columns rule, weights, batch, peak_lr, seed, target_loss, tokens_to_target, reached.
     """
-    table = runs.assign(eval_loss=runs[PHASES[kind]]).dropna(subset="eval_loss")
+    table = runs.assign(eval_loss=runs[COLUMNS[weights]]).dropna(subset="eval_loss")
     reachable = [target for target in targets if target > table["eval_loss"].min()]
     with shown_warnings("points"):
         found = points(table, reachable)
     rule = runs.drop_duplicates("run").set_index("run")["name"].str.split(" | ", regex=False).str[1]
     kept = ["batch", "peak_lr", "seed", "target_loss", "tokens_to_target", "reached"]
-    found = found.assign(rule=found["run"].map(rule), weights=kind)
+    found = found.assign(rule=found["run"].map(rule), weights=weights)
     return found[["rule", "weights", *kept]]
 
 
@@ -85,6 +90,15 @@ def chosen_rates(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@dataclass(frozen=True)
+class Cell:
+    """What a number is read from: a rule for beta2, a loss, and weights."""
+
+    rule: str
+    target: float = 2.20
+    weights: str = LAST
+
+
 class Tokens:
     """Log tokens to a loss on the seeds that decide, at the tuned LR or at one LR.
 
@@ -97,31 +111,27 @@ class Tokens:
         self.found = found.loc[~found["seed"].isin(PILOTS)]
         self.rates = rates
 
-    def tuned(self, rule: str, target: float, weights: str = "constant") -> dict[int, Numbers]:
+    def tuned(self, cell: Cell) -> dict[int, Numbers]:
         """Return one number per seed, by batch size, at the LR that PILOTS chose."""
-        best = self.chosen(rule, target, weights).set_index("batch")["peak_lr"]
-        return self._numbers(rule, target, weights, {int(b): float(best[b]) for b in best.index})
+        best = self.chosen(cell).set_index("batch")["peak_lr"]
+        return self._numbers(cell, {int(batch): float(best[batch]) for batch in best.index})
 
-    def at_one_rate(
-        self, rule: str, target: float, weights: str = "constant"
-    ) -> dict[int, Numbers]:
+    def at_one_rate(self, cell: Cell) -> dict[int, Numbers]:
         """Return one number per seed, by batch size, at ONE_LR where it was tried."""
-        rows = self._rows(self.found, rule, target, weights)
+        rows = self._rows(self.found, cell)
         tried = rows.loc[np.isclose(rows["peak_lr"], ONE_LR), "batch"].unique()
-        return self._numbers(rule, target, weights, {int(batch): ONE_LR for batch in tried})
+        return self._numbers(cell, {int(batch): ONE_LR for batch in tried})
 
-    def chosen(self, rule: str, target: float, weights: str = "constant") -> pd.DataFrame:
-        """Return the rows of `rates` of a rule, loss and weights."""
-        return self._rows(self.rates, rule, target, weights)
+    def chosen(self, cell: Cell) -> pd.DataFrame:
+        """Return the rows of `rates` of a cell."""
+        return self._rows(self.rates, cell)
 
-    def _rows(self, table: pd.DataFrame, rule: str, target: float, weights: str) -> pd.DataFrame:
-        at = np.isclose(table["target_loss"], target)
-        return table.loc[(table["rule"] == rule) & (table["weights"] == weights) & at]
+    def _rows(self, table: pd.DataFrame, cell: Cell) -> pd.DataFrame:
+        here = (table["rule"] == cell.rule) & (table["weights"] == cell.weights)
+        return table.loc[here & np.isclose(table["target_loss"], cell.target)]
 
-    def _numbers(
-        self, rule: str, target: float, weights: str, rates: Mapping[int, float]
-    ) -> dict[int, Numbers]:
-        rows = self._rows(self.found, rule, target, weights)
+    def _numbers(self, cell: Cell, rates: Mapping[int, float]) -> dict[int, Numbers]:
+        rows = self._rows(self.found, cell)
         numbers = {}
         for batch, rate in rates.items():
             own = rows.loc[(rows["batch"] == batch) & np.isclose(rows["peak_lr"], rate)]
@@ -146,23 +156,20 @@ def relative_tokens(found: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     tables = []
     for (weights, target), some in rates.groupby(["weights", "target_loss"], sort=False):
         rules_here = dict.fromkeys(some["rule"])
-        own = pd.concat([_log_means(tokens, rule, target, weights) for rule in rules_here])
+        own = pd.concat([_log_means(tokens, Cell(rule, target, weights)) for rule in rules_here])
         least = own.loc[~own["at_least"], "log_ratio"].min()
         own = own.assign(log_ratio=own["log_ratio"] - least)
         tables.append(own.assign(weights=weights, target_loss=target))
     return pd.concat(tables, ignore_index=True)
 
 
-def _log_means(tokens: Tokens, rule: str, target: float, weights: str) -> pd.DataFrame:
-    """Return the mean log tokens of each batch size under a rule, in the column log_ratio."""
-    bracketed = tokens.chosen(rule, target, weights).set_index("batch")["bracketed"]
-    numbers = {
-        "tuned": tokens.tuned(rule, target, weights),
-        "one": tokens.at_one_rate(rule, target, weights),
-    }
+def _log_means(tokens: Tokens, cell: Cell) -> pd.DataFrame:
+    """Return the mean log tokens of each batch size of a cell, in the column log_ratio."""
+    bracketed = tokens.chosen(cell).set_index("batch")["bracketed"]
+    numbers = {"tuned": tokens.tuned(cell), "one": tokens.at_one_rate(cell)}
     rows = [
         {
-            "rule": rule,
+            "rule": cell.rule,
             "rate": rate,
             "batch": batch,
             "log_ratio": float(one.low.mean()),
@@ -172,6 +179,7 @@ def _log_means(tokens: Tokens, rule: str, target: float, weights: str) -> pd.Dat
         }
         for rate, by_batch in numbers.items()
         for batch, one in by_batch.items()
+        if len(one.low) > 1
     ]
     return pd.DataFrame(rows)
 
@@ -180,56 +188,91 @@ def rules(tables: Tables) -> dict[str, Measured]:
     """Return the numbers of the questions on beta2 at 12k parameters."""
     tokens = Tokens(tables.read("points.csv"), tables.read("rates.csv"))
     near = (2, 4)
-    per_step = excess(tokens.tuned(PER_STEP, 2.20), near)
-    slow = excess(tokens.tuned(SLOW, 2.20), near)
-    short = excess(tokens.tuned(SHORT, 2.20), near)
-    averaged = {
-        rule: excess(tokens.tuned(rule, 2.10, "averaged"), near) for rule in (PER_STEP, SLOW)
-    }
-    one_rate = excess(tokens.at_one_rate(PER_STEP, 2.20), near)
-    low = tokens.tuned(SLOW, 2.15)
-    high = tokens.tuned(SLOW, 2.40)
+    per_step = Cell(PER_STEP)
+    slow = Cell(SLOW)
+    short = Cell(SHORT)
+    averaged = Cell(PER_STEP, 2.10, AVERAGED)
+    slow_averaged = Cell(SLOW, 2.10, AVERAGED)
+    low = Cell(SLOW, 2.15)
+    high = Cell(SLOW, 2.40)
+
+    def of(cell: Cell) -> Numbers:
+        return excess(tokens.tuned(cell), near)
+
+    one_rate = excess(tokens.at_one_rate(per_step), near)
+    rise = larger_gain(tokens.tuned(low)) - larger_gain(tokens.tuned(high))
     numbers = {
-        "excess_per_step": (per_step, (PER_STEP,)),
-        "excess_slow": (slow, (SLOW,)),
-        "beta2_excess": (per_step - slow, (PER_STEP, SLOW)),
-        "beta2_excess_averaged": (averaged[PER_STEP] - averaged[SLOW], (PER_STEP, SLOW)),
-        "beta2_excess_short": (per_step - short, (PER_STEP, SHORT)),
-        "lr_excess": (one_rate - per_step, (PER_STEP,)),
-        "slow_saves": (fewest(tokens, SLOW) - fewest(tokens, PER_STEP), (PER_STEP, SLOW)),
-        "optimum_rises_slow": ((low[1] - low[4]) - (high[1] - high[4]), (SLOW,)),
+        "excess_per_step": (of(per_step), (per_step,)),
+        "excess_slow": (of(slow), (slow,)),
+        "beta2_excess": (of(per_step) - of(slow), (per_step, slow)),
+        "beta2_excess_averaged": (of(averaged) - of(slow_averaged), (averaged, slow_averaged)),
+        "beta2_excess_short": (of(per_step) - of(short), (per_step, short)),
+        "lr_excess": (one_rate - of(per_step), (per_step,)),
+        "slow_saves": (fewest(tokens, slow) - fewest(tokens, per_step), (per_step, slow)),
+        "optimum_rises_slow": (rise, (low, high)),
     }
-    return _measured(tables, numbers)
+    return _measured(tables, tokens, numbers, (1, *near))
 
 
-def fewest(tokens: Tokens, rule: str, target: float = 2.20) -> Numbers:
+def larger_gain(tokens: Mapping[int, Numbers]) -> Numbers:
+    """Return log tokens of batch 1 minus those of batch 4."""
+    return excess(tokens, (4,))
+
+
+def fewest(tokens: Tokens, cell: Cell) -> Numbers:
     """Return the log tokens of the batch size that needs the fewest on PILOTS."""
-    rates = tokens.chosen(rule, target)
+    rates = tokens.chosen(cell)
     best = rates.loc[rates["log_tokens"].idxmin(), "batch"]
-    return tokens.tuned(rule, target)[int(best)]
+    return tokens.tuned(cell)[int(best)]
 
 
 def large_rules(tables: Tables) -> dict[str, Measured]:
     """Return the number of the question on beta2 at 99k parameters."""
     tokens = Tokens(tables.read("points.csv"), tables.read("rates.csv"))
-    apart = {rule: excess(tokens.tuned(rule, 2.10), (4,)) for rule in (PER_STEP, SLOW)}
-    numbers = {"beta2_excess_99k": (apart[PER_STEP] - apart[SLOW], (PER_STEP, SLOW))}
-    return _measured(tables, numbers, "muP")
+    per_step = Cell(PER_STEP, 2.10)
+    slow = Cell(SLOW, 2.10)
+    apart = larger_gain(tokens.tuned(per_step)) - larger_gain(tokens.tuned(slow))
+    numbers = {"beta2_excess_99k": (apart, (per_step, slow))}
+    return _measured(tables, tokens, numbers, (1, 4), more="muP")
 
 
 def _measured(
-    tables: Tables, numbers: Mapping[str, tuple[Numbers, Sequence[str]]], more: str = ""
+    tables: Tables,
+    tokens: Tokens,
+    numbers: Mapping[str, tuple[Numbers, Sequence[Cell]]],
+    batches: Sequence[int],
+    more: str = "",
 ) -> dict[str, Measured]:
-    """Return numbers of rules with the conditions of these rules' runs."""
+    """Return numbers with the conditions of the runs that they are read from.
+
+    Args:
+        tables: Of the part.
+        tokens: Its tokens to losses.
+        numbers: By question, and the cells that each is read from.
+        batches: Batch sizes of these cells.
+        more: See `conditions_of`.
+    """
     runs = tables.read("runs.parquet")
     runs = runs.loc[~runs["seed"].isin(PILOTS)]
+    rule = runs["name"].str.split(" | ", regex=False).str[1]
     found = {}
-    for key, (values, names) in numbers.items():
-        mine = runs.loc[runs["name"].str.split(" | ", regex=False).str[1].isin(names)]
-        phase = "averaged" if key.endswith("averaged") else "constant"
-        known = conditions_of(mine, tables.config, phase, more)
+    for key, (values, cells) in numbers.items():
+        mine = runs.loc[rule.isin({cell.rule for cell in cells})]
+        phase = "averaged" if cells[0].weights == AVERAGED else "constant"
+        notes = "; ".join(filter(None, (more, *map(partial(_at_end, tokens, batches), cells))))
+        known = conditions_of(mine, tables.config, phase, notes)
         found[key] = Measured(effect_of(values), known, f"{tables.folder.name}/points.csv")
     return found
+
+
+def _at_end(tokens: Tokens, batches: Sequence[int], cell: Cell) -> str:
+    """Return which batch sizes have their best LR at an end of those tried, or an empty text."""
+    rates = tokens.chosen(cell)
+    open_ended = rates.loc[~rates["bracketed"].astype(bool) & rates["batch"].isin(batches)]
+    if open_ended.empty:
+        return ""
+    named = ", ".join(f"{batch:g}" for batch in open_ended["batch"])
+    return f"{cell.rule}: the best LR at batch {named} is the lowest or highest tried"
 
 
 # Small batch sizes over more tokens

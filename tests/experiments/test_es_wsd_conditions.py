@@ -7,7 +7,15 @@ import pytest
 from bss.files import write_json
 from bss.stats import Claim, answers, effect_of
 from experiments.es_wsd import conditions
-from experiments.es_wsd.conditions import PER_STEP, SHORT, SLOW, Tokens, chosen_rates, excess
+from experiments.es_wsd.conditions import (
+    PER_STEP,
+    SHORT,
+    SLOW,
+    Cell,
+    Tokens,
+    chosen_rates,
+    excess,
+)
 from experiments.findings import findings, read_questions
 from experiments.tables import Tables
 
@@ -46,7 +54,7 @@ def planted_runs(last=600_000):
 
 @pytest.fixture(scope="module")
 def found():
-    return conditions.points_of_rules(planted_runs(), (2.40, 2.20, 0.5), "constant")
+    return conditions.points_of_rules(planted_runs(), (2.40, 2.20, 0.5), "last")
 
 
 def test_the_excess_of_batch_1_comes_back_at_the_lr_that_the_first_seeds_chose(found):
@@ -56,18 +64,18 @@ def test_the_excess_of_batch_1_comes_back_at_the_lr_that_the_first_seeds_chose(f
     assert at["bracketed"].all()
     tokens = Tokens(found, rates)
     for rule, above in EXCESS.items():
-        apart = excess(tokens.tuned(rule, 2.20), (2, 4))
+        apart = excess(tokens.tuned(Cell(rule)), (2, 4))
         assert len(apart.low) == 4  # 112 to 115 decide
         assert apart.low == pytest.approx(above, abs=0.05)
-    one = excess(tokens.at_one_rate(PER_STEP, 2.20), (2, 4))
+    one = excess(tokens.at_one_rate(Cell(PER_STEP)), (2, 4))
     assert one.low == pytest.approx(0.4 + 0.2, abs=0.05)  # two doublings off instead of one
 
 
 def test_a_missed_loss_is_a_bound_and_never_the_tokens_of_the_run():
     short = planted_runs(last=120_000)
-    missed = conditions.points_of_rules(short, (2.20,), "constant")
+    missed = conditions.points_of_rules(short, (2.20,), "last")
     tokens = Tokens(missed, chosen_rates(missed))
-    apart = excess(tokens.tuned(PER_STEP, 2.20), (2, 4))
+    apart = excess(tokens.tuned(Cell(PER_STEP)), (2, 4))
     assert apart.censored.all() and np.isinf(apart.high).all()
     answer = answers({"x": Claim(sign=1, margin=0.1)}, {"x": effect_of(apart)})["x"]
     assert answer.word == "inconclusive" and answer.effect.bound == "at least"
@@ -126,3 +134,18 @@ def test_the_answers_of_a_part_name_its_conditions(tmp_path):
     assert table.loc["excess_slow", "family"] == 1
     assert "half-life of 20k tokens" in table.loc["excess_slow", "question"]
     assert "12k parameters" in table.loc["beta2_excess", "question"]
+    assert "tried" not in "".join(table["conditions"])
+
+
+def test_a_best_lr_at_the_end_of_those_tried_is_named(tmp_path):
+    tables = Tables(tmp_path / "beta2")
+    tables.folder.mkdir()
+    runs = planted_runs()
+    tables.write("runs.parquet", runs.loc[(runs["batch"] > 1) | (runs["peak_lr"] > 1e-3)])
+    write_json(
+        tables.folder / "experiment.json", {"config": {"setup": {"optimizer": {"beta2": 0.95}}}}
+    )
+    conditions.measure_rules(tables, conditions.TARGETS["beta2"])
+    known = str(conditions.rules(tables)["beta2_excess_short"].conditions)
+    for rule in (PER_STEP, SHORT):
+        assert f"{rule}: the best LR at batch 1 is the lowest or highest tried" in known
