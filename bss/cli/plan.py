@@ -59,8 +59,8 @@ class ExportOptions:
     """The plan as settings of another trainer.
 
     Attributes:
-        export: megatron, levanter, maxtext, huggingface, deepspeed, olmo-core, torchtitan, csv (a
-            row per step), or module:ATTRIBUTE
+        export: megatron, levanter, maxtext, huggingface, deepspeed, olmo-core, torchtitan, your own
+            loop in jax, torch or python, csv (a row per step), or module:ATTRIBUTE
         approximate: export the nearest plan, where the trainer cannot do all of this one
     """
 

@@ -1,6 +1,7 @@
 """Export a Plan as settings or code of other trainers.
 
 Code is in `programs.py` and settings are in `settings.py`. Both name the version of each trainer.
+Code for a loop that is not one of a trainer's is in `loops.py`.
 Options change between versions, so check them against the version that you run. If a trainer cannot
 follow a plan
 exactly, the export is refused, and the message names the nearest plan that it can follow. With
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 from bss.errors import InputError
 from bss.exports.base import HEAD, Export, functions, stages
+from bss.exports.loops import JAX, PYTHON, TORCH
 from bss.exports.programs import DEEPSPEED, HUGGINGFACE, OLMO_CORE, TORCHTITAN
 from bss.exports.settings import CSV, LEVANTER, MAXTEXT, MEGATRON
 from bss.registry import Registry
@@ -32,6 +34,9 @@ EXPORTS: Registry[Export] = Registry(
         "deepspeed": DEEPSPEED,
         "olmo-core": OLMO_CORE,
         "torchtitan": TORCHTITAN,
+        "jax": JAX,
+        "torch": TORCH,
+        "python": PYTHON,
         "csv": CSV,
     },
     Export,
@@ -46,8 +51,8 @@ def export(
     Args:
         plan: A plan that starts at position 0.
         trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "huggingface", "deepspeed",
-            "olmo-core" or "torchtitan" (Python), "csv" (one row per step), or
-            `package.module:ATTRIBUTE`.
+            "olmo-core" or "torchtitan" (Python), "jax", "torch" or "python" (a loop of your own),
+            "csv" (one row per step), or `package.module:ATTRIBUTE`.
         approximate: Export the nearest plan that the trainer can follow. Comments in the export
             list the differences.
         remarks: Sentences that the export states as comments, e.g. how far the plan is beyond the
@@ -92,5 +97,5 @@ def export(
         about.append(f"# {ruled}.")
     about += [f"# {text}." for text in refusals]
     if chosen.program:
-        about += [HEAD, chosen.program.substitute(plan=functions(plan))]
+        about += [HEAD, chosen.program.substitute(plan=functions(plan, sets_all=chosen.sets_all))]
     return "\n".join((*about, *chosen.lines(plan))) + "\n"

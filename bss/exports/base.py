@@ -34,6 +34,7 @@ class Export:
         cannot: Return one text for each part of a plan that the trainer does not support. They
             are added to the general checks. Without `approximate` they are errors, else comments.
         nearest: Return the plan with the nearest batch schedule that the trainer can follow.
+        sets_all: Whether it sets LR, betas and weight decay at every step.
         text: Return the whole export of any plan. Replaces all other attributes.
     """
 
@@ -43,6 +44,7 @@ class Export:
     counts: str = ""
     cannot: Callable[[Plan], Iterable[str]] = lambda plan: ()
     nearest: Callable[[Plan], Plan] = lambda plan: plan
+    sets_all: bool = False
     text: Callable[[Plan], str] | None = None
 
     def refusals(self, plan: Plan) -> list[str]:
@@ -56,6 +58,8 @@ class Export:
 
     def _fixed(self, plan: Plan) -> Iterator[str]:
         """Yield a text for each setting that only the plan changes with the batch size."""
+        if self.sets_all:
+            return
         scheduled = stages(plan)
         lr = 1.0 if scheduled is None else scheduled.peak
         settings = [plan.coupling.settings(lr, s.batch, plan.seq_len) for s in plan.segments]
@@ -183,7 +187,7 @@ FIRST = $first  # first step of each batch size
 TOKENS = $tokens  # consumed before that step
 BATCH = $batch  # batch sizes in sequences
 SCALE = $scale  # LR factor of each batch size
-ADAMW = $adamw  # the scheduler sets the LR
+ADAMW = $adamw
 $peak
 
 def batch(step):
@@ -197,14 +201,15 @@ def rate(step):
 $rate''')
 
 
-def functions(plan: Plan) -> str:
-    """Return Python with the plan's numbers and the functions batch(step) and rate(step)."""
-    segments, settings = plan.segments, plan.at(0).settings
-    given, adamw = plan.coupling.given, dict[str, Any](lr=1.0)
-    if {"beta1", "beta2"} & {*given}:
-        adamw |= {"betas": (settings.beta1, settings.beta2)}
-    if "weight_decay" in given:
-        adamw |= {"weight_decay": settings.weight_decay}
+def functions(plan: Plan, *, sets_all: bool = False) -> str:
+    """Return Python with the plan's numbers and the functions batch(step) and rate(step).
+
+    Its ADAMW has the settings at the first batch size, or with `sets_all` those of each one.
+    """
+    segments = plan.segments
+    adamw = f"{ {'lr': 1.0, **_adamw(plan, segments[0].batch)} }  # the scheduler sets the LR"
+    if sets_all:
+        adamw = f"{[_adamw(plan, s.batch) for s in segments]}  # more settings of each batch size"
     return FUNCTIONS.substitute(
         steps=plan.steps,
         seq_len=plan.seq_len,
@@ -216,6 +221,17 @@ def functions(plan: Plan) -> str:
         peak="" if plan.rate else "PEAK = None  # the plan has no LR: write your peak LR here\n",
         rate="\n".join(f"    {line}" for line in _rate(plan)),
     )
+
+
+def _adamw(plan: Plan, batch: int) -> dict[str, Any]:
+    """Return the betas and weight decay that the plan sets at a batch size, by PyTorch's names."""
+    settings = plan.coupling.settings(1.0, batch, plan.seq_len)
+    given: dict[str, Any] = {}
+    if {"beta1", "beta2"} & {*plan.coupling.given}:
+        given["betas"] = (settings.beta1, settings.beta2)
+    if "weight_decay" in plan.coupling.given:
+        given["weight_decay"] = settings.weight_decay
+    return given
 
 
 def _rate(plan: Plan) -> Iterator[str]:

@@ -374,7 +374,7 @@ class Plan:
 
         Args:
             trainer: "megatron", "levanter", "maxtext", "huggingface", "deepspeed", "olmo-core",
-                "torchtitan", "csv", or `package.module:ATTRIBUTE`.
+                "torchtitan", "jax", "torch", "python", "csv", or `package.module:ATTRIBUTE`.
             approximate: Export the nearest plan that the trainer can follow.
 
         Raises:

@@ -14,6 +14,7 @@ import pytest
 from bss.exports import export
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule
+from bss.schedules.coupling import Coupling
 from bss.schedules.plan import resolve
 from tests.exports.exported import (
     EDGES,
@@ -315,3 +316,30 @@ def test_the_engine_of_deepspeed_follows_the_plan(monkeypatch):
     torch.distributed.destroy_process_group()
     assert batches == plan_batches(plan)
     assert used == pytest.approx(rates_of(plan))
+
+
+@pytest.mark.parametrize("beta2_half_life", [None, 2000])
+def test_the_plain_loop_trains_with_the_settings_of_the_plan(beta2_half_life):
+    torch = installed("torch")
+    coupling = Coupling(lr="sqrt", reference_batch=4, beta2_half_life=beta2_half_life)
+    plan = resolve(small().schedule, 300 * 16, 16, rate=small().rate, coupling=coupling)
+    code = executed(export(plan, "torch"))
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 1)
+    rows = torch.randn(300, 3)
+    taken, used = [0], []
+
+    def take(count):
+        taken[0] += count
+        return rows[taken[0] - count : taken[0]]
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.0)
+    losses = []
+    for _, loss in code.train(model, lambda m, x: (m(x) - 1).square().mean(), optimizer, take, 4):
+        losses.append(float(loss))
+        used.append((optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["betas"][1]))
+    settings = [plan.at(step).settings for step in range(plan.steps)]
+    usual = 0.999 if beta2_half_life is None else None
+    np.testing.assert_allclose([lr for lr, _ in used], [s.lr for s in settings])
+    assert [beta2 for _, beta2 in used] == [usual or s.beta2 for s in settings]
+    assert taken == [300] and losses[-1] < losses[0]
