@@ -169,7 +169,7 @@ def resembles_curve(file: Path, head: str) -> bool:
 
 
 def _is_curve(columns: Sequence[np.ndarray]) -> bool:
-    """Return whether one of the columns rises like a step, and one of as many rows falls."""
+    """Return whether one column rises like a step and another of the same length falls."""
     long = [column for column in columns if len(column) >= CURVE_ROWS]
     steps = [c for c in long if _is_whole(c) and rises(c) and len(np.unique(c)) >= CURVE_ROWS]
     return any(len(loss) == len(step) and _falls(loss) for step in steps for loss in long)

@@ -14,7 +14,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.points.curve import loss_column, peak_rate
 from bss.points.divergence import without_diverged
-from bss.points.groups import Groups, find_groups, row_levels, run_groups
+from bss.points.groups import Groups, find_groups, may_separate, row_levels, run_groups
 from bss.tables import SETTINGS
 
 FEWEST = 3
@@ -175,7 +175,7 @@ def refuse_mixed_rows(
     """Refuse points or final losses of several conditions.
 
     Args:
-        rows: With a column `run` if their names are known.
+        rows: With a column `run` if their names are known. Otherwise each row is a run.
         cell: Columns that repetitions share.
         column: Log tokens or losses [n], which repetitions have nearly equal.
         slope: Nats per unit of the column.
@@ -193,6 +193,18 @@ def refuse_mixed_rows(
         groups = find_groups(row_levels(rows, shared, column, slope), rows)
         if groups is not None:
             raise InputError(f"points: {groups}")
+        return
+    varied = [n for n in rows if n not in shared and may_separate(str(n))]
+    if cells[varied].nunique(dropna=False).gt(1).any(axis=None):
+        return  # a setting, over which the lowest loss is used
+    numbered = rows.assign(run=[str(i) for i in range(len(rows))])
+    groups = find_groups(row_levels(numbered, shared, column, slope), numbered[["run"]])
+    if groups is not None:
+        raise InputError(
+            f"points: rows of one batch differ by x {groups.factor:.2g}, others by x "
+            f"{groups.others:.3g}: {len(groups.runs)} conditions? name each in a column, e.g. "
+            "model, and keep one with --keep model=NAME"
+        )
 
 
 def refuse_columns(table: pd.DataFrame, names: Sequence[str], source: str = "runs") -> None:

@@ -7,7 +7,8 @@ of the runs of its batch size. Levels are explained by a column or by a part of 
 an offset for each of its values (analysis of variance, derived here).
 
 Conditions are not recognized if they share fewer batch sizes than SHARED, or fewer than SORTED if
-no column or part of the names separates them: one offset may be the luck of a run.
+no column or part of the names separates them: one offset may be the luck of a run. A warning names
+such runs if they differ by far more than seeds do (`apart`).
 """
 
 import itertools
@@ -42,6 +43,12 @@ RARE = 3e-4
 """Probability of such offsets by chance, for each of about ten ways to separate the runs: 1%."""
 SHOWN = 0.03
 """Factor of the chance by the noise that the levels show, which few runs measure badly."""
+LARGE = 2.0
+"""Ratio of tokens that no seed of a run that ended makes (derived here: 12 SDs of usual noise)."""
+SHOWN_LARGE = 0.003
+"""SHOWN for a larger ratio, of which the levels of two batch sizes measure the noise by one SD."""
+CLEAR = 20.0
+"""Usual noise SDs between two runs of one batch size that a warning names."""
 EXACT = 1e-12
 """Of the usual variance: levels that differ by less are equal but for rounding."""
 PAIRS_RARE = 1e-5
@@ -117,6 +124,41 @@ def run_groups(runs: pd.DataFrame) -> Groups | None:
         cells.setdefault(_cell(run), {})[str(name)] = run, curve
     levels = [level for cell, some in cells.items() for level in _levels(cell, some, column)]
     return find_groups(levels, runs)
+
+
+def apart(runs: pd.DataFrame) -> list[str]:
+    """Return a warning per batch size whose runs differ by far more than seeds do.
+
+    It is for tables in which too few batch sizes have several runs to see conditions.
+
+    Args:
+        runs: As for `run_groups`.
+    """
+    if runs["run"].nunique() == runs["batch"].nunique():
+        return []
+    column = loss_column(runs)
+    cells: dict[Any, dict[str, pd.DataFrame]] = {}
+    for name, run in runs.groupby("run", sort=False):
+        if (run[column].notna() & (run["tokens"] > 0)).sum() >= FEWEST:
+            cells.setdefault(_cell(run), {})[str(name)] = run
+    several = {cell: some for cell, some in cells.items() if len(some) > 1}
+    found: list[str] = []
+    for cell, some in several.items() if len(several) < SORTED else ():
+        curves = {name: (run, smooth_curve(run, column)) for name, run in some.items()}
+        levels = sorted(_levels(cell, curves, column), key=lambda level: level.loss)
+        if not levels:
+            continue
+        spread = (levels[-1].loss - levels[0].loss) / levels[0].slope
+        noise = max(level.noise for level in levels) / levels[0].slope
+        if spread > max(np.log(LARGE), CLEAR * noise):
+            best = levels[0].run
+            batch = some[best]["batch"].iloc[0]
+            found.append(
+                f"runs of batch {batch} differ by x {np.exp(spread):.2g} in tokens to a loss: "
+                f"{best}, {levels[-1].run}; if they are 2 conditions, keep one, e.g. "
+                f"--keep run={best}"
+            )
+    return found
 
 
 def _cell(run: pd.DataFrame) -> tuple[Any, ...]:
@@ -224,12 +266,17 @@ def _by_columns(first: pd.DataFrame, names: list[str]) -> list[dict[str, str]]:
     rows = first.loc[names]
     ways = []
     for column in rows:
-        if column in NO_CONDITION or any(part in str(column) for part in MEASURED):
+        if not may_separate(str(column)):
             continue
         values = rows[column].astype(str)
         if 1 < values.nunique() <= min(MOST, len(names) / 2):
             ways.append({run: f"{column}={value}" for run, value in values.items()})
     return ways
+
+
+def may_separate(column: str) -> bool:
+    """Return whether a column may be a condition: none that repetitions differ in or measure."""
+    return column not in NO_CONDITION and not any(part in column for part in MEASURED)
 
 
 NO_CONDITION = {
@@ -318,7 +365,8 @@ def _offsets(
     chances = [float(f_distribution.sf(explained / count / variance, count, degrees + PRIOR))]
     if degrees:
         shown = max(rest / degrees, EXACT * prior)
-        chances.append(SHOWN * float(f_distribution.sf(explained / count / shown, count, degrees)))
+        factor = SHOWN_LARGE if np.ptp(np.append(0.0, effects)) > np.log(LARGE) else SHOWN
+        chances.append(factor * float(f_distribution.sf(explained / count / shown, count, degrees)))
     return float(np.ptp(np.append(0.0, effects))), float(np.sqrt(variance)), max(chances)
 
 

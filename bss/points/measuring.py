@@ -34,7 +34,7 @@ from bss.points.curve import (
     rate_numbers,
 )
 from bss.points.divergence import left_out, marked_diverged, without_diverged
-from bss.points.groups import SEED_NOISE, USUAL_SLOPE
+from bss.points.groups import SEED_NOISE, USUAL_SLOPE, apart
 from bss.points.units import in_nats
 from bss.tables import SETTINGS
 
@@ -86,7 +86,7 @@ def measure_points(
         targets = default_targets(healthy, count, warmup_tokens=warmup, smooth=smooth)
     every, early = _after_first_loss(points(healthy, targets, smooth=smooth), healthy)
     best, tuned = best_rates(every, _rates_of(lost))
-    traps = [*design_warnings(healthy, every), *rate_warnings(healthy, best)]
+    traps = [*design_warnings(healthy, every), *rate_warnings(healthy, best), *apart(healthy)]
     return best, [*few, *units, *left, *diverged, *early, *tuned, *traps]
 
 

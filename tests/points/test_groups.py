@@ -77,6 +77,38 @@ def test_two_corpora_are_named_by_a_column_or_by_their_runs():
     assert lower in [{*runs} for runs in groups.runs.values()]
 
 
+def test_two_corpora_that_share_two_batch_sizes_are_named():
+    runs = [corpus("web"), corpus("mix2", 1.6, (384, 512, 768, 1024))]
+    with pytest.raises(InputError, match=r"2 conditions\? web-\*; mix2-\*; keep one with --keep"):
+        measure_points(check_runs(pd.concat(runs)), [2.8])
+
+
+@pytest.mark.parametrize("floor", [1.6, 1.9])
+def test_two_corpora_that_share_a_batch_size_are_a_warning(floor):
+    runs = check_runs(pd.concat([corpus("web"), corpus("mix2", floor, (512, 768, 1024))]))
+    told = [line for line in measure_points(runs, [2.8])[1] if "2 conditions" in line]
+    assert len(told) == (floor != 1.9)
+    assert all(line.endswith("keep one, e.g. --keep run=mix2-512") for line in told)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.1])
+def test_rows_without_names_of_two_conditions_are_refused(gap):
+    draw = np.random.default_rng(0)
+    rows = [
+        {"params": 1e6, "tokens": d, "batch": b, "seq_len": 64, "lr": 1e-3}
+        | {"loss": 3 + 900 / d**0.4 + 0.01 * np.log(b / 16) ** 2 + k + 0.003 * draw.normal()}
+        for d in (2e7, 8e7) for b in (4, 8, 16, 32, 64) for k in (0.0, gap)
+    ]  # fmt: skip
+    table = check_losses(pd.DataFrame(rows))
+    if gap:
+        with pytest.raises(InputError, match=r"rows of one batch differ by x .*2 conditions"):
+            loss_points(table)
+        named = table.assign(optimizer=["adamw", "muon"] * 10)
+        assert "optimizer; the lowest loss" in str(loss_points(named))
+    else:
+        loss_points(table)
+
+
 def test_points_of_two_corpora_are_refused_in_every_fit():
     runs = two_corpora()
     parts = [measure_points(some, [3.2, 3.1])[0] for some in by_condition(runs).values()]

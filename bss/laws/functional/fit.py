@@ -45,7 +45,7 @@ from bss.points.conditions import independent_runs, refuse_conditions
 from bss.points.copies import copied_rows
 from bss.points.curve import loss_column
 from bss.points.divergence import without_diverged
-from bss.points.groups import SEED_NOISE
+from bss.points.groups import SEED_NOISE, apart
 from bss.tables import check_runs
 
 OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
@@ -82,11 +82,12 @@ def fit_curve(
     healthy, diverged = without_diverged(checked, loss_column(checked))
     checked, copies = independent_curves(healthy)
     curves = curves_of(checked, warmup=warmup, since=since)
-    refuse_conditions(independent_runs(checked)[0], schedules=True)
+    independent = independent_runs(checked)[0]
+    refuse_conditions(independent, schedules=True)
     several = clock is None and len(curves.runs) >= FEWEST
     every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), constraints)
     fit = _fitted(curves, every, since, warmup, options or Options(resamples=60))
-    return replace(fit, warnings=(*diverged, *copies, *fit.warnings))
+    return replace(fit, warnings=(*diverged, *copies, *apart(independent), *fit.warnings))
 
 
 def independent_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
