@@ -3,16 +3,16 @@
 `bss fit` prints what these functions return.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
 from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
-from bss.laws.base import DRAWS, Fit, Options, as_positive
+from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.points.units import in_nats
 from bss.reading import (
     measured_points,
@@ -25,6 +25,9 @@ from bss.reading import (
 from bss.tables import Reading
 from bss.units import parse_tokens
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 AnyFit = TypeVar("AnyFit", bound=Fit)
 Columns = str | Mapping[str, str] | None
 """The table's names of columns by the names here: {"batch": "gbsz"} or "batch=gbsz"."""
@@ -35,7 +38,7 @@ class FitsApart(Mapping[int, EsFit]):
     """Fits of E(S) of runs with several sequence lengths, one fit for each length.
 
     Attributes:
-        fits: By sequence length, ascending: `fits[2048].predict(loss=2.4)`.
+        fits: By sequence length, ascending: `fits[2048].save("fit.json")`.
     """
 
     fits: dict[int, EsFit]
@@ -57,11 +60,52 @@ class FitsApart(Mapping[int, EsFit]):
         """The answer of each fit, one line each."""
         return "\n".join(f"seq_len {n}: {fit.answer}" for n, fit in self.fits.items())
 
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings of each fit, with its sequence length."""
+        return [f"seq_len {n}: {text}" for n, fit in self.fits.items() for text in fit.warnings]
+
     def summary(self) -> pd.DataFrame:
         """Return the summaries of the fits, with a column seq_len."""
-        return pd.concat(
-            [fit.summary().assign(seq_len=n) for n, fit in self.fits.items()], ignore_index=True
-        )
+        return self._joined(lambda fit: fit.summary())
+
+    def residuals(self) -> pd.DataFrame:
+        """Return the residuals of the fits, with a column seq_len."""
+        return self._joined(lambda fit: fit.residuals())
+
+    def predict(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
+        """Return the predictions of each fit, with a column seq_len; see `EsFit.predict`."""
+        return self._joined(lambda fit: fit.predict(*args, **kwargs))
+
+    def best_batch(self, *args: Any, **kwargs: Any) -> dict[int, Estimate]:
+        """Return the best batch size of each fit by sequence length; see `EsFit.best_batch`."""
+        return {n: fit.best_batch(*args, **kwargs) for n, fit in self.fits.items()}
+
+    def schedule(self, tokens: str | int, **how: Any) -> dict[int, Any]:
+        """Return the schedule of each fit by sequence length, as `bss.plan` takes it."""
+        return {n: fit.schedule(tokens, **how) for n, fit in self.fits.items()}
+
+    def plot(self, ax: "Sequence[Axes] | None" = None) -> "list[Axes]":
+        """Plot each fit on axes, one for each sequence length; see `EsFit.plot`."""
+        axes = [None] * len(self) if ax is None else [*ax]
+        if len(axes) != len(self):
+            raise InputError(f"ax: {len(axes)} axes given; write one for each of {len(self)} fits")
+        drawn = [fit.plot(one) for fit, one in zip(self.fits.values(), axes, strict=True)]
+        for n, one in zip(self.fits, drawn, strict=True):
+            one.set_title(f"{n}-token sequences", loc="right")
+        return drawn
+
+    def save(self, path: Any) -> None:
+        """Refuse to write several fits as one."""
+        raise InputError(f"{path}: a file has one fit; write e.g. fit[{next(iter(self))}].save()")
+
+    def to_dict(self) -> dict[int, Any]:
+        """Return the JSON form of each fit by sequence length."""
+        return {n: fit.to_dict() for n, fit in self.fits.items()}
+
+    def _joined(self, table: Callable[[EsFit], pd.DataFrame]) -> pd.DataFrame:
+        frames = [table(fit).assign(seq_len=n) for n, fit in self.fits.items()]
+        return pd.concat(frames, ignore_index=True)
 
     def __repr__(self) -> str:
         return "\n".join(f"seq_len {n}: {fit!r}" for n, fit in self.fits.items())

@@ -13,7 +13,12 @@ DISTRIBUTION = "batch-size-scaling"
 
 
 def version() -> str:
-    """Version of the installed package; it is imported late because the look-up is slow."""
+    """Version of the installed package; it is imported late because the look-up is slow.
+
+    Examples:
+        >>> version().count(".") >= 1
+        True
+    """
     from importlib.metadata import version as of
 
     return of(DISTRIBUTION)

@@ -21,8 +21,8 @@ TITLES = {
 }
 CONFIG = re.compile(r"(model|optimizer|schedule|evaluation|parent)\.\w+")
 """A field of a run's config, as a column."""
-BY_NAME = ("source_weights",)
-"""Keys of mappings from names that are data."""
+BY_NAME = ("source_weights", "left_out", "counts", "fits")
+"""Keys of mappings from names that are data, whose values may have keys."""
 
 
 def declared(*sections: str) -> set[str]:
@@ -55,7 +55,8 @@ def keys_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key
-            yield from () if key in BY_NAME else keys_in(inner)
+            named = key in BY_NAME and isinstance(inner, dict)
+            yield from keys_in([*inner.values()] if named else inner)
 
 
 def page() -> str:

@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import bss
 
@@ -15,6 +16,22 @@ def test_every_name_is_there():
     for name in {*bss.__all__} - {"__version__"}:
         found = getattr(bss, name)
         assert callable(found) and found.__doc__, name
+
+
+def test_every_name_has_an_example_that_runs_but_those_that_train():
+    texts = {name: getattr(bss, name).__doc__ for name in {*bss.__all__} - {"__version__"}}
+    assert not {name for name, text in texts.items() if ">>> " not in text}
+    skipped = {name for name, text in texts.items() if "+SKIP" in text}
+    assert skipped == {"sweep", "Sweep", "train", "list_runs", "write_report"}
+
+
+def test_every_function_names_its_arguments_and_what_it_refuses():
+    functions = {name: getattr(bss, name) for name in bss.__all__ if name != "__version__"}
+    functions = {name: one for name, one in functions.items() if isinstance(one, FunctionType)}
+    lacking = {name for name, one in functions.items() if "Args:" not in str(one.__doc__)}
+    assert lacking == {"version"}
+    lacking = {name for name, one in functions.items() if "Raises:" not in str(one.__doc__)}
+    assert lacking == {"version"}
 
 
 def test_its_version_is_text_that_is_looked_up_late():

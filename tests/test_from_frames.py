@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import bss
 from bss.cli import main
@@ -51,7 +52,11 @@ def test_a_frame_a_file_and_points_give_one_fit(runs, tmp_path):
     assert by_points.summary().equals(fit.summary()) and warnings == []
     found = fit.predict(loss=2.7, batch=[8, 16])
     assert np.isfinite(found[["tokens_low", "tokens", "tokens_high"]]).all(axis=None)
-    assert len(bss.fit_es(runs, 2.7, **QUICK).fits) == 1
+    one = bss.fit_es(runs, 2.7, **QUICK)
+    alone = one.predict(loss=2.7, batch=[8, 16])
+    assert len(one.fits) == 1 and (alone["tokens_low"] < alone["tokens_high"]).all()
+    width = np.log(alone["tokens_high"] / alone["tokens_low"])
+    np.testing.assert_allclose(width, np.log(found["tokens_high"] / found["tokens_low"]), rtol=0.6)
 
 
 @pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow", "object", "category"])
@@ -93,6 +98,16 @@ def test_two_sequence_lengths_have_answers_apart(runs):
     assert apart[SEQ_LEN].summary().equals(bss.fit_es(runs, [2.9, 2.7], **QUICK).summary())
     assert [line[:12] for line in apart.answer.splitlines()] == ["seq_len 64: ", "seq_len 128:"]
     assert len(apart.summary()) == 4 and "<h4>seq_len 128</h4>" in apart._repr_html_()
+    assert apart.predict(loss=2.7, batch=8)["seq_len"].tolist() == [SEQ_LEN, 2 * SEQ_LEN]
+    assert [*apart.best_batch(loss=2.7)] == [*apart]
+    ramps = apart.schedule("2M", policy="late-switch", at=0.8)
+    assert bss.plan(ramps, "2M", SEQ_LEN).schedule == ramps[SEQ_LEN].schedule
+    with pytest.raises(InputError, match="no schedule of 32; choose one of 64, 128"):
+        bss.plan(ramps, "2M", 32)
+    axes = apart.plot()
+    assert [ax.get_title(loc="right")[:3] for ax in axes] == ["64-", "128"]
+    for ax in axes:
+        pyplot.close(ax.figure)
     with pytest.raises(InputError, match="choose one of 64, 128"):
         apart[32]
 

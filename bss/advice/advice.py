@@ -54,6 +54,11 @@ class Advice:
         pooled: pooled optimum of published sources; None for a user's own fit.
         source: what the answer is of: "published", or the name of a fit.
         receipt: costs of a batch size that is used; None without one.
+
+    Examples:
+        >>> answer = advise("350M", "20B", 2048)
+        >>> answer.batch.low < answer.batch.value < answer.batch.high
+        True
     """
 
     setting: Setting

@@ -47,6 +47,17 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
 
     Raises:
         InputError: The fit has no draws, or no such goal; or a column is missing.
+
+    Source: derived here.
+
+    Examples:
+        >>> from bss import fit_critical
+        >>> rows = [{"model": f"m{n:g}", "params": n, "tokens": 20 * n, "target_loss": 3.0,
+        ...          "batch": b, "steps": 1000 * (1 + (n / 1e6) ** 0.5 * 40 / b)}
+        ...         for n in (1e6, 4e6, 16e6) for b in (8, 32, 128, 512)]
+        >>> fit = fit_critical(pd.DataFrame(rows), reference="smallest", resamples=20)
+        >>> next_runs(fit, fit.goal)["relative_efficiency"].tolist()[0]
+        1.0
     """
     if fit.KIND == "es" and "B_opt" not in fit.law.batches and goal.startswith("B_opt"):
         raise InputError(

@@ -33,7 +33,16 @@ class CorpusRequest:
 
 
 class Corpus:
-    """Base class of text corpora; a custom corpus is a subclass with `texts`."""
+    """Base class of text corpora; a custom corpus is a subclass with `texts`.
+
+    Examples:
+        >>> class Notes(Corpus):
+        ...     def texts(self):
+        ...         yield "first text"
+        ...         yield "second text"
+        >>> [*Notes().documents("train")]  # the hash of a text decides its split
+        ['second text']
+    """
 
     def texts(self) -> Iterator[str]:
         """Yield the documents, always in the same order; empty ones are ignored."""

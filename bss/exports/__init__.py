@@ -62,6 +62,12 @@ def export(
         InputError: If the trainer is unknown, the plan does not start at position 0, or the
             trainer does not support the plan's LR schedule. Also if the trainer cannot follow the
             plan exactly and `approximate` is False.
+
+    Examples:
+        >>> from bss.schedules.plan import plan
+        >>> ramp = plan("0:64 1B:128", "2B", seq_len=2048, lr=1e-3)
+        >>> print(export(ramp, "megatron").split("\\n")[3])
+        --step-batch-size-schedule "0:64 1000079360:128"
     """
     chosen = EXPORTS.load(trainer)
     if plan.start:

@@ -95,6 +95,12 @@ class ImportedLogs:
     Attributes:
         runs: The run table, as `bss.check_runs` describes it: one row per logged step.
         report: What became of every file and row.
+
+    Examples:
+        >>> row = {"run": "b8", "batch": 8, "seq_len": 64, "step": 10, "loss": 3.0}
+        >>> logs = ImportedLogs(pd.DataFrame([row]), ImportReport((), ()))
+        >>> len(logs.runs), len(logs.left_out)
+        (1, 0)
     """
 
     runs: pd.DataFrame
@@ -154,6 +160,16 @@ def import_logs(
     Raises:
         InputError: If there is no such file, no file is a log, a file is damaged, or the logs lack
             a batch size or a sequence length.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> with open(f"{folder}/bs8.csv", "w") as file:
+        ...     _ = file.write("_step,train/loss\n10,3.0\n20,2.5\n30,2.25\n")
+        >>> logs = import_logs(folder, seq_len=64, run_regex=r"bs(?P<batch>\d+)")
+        >>> logs.runs[["run", "batch", "tokens", "loss"]].tail(1)
+           run  batch  tokens  loss
+        2  bs8      8   15360  2.25
     """
     paths = _paths(path)
     if seq_len is not None:

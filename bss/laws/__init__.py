@@ -58,8 +58,16 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         kinds: kinds of fit that are expected, as in `FITS`.
         field: the option that named the file, for error messages.
 
+    Returns:
+        An EsFit, CriticalFit, LossFit or CurveFit.
+
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.
+
+    Examples:
+        >>> from importlib.resources import files
+        >>> read_fit(files("bss.laws") / "published" / "steplaw_dense.json").KIND
+        'loss'
     """
     path = as_path(path, field)
     entry = read_json(path, "save a fit with `bss fit … --json`", field)

@@ -625,6 +625,10 @@ class Options:
 
     Raises:
         InputError: on construction, if one of the first two is out of range.
+
+    Examples:
+        >>> Options(resamples=100, level=0.95).seed
+        0
     """
 
     resamples: int = 500

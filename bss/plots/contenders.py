@@ -33,18 +33,21 @@ def contenders_figure(table: pd.DataFrame) -> Figure:
     """
     panels = Comparison(table).by_phase()
     most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
+    far = []
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):
-        _dots(ax, rows, most)
+        far.append(_dots(ax, rows, most))
         loss = "test loss" if Comparison(table).column == "test_loss" else "held-out loss"
         style.panel_title(ax, LR_PHASES[ending].title, xlabel=f"final {loss} (nats per token)")
     roles = set(table["role"])
     looks = dict(named for role, named in ROLES.items() if role in roles)
     best = style.handle("best fixed batch size", color=style.FAINT, lw=1, ls="--")
-    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best])
+    off = [style.hollow("much higher loss:\nat the right edge", ms=6)] * any(far)
+    return style.side_legend(figure, [*style.handles(looks, ls="none", ms=6), best, *off])
 
 
-def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
+def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> bool:
+    """Draw the runs of a panel; return whether one has a loss that is off its scale."""
     ax.grid(False, axis="y")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
@@ -71,6 +74,7 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> None:
     # Room on the right for the numbers.
     ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
     ax.xaxis.set_major_locator(MaxNLocator(5))
+    return bool((losses > edge).any())
 
 
 def difference_text(row: ComparedRun) -> str:

@@ -49,8 +49,9 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
         met = [t for t in targets if fit.loss[-1] <= t < fit.loss[0]]
         first = np.exp([np.interp(-t, -fit.loss, fit.log_tokens) for t in met])
         top.plot(first, met, ls="none", ms=5.5, mec="white", mew=0.5, zorder=3, **look)
+    above: list[float] = []
     if len(looks) > 1:
-        _draw_excess(bottom, *excess(curves), looks)
+        above = _draw_excess(bottom, *excess(curves), looks)
     lowest = min(float(curve.fit.loss[-1]) for curve in curves)
     highest = max(float(curve.fit.loss[0]) for curve in curves)
     if targets:
@@ -62,18 +63,26 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     entries = style.handles(looks, "{:,.10g}", lw=1.5, ms=5)
     if targets:
         entries.append(style.handle("target loss", color=style.FAINT, lw=0.8))
+    if above:
+        listed = ", ".join(f"{batch:,.10g}" for batch in above)
+        entries.append(style.handle(f"{listed}: ends above\nthe lower panel", ls="none"))
     return style.side_legend(figure, entries, "batch (sequences)")
 
 
-def _draw_excess(ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], looks: dict) -> None:
+def _draw_excess(
+    ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], looks: dict
+) -> list[float]:
+    """Draw the excess of each batch size; return those whose end is above the panel."""
     for i, (batch, look) in enumerate(looks.items()):
         offset = (i * 2, 2 * len(looks))
         ax.plot(tokens, above[batch], **look, markevery=offset, ms=4, linewidth=1.5)
     ax.set_ylabel("excess over the best\nbatch (nats per token)")
     # The best batches change places in a narrow band; those far from it may leave the panel.
-    last = [known[-1] for loss in above.values() if len(known := loss[np.isfinite(loss)])]
-    top = max(2 * float(np.quantile(last, 0.7)), 1e-3)
+    known = {batch: loss[np.isfinite(loss)] for batch, loss in above.items()}
+    last = {batch: loss[-1] for batch, loss in known.items() if len(loss)}
+    top = max(2 * float(np.quantile([*last.values()], 0.7)), 1e-3)
     ax.set_ylim(-0.04 * top, top)
+    return [batch for batch, loss in last.items() if loss > top]
 
 
 def varied_curves(runs: pd.DataFrame) -> Figure:
@@ -143,7 +152,10 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
         runs: a run table of the runs to draw, for the names of their schedules.
     """
     table, names = fit.residuals(), _names(runs)
-    table = table.loc[table["run"].isin([*names])]
+    known = table["run"].isin([*names])
+    if not known.any():  # fitted to means over seeds, whose names are those of the schedules
+        names = {str(run): str(run) for run in table["run"]}
+    table = table.loc[known | ~known.any()]
     looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     drawn = fit.status != "not converged"

@@ -38,8 +38,7 @@ def loss_figure(fit: LossFit) -> Figure:
         ax.set(xscale="log", ylim=(-0.3 * HIGHEST, HIGHEST), xlim=(seen.low / 1.3, seen.high * 1.3))
         style.tokens_axis(ax.xaxis, most=5)
     entries = [style.handle(rounded_tokens(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
-    entries += above_entry(above)
-    return style.side_legend(figure, entries, "D (tokens)")
+    return style.side_legend(figure, [*entries, *explained(fit, above)], "D (tokens)")
 
 
 def draw_model(ax: Axes, fit: LossFit, params: float) -> int:
@@ -57,10 +56,15 @@ def draw_model(ax: Axes, fit: LossFit, params: float) -> int:
     return above
 
 
-def above_entry(count: int) -> list[Line2D]:
-    """Return the entry of a legend for runs that are outside the axes; none without them."""
-    text = f"{count} runs more than\n{HIGHEST:g} nats above: not shown"
-    return [style.handle(text, ls="none")] if count else []
+def explained(fit: LossFit, above: int) -> list[Line2D]:
+    """Return the entries of a legend for marks, lines, bars and runs outside the axes, if any."""
+    entries = [style.handle("run", color=style.INK, marker="o", ls="none", ms=4)]
+    if fit.status == "converged":
+        bar = f"bar: within {TOLERANCES[0]:g} nats of\nthe best; its mark: $B_{{opt}}$"
+        entries.append(style.handle("law", color=style.INK, lw=1.3))
+        entries.append(style.handle(bar, color=style.INK, lw=2, alpha=0.5))
+    text = f"{above} runs more than\n{HIGHEST:g} nats above: not shown"
+    return entries + [style.handle(text, ls="none")] * bool(above)
 
 
 def _valley(ax: Axes, fit: LossFit, at: CellOptimum, row: int, look: dict) -> int:

@@ -13,7 +13,7 @@ from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
 from bss.laws.base import Fit
 from bss.plots import style
 from bss.plots.critical import SYMBOLS, curve_handles, draw_law, draw_steps, law_handles
-from bss.plots.final_loss import above_entry, draw_model
+from bss.plots.final_loss import draw_model, explained
 from bss.units import rounded_tokens
 
 RUNS = 10  # of loss curves that are drawn
@@ -108,7 +108,7 @@ def _draw_losses(ax: Axes, fit: LossFit) -> None:
     budgets = sorted({at.tokens for at in fit.optima if at.params == params})
     looks = style.named_styles(budgets)
     entries = [style.handle(rounded_tokens(b), **look, lw=1.4, ms=5) for b, look in looks.items()]
-    style.legend_beside(ax, [*entries, *above_entry(above)], "D (tokens)")
+    style.legend_beside(ax, [*entries, *explained(fit, above)], "D (tokens)")
 
 
 def _draw_curves(ax: Axes, fit: CurveFit) -> None:
@@ -130,6 +130,7 @@ def _draw_curves(ax: Axes, fit: CurveFit) -> None:
         style.tokens_axis(ax.xaxis)
     style.panel_title(ax, f"functional scaling law ({fit.clock}), rms error {fit.rmse:.2%}")
     entries = [style.handle(style.named(n), lw=1.2, ms=4, **look) for n, look in looks.items()]
+    entries.append(style.handle("marks: measured; lines: law", ls="none"))
     if len(shown) < len(names):
         entries.append(style.handle(f"{len(names) - len(shown)} more runs: not shown", ls="none"))
     style.legend_beside(ax, entries, "run")

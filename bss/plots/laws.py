@@ -55,7 +55,8 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
         points: table of points.
         fits: fitted laws by name, the boldest first.
     """
-    figure, panels = _panels(points, fits, "steps", 1.7, pad=38)
+    marked = any("S_1" in at.parameters for fit in fits.values() for at in fit.fits)
+    figure, panels = _panels(points, fits, "steps", 1.7, pad=38 if marked else 6)
     measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
     looks = _weighted(fits)
@@ -96,9 +97,12 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
     losses = [at_target.target_loss for fit in shown.values() for at_target in fit.fits]
     if losses:
         axes[0, 0].set_xlim(style.falling(losses))
-    bound = style.handle("one-sided bound", color=style.INK, marker="^", ls="none", ms=6)
+    bounds = [
+        style.handle(text, color=style.INK, marker=marker, ls="none", ms=6)
+        for text, marker in (("at most", "v"), ("at least", "^"))
+    ]
     interval = style.handle("bars: 90% of the fit", ls="none")
-    return style.side_legend(figure, [*style.handles(looks, ms=5), bound, interval])
+    return style.side_legend(figure, [*style.handles(looks, ms=5), *bounds, interval])
 
 
 def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:

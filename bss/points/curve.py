@@ -203,8 +203,19 @@ def default_targets(
         smooth: Width, in tokens, of the smoothing window for a noisy training loss.
         column: Column of the losses. Default: eval_loss if the table has it, else loss.
 
+    Returns:
+        Losses in nats, the highest first.
+
     Raises:
         InputError: If the runs are too short for their warm-up, or `count` is below 1.
+
+    Examples:
+        >>> import bss
+        >>> losses = [3.0, 2.5, 2.25, 2.1, 2.0, 1.95]
+        >>> columns = {"batch": 8, "seq_len": 64, "step": range(10, 61, 10), "loss": losses}
+        >>> runs = bss.check_runs(pd.DataFrame({"run": "a", **columns}))
+        >>> default_targets(runs, count=2)
+        (2.475, 1.95)
     """
     if count < 1:
         raise InputError(f"targets: {count} given; pass 1 or more")

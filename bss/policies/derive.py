@@ -17,6 +17,7 @@ from bss.policies.policy import Basis, Limits, Policy
 from bss.registry import attempt
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import LRSchedule, wsd
+from bss.tables.schema import check_points
 from bss.units import parse_number, parse_tokens, rounded_tokens
 from bss.values import SLACK
 
@@ -35,6 +36,11 @@ class DerivedSchedule:
         warnings: How far the schedule goes beyond the runs, a sentence each.
         policy: The name of the policy.
         expected: Of a fit of loss curves: predicted losses in nats (`expected_losses`); else empty.
+
+    Examples:
+        >>> derived = DerivedSchedule(BatchSchedule.parse("0:64 1B:128"), "asymmetric", "", ())
+        >>> str(derived), derived.schedule.batches
+        ('0:64 1B:128', (64, 128))
     """
 
     schedule: BatchSchedule
@@ -135,14 +141,14 @@ def _source(fit: EsFit) -> str:
 
 
 def derive_schedule(
-    fit: EsFit | None, points: pd.DataFrame, tokens: int, limits: Limits
+    fit: EsFit | None, points: pd.DataFrame, tokens: str | int, limits: Limits
 ) -> DerivedSchedule:
     """Return the schedule of a fit, or of the points if the fit does not identify B_opt.
 
     Args:
         fit: A fit to the points, or None if no law could be fitted.
-        points: A table of points.
-        tokens: Token budget.
+        points: A table of points, with the columns of `bss.read_points`.
+        tokens: Token budget, e.g. "10B".
         limits: Limits of the schedule.
 
     Returns:
@@ -150,7 +156,17 @@ def derive_schedule(
 
     Raises:
         InputError: If no target was reached, or the limits leave no schedule.
+
+    Examples:
+        >>> rows = [{"target_loss": loss, "batch": b, "seq_len": 64, "steps": scale * (b + 64 / b)}
+        ...         for loss, scale in ((2.2, 10), (2.0, 20)) for b in (4, 8, 16)]
+        >>> str(derive_schedule(None, pd.DataFrame(rows), 100_000, Limits(stages=2)))
+        '4'
     """
+    if not isinstance(points, pd.DataFrame):
+        raise InputError(f"points: {type(points).__name__} given; write a table of points")
+    points = check_points(points)
+    tokens = parse_tokens(tokens, field="tokens")
     why = "no law is fitted"
     if fit is not None:
         try:

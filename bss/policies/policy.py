@@ -86,6 +86,13 @@ class Limits:
         multiple_of: Batch sizes are multiples of it, if `allowed` is empty.
         allowed: The only batch sizes to choose from, in sequences.
         min_batch, max_batch: Default: the smallest and the largest batch size allowed or measured.
+
+    Raises:
+        InputError: If a limit is below 1, or they leave no batch size.
+
+    Examples:
+        >>> Limits(stages=3, multiple_of=8, max_batch=64).stages
+        3
     """
 
     stages: int = 4

@@ -17,7 +17,7 @@ from bss.report.sections import answers, sections
 TEMPLATE = "page.html.jinja"
 
 
-def write_report(results: Path, file: Path) -> None:
+def write_report(results: str | Path, file: str | Path) -> None:
     """Write the report of an experiment, whole or not at all.
 
     Args:
@@ -27,6 +27,9 @@ def write_report(results: Path, file: Path) -> None:
 
     Raises:
         InputError: a file of the results is damaged.
+
+    Examples:
+        >>> write_report("results/demo", "report.html")  # doctest: +SKIP
     """
     write_results(read_results(Path(results)), Path(file), str(results))
 

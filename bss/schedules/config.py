@@ -32,6 +32,13 @@ class ScheduleConfig:
         reference_batch: in sequences; 0 means the first batch size of the schedule.
         dynamic_fields: class attribute, fields that may differ between vmapped runs whose plans
             have the same steps.
+
+    Raises:
+        InputError: If a setting is out of its range, or the LR schedule does not take it.
+
+    Examples:
+        >>> ScheduleConfig(tokens=1_000_000, warmup=10_000, decay=100_000).stable_tokens
+        900000
     """
 
     dynamic_fields: ClassVar[tuple[str, ...]] = (
@@ -106,9 +113,9 @@ class ScheduleConfig:
             )
 
     @property
-    def told_rate(self) -> str:
-        """The name of the LR schedule, or "stable" if it could decay but does not."""
-        return "stable" if "decay" in RATES[self.rate].takes and not self.decay else self.rate
+    def lr_schedule(self) -> str:
+        """The name of the LR schedule; "constant" if it could decay but does not."""
+        return "constant" if "decay" in RATES[self.rate].takes and not self.decay else self.rate
 
     def effective(self, weight_decay: float = math.inf) -> "ScheduleConfig":
         """Return the config without settings that have no effect.

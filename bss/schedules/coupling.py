@@ -81,6 +81,10 @@ class Coupling:
 
     Raises:
         InputError: If a value is out of range.
+
+    Examples:
+        >>> Coupling("sqrt", reference_batch=64).settings(lr=1e-3, batch=256, seq_len=2048).lr
+        0.002
     """
 
     lr: str = "none"

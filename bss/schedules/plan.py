@@ -10,7 +10,7 @@ integers, and takes O(log segments) for budgets of 10^4 or 10^13 tokens. The rul
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,6 +136,13 @@ class Plan:
         segments: in order, at least one; neighbours differ in batch size.
         remarks: sentences that an export states as comments, e.g. how far the plan is beyond the
             runs of its fit.
+
+    Raises:
+        InputError: From its methods: If a step or a position is outside of the plan.
+
+    Examples:
+        >>> [(step.batch, step.tokens) for step in plan("0:4 1K:8", tokens="2K", seq_len=64)]
+        [(4, 0), (4, 256), (4, 512), (4, 768), (8, 1024)]
     """
 
     schedule: BatchSchedule
@@ -459,7 +466,8 @@ def plan(
 
     Args:
         batch: Batch size in sequences: 256; a schedule as text, "0:8 2M:16", whose starts are
-            tokens or percentages; a `BatchSchedule`; or the result of `fit.schedule`.
+            tokens or percentages; a `BatchSchedule`; or the result of `fit.schedule`, also by
+            sequence length.
         tokens: Token budget, e.g. "10B".
         seq_len: Tokens per sequence.
         lr: A peak LR that stays; an `LRSchedule`; or the LR as a function of tokens, such as
@@ -483,6 +491,11 @@ def plan(
     """
     budget = parse_tokens(tokens, field="tokens")
     length = parse_tokens(seq_len, field="seq_len")
+    if isinstance(batch, Mapping):
+        if length not in batch:
+            known = ", ".join(map(str, batch))
+            raise InputError(f"seq_len: no schedule of {length}; choose one of {known}")
+        batch = batch[length]
     return replace(
         resolve(
             _batch_schedule(batch, budget, length),

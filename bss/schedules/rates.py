@@ -317,7 +317,21 @@ def constant(peak: float, warmup: float = 0) -> WarmupStableDecay:
 
 
 def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> WarmupStableDecay:
-    """Return a warm-up, then one half cosine down to `floor · peak` at the total."""
+    """Return a warm-up, then one half cosine down to `floor · peak` at the total.
+
+    Args:
+        peak: The LR after the warm-up.
+        total: The count at which the cosine ends, in the unit of its argument, e.g. tokens.
+        warmup: Length of the linear warm-up from zero.
+        floor: The last LR as a fraction of the peak.
+
+    Raises:
+        InputError: If a value is no number or negative, or the warm-up is longer than the total.
+
+    Examples:
+        >>> [round(float(cosine(1.0, total=10, warmup=2)(count)), 2) for count in (0, 2, 6, 10)]
+        [0.0, 1.0, 0.5, 0.0]
+    """
     check_number("total", total)
     check_number("warmup", warmup)
     return WarmupStableDecay(peak, total, warmup, total - warmup, "cosine", floor)

@@ -35,6 +35,20 @@ def estimate_cost(runs: Sequence[RunConfig]) -> Cost:
     """Return the cost of a list of runs, without reading data.
 
     A larger token budget continues a smaller one, so that only the largest of an id is paid for.
+
+    Args:
+        runs: Runs as values, e.g. those that `bss.sweeps.sweep.planned` returns.
+
+    Returns:
+        Number of runs, tokens trained and evaluated, and FLOPs; its text has all four.
+
+    Raises:
+        InputError: If a token budget contains no step.
+
+    Examples:
+        >>> from bss.sweeps.setup import Setup, planned_run
+        >>> print(estimate_cost([planned_run(Setup())]))
+        1 runs, 999424 tokens trained, 1540096 evaluated, 1.3e+12 FLOPs
     """
     runs = longest(runs)
     trained = 0

@@ -26,6 +26,9 @@ _FIELDS = {field.name for field in fields(RunConfig)}
 def sweep_product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
     """Return every combination of the axes' values. The last axis varies fastest.
 
+    Args:
+        axes: Values by the dotted name of a field.
+
     Raises:
         InputError: If they are more than `MOST_RUNS`.
 
@@ -47,6 +50,13 @@ def sweep_zip(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
 
     Raises:
         InputError: If the axes differ in length.
+
+    Args:
+        axes: Values by the dotted name of a field, equally many for each.
+
+    Examples:
+        >>> sweep_zip({"schedule.batch": [4, 8], "optimizer.lr": [1e-3, 2e-3]})[1]
+        {'schedule.batch': 8, 'optimizer.lr': 0.002}
     """
     lengths = {name: len(values) for name, values in axes.items()}
     if len(set(lengths.values())) > 1:
@@ -55,9 +65,15 @@ def sweep_zip(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
 
 
 def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
-    """Return a run with some fields replaced. Unknown fields raise an InputError.
+    """Return a run with some fields replaced.
 
-    A `model` is written as in a config. It keeps the run's vocabulary size if it has none.
+    Args:
+        run: The run.
+        changes: Values by the dotted name of a field. A `model` is written as in a config. It keeps
+            the run's vocabulary size if it has none.
+
+    Raises:
+        InputError: If a field is unknown, or a value is refused.
 
     Examples:
         >>> from bss.models.sizes import named

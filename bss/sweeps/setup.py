@@ -28,6 +28,10 @@ class TextConfig:
         root: folder of all prepared corpora.
         seq_len: targets per sequence, in tokens.
         text_feature: the field of JSON lines, or the feature of a tfds data set, that is the text.
+
+    Examples:
+        >>> TextConfig("files:texts/**/*.txt", seq_len=512).tokenizer
+        'bytes'
     """
 
     corpus: str = "stdlib"
@@ -57,6 +61,10 @@ class EngineConfig(SharedExecution):
             job: a number, or by non-embedding parameters, "0:1 500M:2".
         slurm: options of `sbatch` for the jobs of engine "slurm", e.g. "--partition=gpu --gpus=1
             --time=4:00:00".
+
+    Examples:
+        >>> EngineConfig(vmap_runs=16, processes="0:1 500M:2").vmap_runs
+        16
     """
 
     workers: int = 0
@@ -105,7 +113,19 @@ class RunSetup:
 
 @dataclass(frozen=True)
 class Setup(RunSetup):
-    """The run that a sweep overlays, and the settings of its execution."""
+    """The run that a sweep overlays, and the settings of its execution.
+
+    Attributes:
+        engine: How and where the runs are trained; the other attributes are those of `RunSetup`.
+
+    Raises:
+        InputError: If the model is unknown.
+
+    Examples:
+        >>> schedule = ScheduleConfig(tokens=200_000, warmup=10_000)
+        >>> Setup(model="pico", schedule=schedule).schedule.stable_tokens  # the LR is constant
+        inf
+    """
 
     engine: EngineConfig = field(default_factory=EngineConfig)
 

@@ -25,7 +25,15 @@ from bss.values import from_dict
 
 
 class Sweep(NamedTuple):
-    """The results of a sweep: `runs` has a row per evaluation, `finals` a row per finished run."""
+    """The results of a sweep: `runs` has a row per evaluation, `finals` a row per finished run.
+
+    Attributes:
+        runs: A run table, as `bss.check_runs` describes it.
+        finals: Final losses in nats and settings.
+
+    Examples:
+        >>> sweep(Setup("pico"), {"schedule.batch": [4, 8]}, "runs").finals  # doctest: +SKIP
+    """
 
     runs: pd.DataFrame
     finals: pd.DataFrame
@@ -54,6 +62,10 @@ def sweep(
 
     Raises:
         InputError: If the sweep is wrong, before anything is trained; or if no run finished.
+
+    Examples:
+        >>> result = sweep({"model": "pico"}, {"seed": [0, 1]}, runs="runs")  # doctest: +SKIP
+        >>> result.finals["eval_loss"]  # doctest: +SKIP
     """
     setup = _setup(base, runs)
     return tables(*trained(setup, read_axes(axes), engine_of(engine), title))
@@ -66,8 +78,14 @@ def train(base: Setup | Mapping[str, Any], runs: str | Path = "runs") -> pd.Data
         base: A setup, or its fields by name.
         runs: Directory of run directories.
 
+    Returns:
+        One row per evaluation, with losses in nats.
+
     Raises:
         InputError: If the run is wrong, before it is trained; or if it failed or diverged.
+
+    Examples:
+        >>> train({"model": "pico", "schedule": {"tokens": "200K"}})  # doctest: +SKIP
     """
     finished, trainer = trained(_setup(base, runs), [], JointEngine, "run")
     for status in trainer.statuses.values():

@@ -27,14 +27,22 @@ ORIGIN = ("commit", "started", "registration")
 NOT_RECORDED = "not recorded"
 
 
-def list_runs(runs: Path) -> list[dict[str, Any]]:
+def list_runs(runs: str | Path) -> list[dict[str, Any]]:
     """Return one record per run directory: id, status, token_budget, batch, lr, seeds, loss.
 
     A run with status "running" but without a live process is reported as "interrupted".
 
     Raises:
         InputError: If `runs` is not a directory or has no runs.
+
+    Args:
+        runs: Directory of run directories.
+
+    Examples:
+        >>> list_runs("runs/mine/runs")[0]["status"]  # doctest: +SKIP
+        'finished'
     """
+    runs = Path(runs)
     if not runs.is_dir():
         raise InputError(f"runs directory {runs} does not exist; name the one a sweep wrote")
     paths = sorted(p.parent for p in runs.glob("*/config.json"))
@@ -56,7 +64,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
                 "token_budget": run.schedule.tokens,
                 "batch": str(run.schedule.batch),
                 "peak_lr": run.optimizer.lr,
-                "rate": run.schedule.told_rate,
+                "lr_schedule": run.schedule.lr_schedule,
                 "seed": run.seed,
                 "data_seed": run.data.seed,
                 "parent": run.parent.run if run.parent else None,

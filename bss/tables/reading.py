@@ -46,6 +46,10 @@ class Reading:
     Raises:
         InputError: on construction: a name unknown here, one of the table's used twice, or a
             sequence length below 1.
+
+    Examples:
+        >>> Reading({"batch": "gbsz"}, seq_len=2048).columns["batch"]
+        'gbsz'
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)

@@ -48,6 +48,10 @@ def read_runs(
 
     Raises:
         InputError: the file cannot be read, or `check_runs` refuses a line.
+
+    Examples:
+        >>> sorted({*read_runs("results/demo/runs.parquet")["batch"].tolist()})  # sequences
+        [1, 2, 3, 4, 6, 8, 12, 16, 32]
     """
     return check_runs(*read_table(path, reading), need_loss=need_loss)
 
@@ -76,6 +80,11 @@ def check_runs(
         InputError: If a column or value is missing, or a value is not finite, not positive or (for
             counts) not whole. If a run's rows repeat or go back, or columns contradict each other.
             It names the row, the first being 1.
+
+    Examples:
+        >>> columns = {"batch": 8, "seq_len": 64, "step": [10, 20], "loss": [3.0, 2.5]}
+        >>> check_runs(pd.DataFrame({"run": "a", **columns}))["tokens"].tolist()
+        [5120, 10240]
     """
     origin = source if isinstance(source, Origin) else Origin(source)
     refuse_odd(frame, origin)
@@ -257,6 +266,12 @@ def read_points(
 
     Raises:
         InputError: the file cannot be read, lacks a column, or a line is refused.
+
+    Examples:
+        >>> from importlib.resources import files
+        >>> points = read_points(files("bss.laws") / "published" / "cbs_steps.csv")
+        >>> sorted({*points["target_loss"].tolist()})[:2]  # nats
+        [2.736, 2.92]
     """
     frame, origin = read_table(path, reading)
     return check_points(frame, origin, lr_phase=lr_phase, weights=weights)

@@ -34,6 +34,17 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 
     Raises:
         InputError: the name ends in neither .csv nor .parquet, or its directory does not exist.
+
+    Args:
+        frame: The table; its index is not written.
+        path: Name of the file, whose ending is its format.
+
+    Examples:
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/table.csv"
+        >>> write_table(pd.DataFrame({"batch": [4, 8]}), path)
+        >>> pd.read_csv(path)["batch"].tolist()
+        [4, 8]
     """
     path = Path(path)
     check_name(path)

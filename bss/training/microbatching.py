@@ -34,6 +34,12 @@ class Weighted(NamedTuple):
     Attributes:
         sum: Sum of the losses, a scalar.
         weight: What the sum is divided by, a scalar that does not depend on the parameters.
+
+    Examples:
+        >>> mask, losses = jnp.array([1.0, 1.0, 0.0]), jnp.array([2.0, 4.0, 9.0])
+        >>> loss = Weighted(sum=(mask * losses).sum(), weight=mask.sum())
+        >>> float(loss.sum / loss.weight)
+        3.0
     """
 
     sum: jax.Array

@@ -191,7 +191,19 @@ def scale_by_moments(
 
 @dataclass(frozen=True)
 class AdamW(Optimizer):
-    """Adam with decoupled weight decay."""
+    """Adam with decoupled weight decay.
+
+    Its settings are those of `Optimizer`: the peak LR, decays per step or half-lives in tokens.
+
+    Raises:
+        InputError: If a setting is out of its range.
+
+    Source: Loshchilov and Hutter (arXiv 1711.05101).
+
+    Examples:
+        >>> AdamW(lr=1e-3, beta2_half_life=10_000_000).unused  # beta2 per step has no effect
+        ('beta2',)
+    """
 
     own_rates: ClassVar[bool] = True
 

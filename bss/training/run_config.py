@@ -90,6 +90,10 @@ class EvaluationConfig:
         sets: additional sets, of the run's corpus or of one with the same tokenizer.
         metrics: names of metrics in addition to the loss, of `bss.training.evaluation.METRICS` or
             as `package.module:ATTRIBUTE`.
+
+    Examples:
+        >>> EvaluationConfig(tokens=65_536, per_efold=10).first
+        100000
     """
 
     tokens: int = 32_768
@@ -163,6 +167,12 @@ class RunConfig:
         seed: seed of the initialisation, any integer.
         parent: the fork point that a forked run starts from.
         noise_scale: measurement of the gradient noise scale, off by default.
+
+    Examples:
+        >>> from bss.sweeps.setup import Setup, planned_run
+        >>> run = planned_run(Setup())
+        >>> run.schedule.tokens, run.plan().tokens  # whole steps of 8 sequences
+        (1000000, 999424)
     """
 
     model: ModelFamily

@@ -5,11 +5,16 @@ import subprocess
 import sys
 
 from bss.cli import main
+from tests import names
 
 
-def printed(capsys, *arguments: str) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+def printed(capsys, *arguments: object) -> dict:
+    """Return the JSON that a command prints, whose keys are all in the table of names."""
+    assert main([*map(str, arguments), "--json"]) == 0
+    entry = json.loads(capsys.readouterr().out)
+    undeclared = names.undeclared({*names.keys_in(entry)}, "columns", "keys")
+    assert not undeclared, f"names that docs/names.toml lacks: {undeclared}"
+    return entry
 
 
 def refused(capsys, *arguments: str) -> str:

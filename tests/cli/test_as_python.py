@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import bss
-from bss.cli import main
 from bss.files import finite
 from bss.laws import fit_from_dict
+from tests.cli.called import printed
 from tests.fits import fit_entry
 from tests.laws.es.known import hyperbola_fit
 from tests.test_fuzz_python import critical, losses
@@ -20,12 +20,6 @@ RUNS = {
     "loss": {"params": "350M", "tokens": "20B", "batch": 256},
     "curve": {"batch": "0:4 50%:8", "tokens": "1M", "lr": 2e-3},
 }
-
-
-def printed(capsys, *arguments):
-    """The JSON that a command prints."""
-    assert main([*map(str, arguments), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from bss.cli import main
 from bss.sweeps.grid import overlay
 from bss.values import to_dict
+from tests.cli.called import printed
 
 PLAN = {"tokens": "10M", "seq-len": "128", "batch": "0:8 2M:16", "lr": "4e-3", "buckets": "8"}
 
@@ -84,10 +85,8 @@ def test_a_full_disk_is_told_in_one_line(job, tiny_execution, capsys, monkeypatc
 def test_a_good_run_prints_one_object(job, tiny_execution, capsys):
     config = job({"schedule.tokens": 1024})
     for _ in range(2):
-        assert main(["train", config, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["status"] == "finished"
-    assert main(["runs", tiny_execution.runs, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {"finished": 1}
+        assert printed(capsys, "train", config)["status"] == "finished"
+    assert printed(capsys, "runs", tiny_execution.runs)["counts"] == {"finished": 1}
     assert main(["runs", tiny_execution.runs]) == 0
     assert "1 finished" in capsys.readouterr().out
 

@@ -5,6 +5,7 @@ import pytest
 from bss.cli import main
 from bss.sweeps.grid import expand, sweep_product
 from bss.training.run_directory import RunStatus, open_run
+from tests.cli.called import printed
 
 EXPERIMENT = {
     "title": "Nothing yet", "command": "python -m experiments.none", "commit": "0123abc",
@@ -15,8 +16,8 @@ EXPERIMENT = {
 
 def test_report_writes_a_page_and_says_where(tmp_path, capsys):
     (tmp_path / "experiment.json").write_text(json.dumps(EXPERIMENT))
-    assert main(["report", str(tmp_path), "-o", str(tmp_path / "page.html"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"report": str(tmp_path / "page.html")}
+    told = printed(capsys, "report", tmp_path, "-o", tmp_path / "page.html")
+    assert told == {"report": str(tmp_path / "page.html")}
     assert "<h1>Nothing yet</h1>" in (tmp_path / "page.html").read_text()
 
 

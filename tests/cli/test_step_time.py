@@ -10,15 +10,11 @@ import pandas as pd
 import pytest
 
 from bss.cli import main
+from tests.cli.called import printed
 
 POINTS = "results/published/mlperf_rcp.csv"
 EIGHT = ["--keep", "model=llama31_8b", "--resamples", "50"]
 LINEAR = "0.9 + 0.05*B"
-
-
-def printed(capsys, *arguments):
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def rows(payload):

@@ -1,21 +1,15 @@
-import json
-
 import pytest
 
 from bss.cli import main
 from bss.schedules.batch import BatchSchedule
+from tests.cli.called import printed
 
 TASK = ["--source", ".3", "--capacity", "4", "--modes", "128", "--lr", ".1", "--noise", "1"]
 
 
-def printed(arguments, capsys) -> dict:
-    assert main([*arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 def test_risk(capsys):
     command = ["theory", "risk", *TASK, "--data", "2^20", "--batch", "0:1 50%:8"]
-    result = printed(command, capsys)
+    result = printed(capsys, *command)
     assert result["steps"] == 2**19 + 2**16
     assert result["data"] == 2**20
     assert result["risk"] == pytest.approx(0.0136975, rel=1e-5)
@@ -26,7 +20,7 @@ def test_risk(capsys):
 
 def test_switch(capsys):
     command = ["theory", "switch", *TASK, "--min-batch", "1", "--max-batch", "8"]
-    result = printed([*command, "--data", "2^12:2^24"], capsys)
+    result = printed(capsys, *command, "--data", "2^12:2^24")
     assert [row["data"] for row in result["budgets"]] == [2**k for k in range(12, 25)]
     for row in result["budgets"]:
         assert row["fraction"] == pytest.approx(row["switch_data"] / row["data"])
@@ -35,7 +29,7 @@ def test_switch(capsys):
     assert exponent["value"] == pytest.approx(result["theory"], abs=0.02)
     assert main([*command, "--data", "2^16:2^19"]) == 0
     assert "measured" in capsys.readouterr().out
-    assert printed([*command, "--data", "2^12"], capsys)["exponent"] is None
+    assert printed(capsys, *command, "--data", "2^12")["exponent"] is None
 
 
 RISK = {
@@ -102,7 +96,7 @@ OPTIMAL = {"source": ".3", "capacity": "4", "data": "2^20", "min-batch": "1", "m
 
 def test_optimal(capsys):
     command = ["theory", "optimal", *(f"--{k}={v}" for k, v in OPTIMAL.items())]
-    hard = printed(command, capsys)
+    hard = printed(capsys, *command)
     assert hard["regime"] == "hard"
     found = BatchSchedule.parse(hard["batch"])
     assert (found.batches[0], found.batches[-1]) == (1, 8)
@@ -112,10 +106,10 @@ def test_optimal(capsys):
     assert 0.9 < hard["switch_share"] < 1
     assert hard["continuous_risk"] < hard["risk"] < 1.01 * hard["continuous_risk"]
     same = ["risk", *(f"--{k}={OPTIMAL[k]}" for k in ("source", "capacity", "data"))]
-    whole = printed(["theory", *same, "--modes=64", f"--batch={hard['batch']}"], capsys)
-    assert printed([*command, "--modes=64"], capsys)["exact_risk"] == whole["risk"]
+    whole = printed(capsys, "theory", *same, "--modes=64", f"--batch={hard['batch']}")
+    assert printed(capsys, *command, "--modes=64")["exact_risk"] == whole["risk"]
 
-    easy = printed([*command, "--source=1", "--capacity=2"], capsys)
+    easy = printed(capsys, *command, "--source=1", "--capacity=2")
     assert (easy["regime"], easy["batch"], easy["switch_share"]) == ("easy", "8", 0)
     assert main(command) == 0
     assert "optimal batch schedule" in capsys.readouterr().out

@@ -40,7 +40,7 @@ def figures(planted):
 
 
 LABELS = {
-    "plan": ("tokens consumed", "batch (sequences)", "learning rate"),
+    "plan": ("tokens consumed", "batch size (sequences)", "learning rate"),
     "losses": ("tokens consumed", "held-out loss (nats per token)"),
     "tokens": ("batch B (sequences)", "tokens to the target E"),
     "es": ("optimizer steps to the target S", "tokens to the target E"),

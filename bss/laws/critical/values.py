@@ -34,6 +34,8 @@ METHOD = (
 Quantity = Literal["cbs", "B_crit"]
 SIZES = ("params", "tokens")
 ENDS = ("low", "high")
+SEQUENCES = "E_min_sequences"
+"""Key of E_min; with batches in tokens it is E_min."""
 NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}
 
 
@@ -94,15 +96,22 @@ class CriticalBatch:
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Return the JSON form: the measurements with what was fitted to them."""
-        intervals = {"S_min": plain.pop("S_min"), "E_min_sequences": plain.pop("E_min")}
+        intervals = {"S_min": plain.pop("S_min"), SEQUENCES: plain.pop("E_min")}
         bounds = {name: estimate["value"] for name, estimate in intervals.items()}
         return plain.pop("curve") | bounds | {"intervals": intervals} | plain
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again."""
-        S_min, E_min = (entry["intervals"][name] for name in ("S_min", "E_min_sequences"))
+        S_min, E_min = (entry["intervals"][name] for name in ("S_min", SEQUENCES))
         return entry | {"curve": entry, "S_min": S_min, "E_min": E_min}
+
+
+def _renamed(entry: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return the JSON of a curve with E_min and its interval under another key, if it has it."""
+    plain = {new if key == old else key: value for key, value in entry.items()}
+    ends = {new if key == old else key: value for key, value in entry["intervals"].items()}
+    return plain | {"intervals": ends}
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,6 +128,16 @@ class CriticalFit(Fit):
         laws: every law that was fitted: by "params" and by "tokens" alone, and "joint".
         joint_refused: why N and D were not fitted jointly; empty if they were.
         outliers: points that do not fit the others of their curve.
+
+    Source: Zhang et al. (arXiv 2410.21676); S = a + b/B is of McCandlish et al. (arXiv 1812.06162).
+
+    Examples:
+        >>> from bss import fit_critical
+        >>> rows = [{"model": "m", "params": 1e6, "tokens": 2e7, "target_loss": 3.0, "batch": b,
+        ...          "steps": 1000 * (1 + 40 / b)} for b in (8, 16, 32, 64, 128, 512)]
+        >>> fit = fit_critical(pd.DataFrame(rows), reference="smallest", resamples=20)
+        >>> round(fit.fits[0].B_crit.value)  # sequences
+        40
     """
 
     overhead: Positive
@@ -135,6 +154,19 @@ class CriticalFit(Fit):
     KIND = "critical"
     SCHEMA = 4
     RESIDUAL_UNIT = "log steps"
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """See `Fit.encoded`; E_min_sequences is E_min if the unit is tokens."""
+        if self.unit == "tokens":
+            plain["models"] = [_renamed(one, SEQUENCES, "E_min") for one in plain["models"]]
+        return super().encoded(plain)
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again."""
+        if entry.get("unit") != "tokens":
+            return entry
+        return entry | {"models": [_renamed(one, "E_min", SEQUENCES) for one in entry["models"]]}
 
     def check(self, where: str) -> None:
         """See `Fit.check`."""
@@ -220,7 +252,7 @@ class CriticalFit(Fit):
         are of log steps.
         """
         rows = []
-        fewest = "E_min" if self.unit == "tokens" else "E_min_sequences"
+        fewest = "E_min" if self.unit == "tokens" else SEQUENCES
         for at in self.fits:
             row = {n: getattr(at.curve, n) for n in ("model", "params", "tokens", "seq_len")}
             row |= {"target_loss": at.curve.target_loss, "unit": self.unit}

@@ -169,6 +169,16 @@ class EsFit(Fit):
         comparison: cross-validated errors of laws; None without cross-validation.
         outliers: runs far from the others.
         beta2: the rule of Adam's second moment that B_opt belongs to, in words; "unknown".
+
+    Source: E(S) is of Zhou et al. (arXiv 2601.05034); the hyperbola is of McCandlish et al. (arXiv
+    1812.06162); other laws are derived here.
+
+    Examples:
+        >>> from bss import fit_es
+        >>> points = [{"target_loss": 2.0, "batch": b, "steps": 900 / b + 9 * b**.2, "seq_len": 64}
+        ...           for b in (4, 8, 16, 32)]
+        >>> fit_es(pd.DataFrame(points), resamples=20).summary()["status"].tolist()
+        ['at_boundary']
     """
 
     KIND = "es"
@@ -431,9 +441,7 @@ class EsFit(Fit):
         tokens = self.tokens(batch, loss)
         low, high = np.full((2, len(tokens)), np.nan)
         if refits:
-            shape = (RUNS * refits, 1)
-            scatter = draw_noise(*self.lack_of_fit, shape, np.random.default_rng(0))[:, 0]
-            draws = np.exp(self._log_tokens(batch, loss[:, None] / (1 + scatter), drawn=True))
+            draws = np.exp(self._drawn_tokens(batch, loss, RUNS * refits))
             low, high = np.nanquantile(draws, tails(self.level), axis=1, method="nearest")
         columns = {
             "tokens": tokens,
@@ -445,6 +453,19 @@ class EsFit(Fit):
         note = np.where(np.isinf(tokens), NEVER, "" if refits else NO_DRAWS)
         notes = notes_of(self, runs, note.tolist())
         return pd.DataFrame(columns | {"note": notes}, runs.index)
+
+    def _drawn_tokens(self, batch: np.ndarray, loss: np.ndarray, draws: int) -> np.ndarray:
+        """Return log tokens [n, draws] of new runs: refits of the law, with noise of the runs.
+
+        The noise is in loss. A law of one target has no slope in the loss, and its noise is that
+        of the residuals, in log tokens.
+        """
+        random = np.random.default_rng(0)
+        if self.law.joint or len(self.fits) > 1:
+            scatter = draw_noise(*self.lack_of_fit, (draws, 1), random)[:, 0]
+            return self._log_tokens(batch, loss[:, None] / (1 + scatter), drawn=True)
+        logs = self._log_tokens(batch, np.tile(loss[:, None], draws), drawn=True)
+        return logs + self.noise * random.standard_normal(draws)
 
     def _optimum(self, target_loss: Any) -> float:
         """Return B_opt at a loss; InputError if it has no value."""

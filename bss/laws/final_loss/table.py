@@ -59,9 +59,17 @@ def check_losses(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
             rate_bracketed (0 or 1). Optional: loss_se, the standard error of the loss.
         origin: what to call the table and its rows in an error message.
 
+    Returns:
+        A new frame with batch_tokens (tokens per step), and loss in nats.
+
     Raises:
         InputError: a column is missing, or a row (the first is 1) is not positive or contradicts
             itself.
+
+    Examples:
+        >>> row = {"params": 1e6, "tokens": 2e7, "batch": 16, "seq_len": 64, "loss": 3.0}
+        >>> check_losses(pd.DataFrame([row]))["batch_tokens"].tolist()
+        [1024.0]
     """
     refuse_odd(frame, origin)
     if "lr" not in frame:

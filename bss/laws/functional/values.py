@@ -93,6 +93,14 @@ class CurveFit(Fit):
         budgets, peak_lrs: token budgets and peak LRs of the runs.
         outliers: runs whose end differs from the law of the others.
         curves: the losses fitted; at most MAX_ROWS.
+
+    Source: the functional scaling law (arXiv 2509.19189); the clock of Adam is derived here.
+
+    Examples:
+        >>> from bss import read_fit
+        >>> fit = read_fit("results/late_switch/fit.json")
+        >>> fit.clock, round(fit.parameters["L_0"].value, 2)  # nats
+        ('adam', 1.57)
     """
 
     may_lack: ClassVar[tuple[str, ...]] = (*Fit.may_lack, *MAY_LACK)
