@@ -266,6 +266,46 @@ def test_files_in_another_order_are_the_same_runs(tmp_path, sample):
     assert len(first) == 2
 
 
+def test_every_file_of_a_directory_is_read_or_listed_once(tmp_path):
+    """Samples of all formats and files of other kinds: none is in no list, or in both."""
+    for number, sample in enumerate(SAMPLES):
+        sample.put(tmp_path / f"{number:02}")
+    others = {
+        "empty.log": b"", "notes.txt": b"a word\n", "a.jsonl.gz": b"\x1f\x8b" + bytes(9),
+        "plot.png": b"\x89PNG", "weights.pt": b"PK\x03\x04", "config.json": b'{"lr": 0.1}',
+        "unknown.log": b"".join(b"n %d -> %.3f\n" % (i, 9 / (i + 1)) for i in range(1, 20)),
+        ".hidden.csv": b"step,loss\n1,2\n",
+    }  # fmt: skip
+    for name, data in others.items():
+        (tmp_path / name).write_bytes(data)
+    logs, skipped = read_logs([tmp_path], ANY, LogOptions())
+    read = {log.source for log in logs}
+    left = [one.file for one in skipped]
+    assert len(left) == len({*left}) and not read & {*left}
+    assert read | {*left} == {str(file) for file in tmp_path.rglob("*") if file.is_file()}
+    assert {Path(file).name for file in left} == {*others} and all(one.reason for one in skipped)
+    unread = {Path(one.file).name for one in skipped if one.log}
+    assert unread == {"a.jsonl.gz", "unknown.log"}
+
+
+@pytest.mark.parametrize("sample", TABLES, ids=lambda sample: sample.file)
+def test_one_row_more_or_less_is_one_row_more_or_less(tmp_path, sample):
+    """Counted by lines of the file, whatever becomes of the row."""
+    if sample.format == "long":
+        return  # a row per value
+    lines = bytes_of(sample, tmp_path).splitlines(keepends=True)
+    before = sum(file.read for report in runs_as_given(sample)[1] for file in report.files)
+    for at in range(2, len(lines), 3):
+        for changed_lines, more in ((lines[:at] + lines[at + 1 :], -1), (lines[: at + 1], None)):
+            result = changed(sample, tmp_path, b"".join(changed_lines))
+            if result is None:
+                continue
+            read = sum(file.read for report in result[1] for file in report.files)
+            kept = sum(file.kept for report in result[1] for file in report.files)
+            assert kept <= read
+            assert read == before + more if more else read == before - (len(lines) - at - 1)
+
+
 def rearranged(data: bytes, more: bool) -> bytes:
     """A table with its columns in reverse order, or with one more that looks like a loss."""
     text = data.decode()

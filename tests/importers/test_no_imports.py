@@ -89,3 +89,22 @@ def test_settings_of_trackers_and_trainers(guarded):
     state = {"log_history": [{"step": i, "loss": 4.0 - i, "cls": NAME} for i in (1, 2)]} | settings
     (guarded / "trainer_state.json").write_text(json.dumps(state))
     read(guarded / "trainer_state.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 20_000,
+        "\n".join([
+            "a0: &a0 {x: 1}",
+            *(f"a{i}: &a{i} {{{', '.join(f'k{k}: *a{i - 1}' for k in range(9))}}}"
+              for i in range(1, 9)),
+        ]),
+    ],
+)  # fmt: skip
+def test_settings_of_endless_size_are_refused_in_a_line(guarded, text):
+    history = [{"_step": i, "train/loss": 4.0 - i} for i in (1, 2)]
+    (guarded / "run.jsonl").write_text("".join(json.dumps(row) + "\n" for row in history))
+    (guarded / "run.yaml").write_text(text + "\n")
+    with pytest.raises(InputError, match=r"run\.yaml: (is not YAML|has over 100,000 settings)"):
+        read_logs([guarded / "run.jsonl"], ANY, LogOptions())

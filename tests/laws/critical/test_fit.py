@@ -345,6 +345,26 @@ def test_seeds_that_agree_do_not_hide_the_distance_of_the_tests():
     assert any("interpolated" in text for text in fit.warnings)
 
 
+def test_the_interval_of_equal_seeds_holds_the_laws_that_they_hide():
+    """Planted curves tested every 512 sequences, of which all show 4,608, 5,120 and 7,168."""
+    draw = np.random.default_rng(0)
+    batches = np.array([256.0, 512.0, 1024.0])
+    seen = np.array([4608.0, 5120.0, 7168.0])
+    count = 50_000
+    least = draw.uniform(4096, 4608, count)
+    truth = np.exp(draw.uniform(np.log(270), np.log(1000), count))
+    power = np.where(draw.random(count) < 0.5, 1.0, draw.uniform(0.7, 1.6, count))
+    rise = 0.2 / (truth**power - 256**power)
+    sequences = 1 + rise[:, None] * (batches ** power[:, None] - 256 ** power[:, None])
+    sequences *= least[:, None]
+    hidden = truth[(np.ceil(sequences / 512) * 512 == seen).all(axis=1)]
+    points = equal_seeds(seen, batches, 512, 6)
+    (at,) = fit_critical(points, reference="smallest", options=Options(200, 0.9)).fits
+    assert len(hidden) > 500 and at.cbs.low <= hidden.min() and hidden.max() <= at.cbs.high
+    assert np.quantile(hidden, 0.05) < 500  # an interval from 540 on would miss most of them
+    assert np.mean(hidden < 540) > 0.5
+
+
 def test_a_coarser_distance_of_tests_widens_the_interval():
     sequences = 4096 + 3 * BATCHES
     widths = []
