@@ -27,7 +27,7 @@ from bss.training.run_config import DataConfig, RunConfig
 from bss.training.run_directory import RunStatus, open_run
 
 CASES = Path("tests/cases")
-FAST, SLOW = 6, 500
+FAST, SLOW = 6, 200
 MEASURED_OF_POINTS = {"steps", "tokens_to_target", "reached", "eval_spacing", "seed", "data_seed"}
 
 

@@ -124,7 +124,7 @@ def test_intervals_cover_at_their_level():
     for i in range(150):
         points = planted(batches=BATCHES[::2])
         points["steps"] *= np.exp(0.05 * generator.standard_normal(len(points)))
-        how = Options(resamples=200, level=0.9, seed=i)
+        how = Options(resamples=100, level=0.9, seed=i)
         found = fit_critical(points, reference="smallest", options=how).fits[0].B_crit
         covered.append((found.low or 0) <= 2000 <= (found.high or np.inf))
     assert np.mean(covered) == pytest.approx(0.9, abs=0.05)

@@ -17,7 +17,7 @@ def test_intervals_hold_new_runs_and_the_best_batch_at_their_level(planted):
     for trial in range(40):
         scatter = {"offset": OFFSET, "noise": NOISE, "generator": draw}
         points = planted.points(sequences_at, targets=TARGETS, seeds=1, **scatter)
-        fit = fit_es(points, "surface", options=Options(100, seed=trial, draws=100))
+        fit = fit_es(points, "surface", options=Options(60, seed=trial, draws=60))
         scatters.append(fit.lack_of_fit[0])
         for loss, batch in ((1.95, 8.0), (2.1, 32.0)):
             found = fit.predict(pd.DataFrame({"batch": [batch], "target_loss": [loss]})).iloc[0]
