@@ -69,7 +69,7 @@ def test_a_sweep_on_ones_own_text_with_ones_own_rate(outside):
 FITS = {
     "es": ("runs.csv --targets 1.9,1.8 --resamples 20", "--loss 1.85 --batch 8"),
     "critical": ("steps.csv --resamples 20", "--params 500M"),
-    "table": ("losses.csv --resamples 20", "--params 215M --tokens 10B --batch 128 --seq-len 2048"),
+    "loss": ("losses.csv --resamples 20", "--params 215M --tokens 10B --batch 128 --seq-len 2048"),
     "curve": ("curves.csv --resamples 10", "--batch 8 --tokens 500K --lr 2e-3"),
 }
 WITHOUT_A_FIT = """rules --params 85M --tokens 2.5B --seq-len 1024
@@ -78,8 +78,8 @@ advise --params 350M --tokens 30B --seq-len 2048
 report runs.csv -o page.html --targets 1.9 --resamples 10
 schedule --from es.json --tokens 1M --stages 3
 schedule --from curve.json --tokens 500K --lr 2e-3
-schedule --from table.json --tokens 10B --set params=215M
-advise --params 215M --tokens 10B --seq-len 2048 --from table.json"""
+schedule --from loss.json --tokens 10B --set params=215M
+advise --params 215M --tokens 10B --seq-len 2048 --from loss.json"""
 
 
 def _small_tables(directory: Path) -> None:

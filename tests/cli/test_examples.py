@@ -6,11 +6,13 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from bss.cli import COMMANDS, main
 from bss.values import to_dict
 from tests.cli.test_sweep import CONFIG
+from tests.points.test_agreement import pair
 
 ROOT = Path(__file__).parents[2]
 LIGHT = {"plan", "rules", "models"}
@@ -19,7 +21,7 @@ STEPS = "model,params,seq_len,budget_tokens,target_loss,batch,steps\n" + "".join
     for n in (10, 40, 160, 640)
     for batch in (64, 128, 256, 512, 1024, 4096)
 )
-ORDER = ["import", "train", "sweep", "fit es", "points", "predict", "schedule"]
+ORDER = ["check", "import", "train", "sweep", "fit es", "points", "predict", "schedule"]
 
 
 def examples(command, capsys, monkeypatch):
@@ -55,10 +57,17 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
     shutil.copy(ROOT / "results/published/steplaw_dense_best.csv", "LOSSES.csv")
     shutil.copy(ROOT / "results/late_switch/fit.json", "CURVE.json")
     Path("TABLE.csv").write_text("run,batch,seq_len,step,lr\n" + "r,8,64,1000,2e-3\n")
+    one, other, *_ = pair("equal", 0)
+    one.to_json("ONE_GPU.jsonl", orient="records", lines=True)
+    other.to_json("EIGHT_GPUS.jsonl", orient="records", lines=True)
+    two = pd.concat([one.assign(run="b64"), other.assign(run="b64-accumulated")])
+    two.to_parquet("RUNS.parquet", index=False)
     fit = f"fit es {ROOT}/results/demo/runs.parquet --targets 1.9,1.8 --resamples 10 --json"
     assert main(fit.split()) == 0
     Path("FIT.json").write_text(capsys.readouterr().out)
     for command in sorted(COMMANDS, key=lambda name: [*ORDER, name].index(name)):
+        if command == "import":
+            Path("RUNS.parquet").unlink()
         if command == "fit es":
             shutil.copy(ROOT / "results/demo/runs.parquet", "RUNS.parquet")
         for line in examples(command, capsys, monkeypatch):

@@ -74,6 +74,7 @@ def test_a_sweep_writes_tables_a_fit_and_a_report_and_trains_no_run_twice(config
     assert {path: path.stat().st_mtime_ns for path in curves} == curves
 
 
+@pytest.mark.slow  # five sweeps
 def test_axes_that_grow_extend_a_sweep_and_train_only_what_is_new(config, tmp_path, capsys):
     axes = {"schedule.batch": [2], "seed": [0]}
     first = printed(capsys, "sweep", config(axes=axes), "--out", "out")

@@ -143,6 +143,7 @@ def _samples(run: tuple[Stage, ...], step: int) -> int:
 
 @pytest.fixture(scope="module")
 def regression_fit(task):
+    """A fit of nine runs, for slow tests alone; tests/cli/test_fit_curve.py has quicker ones."""
     pilots = ("1", "2", "4", "8", "16", "0:1 50%:8", "0:1 80%:16", "0:2 30%:8", "0:16 50%:2")
     runs = pd.concat([regression_run(task, text) for text in pilots], ignore_index=True)
     return fit_curve(runs, clock="sgd", since=0, options=OPTIONS)
@@ -164,6 +165,7 @@ def test_pilots_of_the_exact_recursion_predict_unseen_ramps(task, regression_fit
     assert regression_fit.law.s == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["cosine", "wsd"])
 def test_they_predict_cosine_and_wsd_too(task, regression_fit, shape):
     steps, batch = DATA // 4, 4
@@ -213,10 +215,13 @@ def test_what_varies_is_identified(planted_curves):
 
 
 @pytest.mark.parametrize(
-    "name", ["regression_fit", pytest.param("constants_fit", marks=pytest.mark.slow)]
-)
+    "name",
+    ["planted_curves", *(pytest.param(f"{x}_fit", marks=pytest.mark.slow)
+                         for x in ("regression", "constants"))],
+)  # fmt: skip
 def test_a_fit_survives_json(name, request):
     fit = request.getfixturevalue(name)
+    fit = fit.fit if name == "planted_curves" else fit
     assert CurveFit.from_dict(json.loads(json.dumps(fit.to_dict()))) == fit
     with pytest.raises(InputError, match=r"damaged, .*KeyError"):
         CurveFit.from_dict({"kind": "curve"})
@@ -304,6 +309,7 @@ def test_an_unknown_clock_is_refused(planted_curves):
         curve_problem(curves_of(planted_curves.table(("1", "4"))), "adam^0.5")
 
 
+@pytest.mark.slow
 def test_a_fit_holds_what_it_fitted(regression_fit):
     table = regression_fit.residuals()
     assert len(table) == regression_fit.losses and table["run"].nunique() == regression_fit.runs
@@ -321,6 +327,7 @@ def test_a_fit_holds_what_it_fitted(regression_fit):
     assert summary.loc["q", "low"] < summary.loc["q", "value"] < summary.loc["q", "high"]
 
 
+@pytest.mark.slow
 def test_the_best_constant_batch_is_the_lowest_of_its_predictions(regression_fit):
     best = regression_fit.best_batch(DATA, RATE / 2)
     losses = {
