@@ -93,8 +93,8 @@ def conditions_of(
 
 
 def _sizes(runs: pd.DataFrame) -> str:
-    """Return the model sizes: their names before " | ", or the parameters; experts are named."""
-    own = runs["name"].str.partition(" | ")[0] if "name" in runs else pd.Series("", runs.index)
+    """Return the model sizes: their names, or the parameters; experts are named."""
+    own = runs["size"] if "size" in runs else pd.Series("", runs.index)
     mixed = runs["model"].str.contains(r"-\d+e\d+$")
     counted = runs["params"].map(_short).where(~mixed, (runs["params"] / 1e3).map("{:.3g}k".format))
     sizes = own.str.extract(r"^([\d.]+[kM])\b", expand=False).fillna(counted)

@@ -128,7 +128,7 @@ def planned_runs(config: str) -> dict[str, list[str]]:
     constant = experiment.arms(study, base)
     ids: dict[str, list[str]] = {}
     for one in [*constant, *experiment.decayed(study, constant)]:
-        name = one.name if one.lr_phase == "constant" else f"{one.name} | {one.lr_phase}"
+        name = one.label if one.lr_phase == "constant" else f"{one.label} | {one.lr_phase}"
         ids.setdefault(name, []).append(one.run.id)
     return ids
 
@@ -207,6 +207,8 @@ def _lacking_columns(registered: Sequence[str], path: Path) -> list[str]:
     there = {*pd.read_csv(path, nrows=0)}
     if curves.exists():
         there |= {*pq.read_schema(curves).names}
+    if "arm" in there:
+        there.add("name")
     return [name for name in registered if not {*new_columns(name)} <= there]
 
 

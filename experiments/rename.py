@@ -22,6 +22,7 @@ from bss.files import write_text
 from bss.renamed import COLUMNS, LAWS, PHASE_COLUMNS, PHASES
 from bss.tables import write_table
 from bss.tables.renaming import with_new_names
+from experiments.arms import without_labels
 
 GROUPS = {"stable": "constant", "annealed": "decayed", "wsd": "decayed"}
 """First parts of the names of groups of fits, e.g. of "stable, shared"."""
@@ -34,12 +35,15 @@ CONFIG = {"fleet": "vmap_runs"}
 def rename_csv(text: str) -> str:
     """Return a CSV table under the new names; every other cell keeps its text."""
     rows = list(csv.reader(io.StringIO(text)))
+    if len({len(row) for row in rows}) != 1:  # with comments above it: a table of others
+        return text
     table = pd.DataFrame(rows[1:], columns=rows[0], dtype=str)
-    if not rows or table.columns.has_duplicates:
+    if table.columns.has_duplicates:
         return text
     renamed, _ = with_new_names(table)
     if "E_min" in renamed and list(renamed.get("unit", [])) == ["sequences"] * len(renamed):
         renamed = renamed.rename(columns={"E_min": "E_min_sequences"})
+    renamed = without_labels(renamed)
     if "law" in renamed:
         renamed = renamed.assign(law=renamed["law"].replace(LAWS))
     if renamed.equals(table):
@@ -87,12 +91,14 @@ def rename_config(entry: Any) -> Any:
 def rename_file(path: Path) -> bool:
     """Rewrite a file under the new names; return whether it changed."""
     if path.suffix == ".parquet":
-        if not {*pq.read_schema(path).names} & {*PHASE_COLUMNS, *COLUMNS}:
+        if not {*pq.read_schema(path).names} & {"name", *PHASE_COLUMNS, *COLUMNS}:
             return False
-        renamed, lines = with_new_names(pd.read_parquet(path))
-        if lines:
-            write_table(renamed, path)
-        return bool(lines)
+        table = pd.read_parquet(path)
+        renamed = without_labels(with_new_names(table)[0])
+        if [*renamed] == [*table]:
+            return False
+        write_table(renamed, path)
+        return True
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".csv":
         new = rename_csv(text)

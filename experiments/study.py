@@ -9,7 +9,7 @@ from typing import TypeVar
 import pandas as pd
 
 from bss.errors import InputError
-from bss.sweeps.contenders import Contender, contender_table
+from bss.sweeps.contenders import Contender, arm_columns, contender_table
 from bss.sweeps.cost import estimate_cost, hours
 from bss.sweeps.engines import ENGINES
 from bss.sweeps.results import Results
@@ -125,9 +125,13 @@ def train_arms(
 
 def named_curves(trainer: Trainer, arms: Sequence[Contender]) -> pd.DataFrame:
     """Return the run table of compared runs, with their names."""
-    names = {one.run.id: one.name for one in arms}
     curves = run_table(trainer.runs, [one.run for one in arms])
-    return curves.assign(name=curves["run"].map(names))
+    ids = [one.run.id for one in arms]
+    columns = {
+        column: curves["run"].map(dict(zip(ids, values, strict=True)))
+        for column, values in arm_columns(arms).items()
+    }
+    return curves.assign(**columns)
 
 
 def final_table(trainer: Trainer, arms: Sequence[Contender]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from bss.errors import InputError
 from bss.files import read_json
 from bss.sweeps.table import NOT_RECORDED
 from bss.tables import write_table
+from experiments.arms import with_arms, without_labels
 from experiments.preregister import digest
 
 HINT = "run the experiment first"
@@ -80,18 +81,18 @@ class Tables:
         return (self.folder / name).exists()
 
     def read(self, name: str) -> pd.DataFrame:
-        """Return a CSV or Parquet table by its file name; run ids are strings."""
+        """Return a CSV or Parquet table by its file name, with labels; run ids are strings."""
         path = self.folder / name
         if not path.is_file():
             raise InputError(f"{path} is not there; {HINT}")
         if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path, dtype={"run": str})
+            return with_arms(pd.read_parquet(path))
+        return with_arms(pd.read_csv(path, dtype={"run": str}))
 
     def write(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
         """Write a table, rounded so that it is the same on every machine, and return it."""
         rounded = table.round(7)
-        write_table(rounded, self.folder / name)
+        write_table(without_labels(rounded), self.folder / name)
         return rounded
 
     def json(self, name: str) -> Any:

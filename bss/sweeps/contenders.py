@@ -28,16 +28,38 @@ class Contender:
     """A run in a comparison.
 
     Attributes:
-        name: Name that is shared by all its seeds and LRs.
+        name: Name of the arm, shared by all its seeds and LRs; unique within its size and group.
         role: "constant", "average", "schedule" or "late".
         lr_phase: LR phase of the final loss: "constant", "decayed" or "cosine".
         run: The run to train.
+        size: Name of the model size; empty if there is one.
+        group: Name of the group of arms; empty if there is one.
     """
 
     name: str
     role: str
     lr_phase: str
     run: RunConfig
+    size: str = ""
+    group: str = ""
+
+    @property
+    def label(self) -> str:
+        """Size, group and name in one text, as registrations name runs."""
+        return " | ".join(filter(None, (self.size, self.group, self.name)))
+
+
+def arm_columns(contenders: Sequence[Contender]) -> dict[str, list[str]]:
+    """Return the columns that name arms: `name`, or size, group and arm if one has a size."""
+    names = [one.name for one in contenders]
+    if not any(one.size for one in contenders):
+        return {"name": names}
+    columns = {
+        "size": [one.size for one in contenders],
+        "group": [one.group for one in contenders],
+        "arm": names,
+    }
+    return {column: values for column, values in columns.items() if any(values)}
 
 
 def decaying(contender: Contender, decay: float) -> Contender:
@@ -57,15 +79,16 @@ def contender_table(
         statuses: Statuses of the runs by id.
     """
     rows = []
-    for contender in contenders:
+    columns = arm_columns(contenders)
+    for i, contender in enumerate(contenders):
         run = contender.run
         status = statuses[run.id]
         half_lives = {"last": ""}
         if contender.lr_phase == "constant" and run.averages:
             half_lives["averaged"] = run.averages[0]
         rows += [
-            {
-                "name": contender.name,
+            {column: values[i] for column, values in columns.items()}
+            | {
                 "role": contender.role,
                 "batch": str(run.schedule.batch),
                 "lr_phase": contender.lr_phase,

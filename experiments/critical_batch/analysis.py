@@ -27,6 +27,7 @@ from bss.laws.critical.values import CriticalBatch
 from bss.points.curve import points, smooth_curve
 from bss.stats import LEVEL, MOST_CENSORED, Effect, Numbers, effect_of, mean_of
 from bss.tables import read_points
+from experiments.arms import with_arms
 from experiments.conditions import Conditions, conditions_of
 from experiments.critical_batch.resampled import (
     Cell,
@@ -61,9 +62,9 @@ CONSTANT = "constant + average"
 
 
 def curves(part: str, name: str = "runs.parquet") -> pd.DataFrame:
-    """Return the loss curves of a part, with the name of the model as `size`."""
-    table = pd.read_parquet(RESULTS / part / name)
-    return table.assign(size=table["name"].str.split(" | ", regex=False).str[0])
+    """Return the loss curves of a part, with the name of the model, or LR schedule, as `size`."""
+    table = with_arms(pd.read_parquet(RESULTS / part / name))
+    return table if "size" in table else table.assign(size=table["name"])
 
 
 def trained(*parts: str, name: str = "runs.parquet") -> list[str]:

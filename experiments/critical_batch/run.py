@@ -142,7 +142,6 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
 
 
 def _runs(study: Study, run: RunConfig, entry: BatchSweep, variant: Variant) -> Iterator[Contender]:
-    name = f"{variant.name} | {run.data.seq_len}"
     common = {
         "schedule.batch": str(entry.tokens // run.data.seq_len),
         "schedule.tokens": round(entry.length * max(study.budgets)),
@@ -152,7 +151,7 @@ def _runs(study: Study, run: RunConfig, entry: BatchSweep, variant: Variant) -> 
         for seed in study.seeds:
             changes = {**common, "optimizer.lr": lr, "seed": seed, "data.seed": seed}
             trained = overlay(run, {**changes, **variant.changes})
-            yield Contender(name, "constant", "constant", trained)
+            yield Contender("", "constant", "constant", trained, size=variant.name)
 
 
 def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:
@@ -164,9 +163,10 @@ def wider(constant: Sequence[Contender], trainer: Trainer) -> list[Contender]:
     table = named_curves(trainer, constant)
     averages = [name for name in table if str(name).startswith("eval_loss_avg")]
     last = table.groupby("run")[["eval_loss", *averages]].last().min(axis=1)
-    by_setting: dict[tuple[str, str], dict[float, list[Contender]]] = {}
+    by_setting: dict[tuple[str, int, str], dict[float, list[Contender]]] = {}
     for arm in constant:
-        rates = by_setting.setdefault((arm.name, str(arm.run.schedule.batch)), {})
+        setting = arm.size, arm.run.data.seq_len, str(arm.run.schedule.batch)
+        rates = by_setting.setdefault(setting, {})
         rates.setdefault(arm.run.optimizer.lr, []).append(arm)
     added = []
     for rates in by_setting.values():

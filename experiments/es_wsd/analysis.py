@@ -331,8 +331,7 @@ def slope_at(slopes: pd.DataFrame, target: float) -> Numbers:
 def _sized_runs() -> pd.DataFrame:
     """Return the runs of every model size but the smallest, with the size's name."""
     trained = [part for part in ("sizes", "larger") if f"{part}/runs.parquet" in TABLES]
-    runs = pd.concat([TABLES.read(f"{part}/runs.parquet") for part in trained], ignore_index=True)
-    return runs.assign(size=runs["name"].str.split(" | ", regex=False).str[0])
+    return pd.concat([TABLES.read(f"{part}/runs.parquet") for part in trained], ignore_index=True)
 
 
 def measure_sizes() -> None:

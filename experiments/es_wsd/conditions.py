@@ -62,7 +62,7 @@ def points_of_rules(runs: pd.DataFrame, targets: Sequence[float], weights: str) 
     reachable = [target for target in targets if target > table["eval_loss"].min()]
     with shown_warnings("points"):
         found = points(table, reachable)
-    rule = runs.drop_duplicates("run").set_index("run")["name"].str.split(" | ", regex=False).str[1]
+    rule = runs.drop_duplicates("run").set_index("run")["group"]
     kept = ["batch", "peak_lr", "seed", "target_loss", "tokens_to_target", "reached"]
     found = found.assign(rule=found["run"].map(rule), weights=weights)
     return found[["rule", "weights", *kept]]
@@ -254,10 +254,9 @@ def _measured(
     """
     runs = tables.read("runs.parquet")
     runs = runs.loc[~runs["seed"].isin(PILOTS)]
-    rule = runs["name"].str.split(" | ", regex=False).str[1]
     found = {}
     for key, (values, cells) in numbers.items():
-        mine = runs.loc[rule.isin({cell.rule for cell in cells})]
+        mine = runs.loc[runs["group"].isin({cell.rule for cell in cells})]
         phase = "averaged" if cells[0].weights == AVERAGED else "constant"
         notes = "; ".join(filter(None, (more, *map(partial(_at_end, tokens, batches), cells))))
         known = conditions_of(mine, tables.config, phase, notes)

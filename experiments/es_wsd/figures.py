@@ -171,18 +171,18 @@ def differences_figure(table: pd.DataFrame, label: str, margin: float = 0.005) -
         *(one for one in PHASES if one in found),
         *(one for one in found if one not in PHASES),
     ]
-    names = list(dict.fromkeys(table["name"]))
+    names = list(dict.fromkeys(table["arm"]))
     size = {"columns": len(phases), "sharex": True, "sharey": True}
     figure, axes = style.new_figure(1 + 0.35 * len(names), **size)
     for ax, phase in zip(axes[0], phases, strict=True):
-        rows = table.loc[table["phase"] == phase].set_index("name").reindex(names)
+        rows = table.loc[table["phase"] == phase].set_index("arm").reindex(names)
         ax.axvspan(-margin, margin, color=style.GRID, lw=0, zorder=0)
         ax.axvline(0, color=style.INK, lw=0.8, zorder=1)
         x, half = style.columns(rows, "difference", "half_interval_95")
         ax.errorbar(x, range(len(names)), xerr=half, **MARK, capsize=2.5, lw=1)
         ax.locator_params(axis="x", nbins=4)
         style.panel_title(ax, PHASES.get(phase, phase))
-    axes[0, 0].set_yticks(range(len(names)), [str(name).split(" | ")[-1] for name in names])
+    axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].invert_yaxis()
     figure.supxlabel(f"{label} (nats per token)", fontsize=9)
     shaded = style.handle(f"±{margin:g}", color=style.GRID, lw=8)
@@ -195,14 +195,14 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
     Values are relative to the best fixed batch size.
 
     Args:
-        table: Columns seed, name, log_tokens, log_steps, log_seconds, log_cost_M.
+        table: Columns seed, arm, log_tokens, log_steps, log_seconds, log_cost_M.
     """
     columns = [name for name in table if str(name).startswith("log_")]
-    names = list(dict.fromkeys(table["name"]))
+    names = list(dict.fromkeys(table["arm"]))
     figure, [[ax]] = style.new_figure(3.2, width=7.6)
     looks = style.named_styles(names)
     for i, (name, look) in enumerate(looks.items()):
-        rows = table.loc[table["name"] == name, columns]
+        rows = table.loc[table["arm"] == name, columns]
         x = np.arange(len(columns)) + 0.12 * (i - (len(names) - 1) / 2)
         line = (x, *np.exp(mean_interval(rows.to_numpy(float))))
         style.bars(ax, line, {**look, "linestyle": "none"})
@@ -211,8 +211,7 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
     ax.set_xticks(range(len(columns)), labels, fontsize=8)
     ax.set(yscale="log", ylabel="relative to the best\nfixed batch size")
     style.count_axis(ax.yaxis)
-    entries = {str(name).split(" | ")[-1]: look for name, look in looks.items()}
-    return style.side_legend(figure, style.handles(entries, ls="none", ms=5))
+    return style.side_legend(figure, style.handles(looks, ls="none", ms=5))
 
 
 def rules_figure(panels: Mapping[str, pd.DataFrame], seq_len: int = 16) -> Figure:

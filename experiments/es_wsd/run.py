@@ -76,9 +76,9 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
             for seed in study.seeds:
                 changes = {"model": fields, "schedule.batch": arm.batch, **arm.changes}
                 run = overlay(base, changes | {"seed": seed, "data.seed": seed})
-                name = " | ".join(filter(None, (model, arm.group, arm.name or arm.batch)))
                 lr_phase = "cosine" if run.schedule.rate == "cosine" else "constant"
-                found.append(Contender(name, arm.role, lr_phase, run))
+                name = arm.name or arm.batch
+                found.append(Contender(name, arm.role, lr_phase, run, model, arm.group))
     if not study.forks:
         return found
     runs = shared([one.run for one in found], [], study.forks)

@@ -93,14 +93,14 @@ def test_the_registered_questions_are_those_that_are_answered():
 
 def test_a_variant_changes_its_fields_alone():
     one = study("appendix-b")
-    by_name = {arm.name: arm.run for arm in arms(one, planned_run(one.setup))}
+    by_name = {arm.size: arm.run for arm in arms(one, planned_run(one.setup))}
     optimizers = {name: run.optimizer for name, run in by_name.items()}
-    changed = optimizers["beta2 0.99 | 32"]
+    changed = optimizers["beta2 0.99"]
     assert changed.beta2 == 0.99
-    assert changed == replace(optimizers["warm-up 2.5K | 32"], beta2=0.99)
-    assert optimizers["beta1 0.95 | 32"].beta1 == 0.95
+    assert changed == replace(optimizers["warm-up 2.5K"], beta2=0.99)
+    assert optimizers["beta1 0.95"].beta1 == 0.95
     warmups = {name: run.schedule.warmup for name, run in by_name.items()}
-    assert warmups == dict.fromkeys(warmups, 10_000) | {"warm-up 2.5K | 32": 2_500}
+    assert warmups == dict.fromkeys(warmups, 10_000) | {"warm-up 2.5K": 2_500}
 
 
 def test_every_part_has_runs_and_judged_parts_a_registration():
@@ -242,7 +242,7 @@ def test_the_last_loss_of_each_horizon_makes_a_curve():
 
 
 def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch, tmp_path):
-    runs, rows = planted({"12k": 12_416}).assign(name="12k | 32"), []
+    runs, rows = planted({"12k": 12_416}).assign(size="12k"), []
     for name, run in runs[runs["batch"].isin([2, 16, 64])].groupby("run"):
         batch_tokens = 32 * run["batch"].iloc[0]
         for horizon in np.geomspace(0.8, 3.2, 5) * needed_at(batch_tokens):

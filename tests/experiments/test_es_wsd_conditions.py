@@ -40,7 +40,8 @@ def planted_runs(last=600_000):
                         pd.DataFrame(
                             {
                                 "run": f"{rule}{batch}{rate}{seed}",
-                                "name": f"12k | {rule} | constant {batch}, LR {rate:g}",
+                                "size": "12k", "group": rule,
+                                "arm": f"constant {batch}, LR {rate:g}",
                                 "model": "1x32", "params": 12_416, "seq_len": 16,
                                 "batch": batch, "seed": seed, "data_seed": seed, "peak_lr": rate,
                                 "step": tokens // (16 * batch), "tokens": tokens,

@@ -106,7 +106,7 @@ CONFIG = {"setup": {"optimizer": {"beta2": 0.95, "beta2_half_life": 0}}}
         ({}, "lr", "one LR (0.008) for all batch sizes"),
         ({"peak_lr": [4e-3, 8e-3]}, "lr", "the LR tuned for each batch size"),
         ({}, "sizes", "12k parameters"),
-        ({"name": ["27k | x", "99k | x"], "params": [27_816, 98_688]}, "sizes",
+        ({"size": ["27k", "99k"], "params": [27_816, 98_688]}, "sizes",
          "27k and 99k parameters"),
         ({"model": "1x32-8e2", "params": 12_672}, "sizes",
          "8 experts, 2 active, 12.7k active parameters"),
