@@ -1,4 +1,4 @@
-"""A batch schedule with Flax Linen; accuracy is averaged as the loss is."""
+"""A batch schedule with Flax Linen; a share of targets is averaged as the loss is."""
 
 import jax
 import optax
@@ -13,9 +13,9 @@ def train(plan: bss.Plan, micro_batch: int = 8) -> list[float]:
     params = model.init(jax.random.key(0), Rows(plan).take(1)["tokens"])
 
     def loss_fn(params, batch):
-        logits, y = model.apply(params, batch["tokens"][:, :-1]), batch["tokens"][:, 1:]
-        loss = optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
-        return loss, {"accuracy": (logits.argmax(-1) == y).mean()}
+        logits = model.apply(params, batch["tokens"][:, :-1])
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["tokens"][:, 1:])
+        return losses.mean(), {"easy": (losses < 1).mean()}
 
     grad_fn = bss.microbatch_grad(loss_fn, micro_batch, has_aux=True)
     tx = optax.inject_hyperparams(optax.adamw)(learning_rate=0.0)
@@ -32,7 +32,7 @@ def train(plan: bss.Plan, micro_batch: int = 8) -> list[float]:
         hyper = step.hyperparams("learning_rate")
         params, opt_state, loss, aux = train_step(params, opt_state, batch, count, hyper)
         losses.append(float(loss))
-        print(f"loss {loss:.3f}, accuracy {aux['accuracy']:.2f}")
+        print(f"loss {loss:.3f}, targets below 1 nat {aux['easy']:.2f}")
     return losses
 
 

@@ -1,6 +1,6 @@
 """A batch schedule with PyTorch; bss needs no JAX here."""
 
-import torch
+import torch  # type: ignore[import-not-found]
 
 import bss
 from examples.data import PLAN, Rows

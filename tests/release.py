@@ -1,7 +1,8 @@
 """Try a distribution as a stranger does: `python tests/release.py dist/FILE` (`make release` does).
 
-It is installed into a fresh environment. Outside of the checkout, `bss --help`, the version and the
-fit of a small table must work, and the distribution must hold neither results nor tests.
+It is installed into a fresh environment, without extras in at most LIGHT MB. Outside of the
+checkout, `bss --help`, the version, a plan and advice must work; with the extra fit, the fit of a
+small table too. The distribution must hold neither results nor tests.
 """
 
 import subprocess
