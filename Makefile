@@ -42,7 +42,7 @@ test-trainers: .cache/trainers/torch/ready .cache/trainers/jax/ready  ## exports
 	rm -rf .cache/trainers/extensions  # a lock of a build that was killed would be waited for
 	for kind in torch jax; do TORCH_EXTENSIONS_DIR=$(CURDIR)/.cache/trainers/extensions \
 		.cache/trainers/$$kind/bin/python -m pytest --noconftest -m slow -rs \
-		tests/exports/test_export_$$kind.py || exit; done
+		tests/exports/test_export_$$kind.py tests/test_patches.py || exit; done
 
 .cache/trainers/%/ready: tests/exports/%.txt
 	rm -rf $(@D) && $(TRAINERS_PYTHON) -m venv $(@D)
