@@ -46,6 +46,7 @@ class Question:
         adjusted: Whether it belongs to the family of Holm of its file; else it is tested alone.
         asked_before: What was answered before, on other seeds.
         registered: Whether it was preregistered; else it was asked of runs that were there.
+        paper: arXiv number of its paper, if its file has several.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Question:
     adjusted: bool = True
     asked_before: str = ""
     registered: bool = True
+    paper: str = ""
 
     @property
     def claim(self) -> Claim:

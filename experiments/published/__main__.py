@@ -1,4 +1,4 @@
-"""Derive tables from published measurements.
+"""Derive tables and answers from published measurements.
 
 python -m experiments.published                  # from results/published alone
 python -m experiments.published --tables DIR     # also from tables without a licence, in DIR
@@ -7,20 +7,59 @@ python -m experiments.published --tables DIR     # also from tables without a li
 import argparse
 from pathlib import Path
 
-from experiments.published.analysis import DERIVED, exponents, penalties, ramps
+import pandas as pd
+
+from experiments.published import critical, tuning
+from experiments.published.analysis import DERIVED, exponents, ramp_pairs, ramps
+from experiments.published.answers import FINDINGS, answered
+
+
+def _write(name: str, table: pd.DataFrame) -> None:
+    table.to_csv(DERIVED / f"{name}.csv", index=False, float_format="%.4g")
+
+
+def _write_rates(runs: dict[str, pd.DataFrame]) -> None:
+    """Write the tables of best LRs, with the rows of other sources as they were."""
+    for name, numbers in (("lr_powers", tuning.lr_powers), ("kept_lr", tuning.kept_lr)):
+        file = DERIVED / f"{name}.csv"
+        kept = [table[~table["source"].isin(list(runs))] for table in _committed(file)]
+        _write(
+            name, pd.concat([*kept, *(numbers(source, table) for source, table in runs.items())])
+        )
+
+
+def _committed(file: Path) -> list[pd.DataFrame]:
+    return [pd.read_csv(file)] if file.exists() else []
+
+
+def derive(tables: Path | None) -> None:
+    """Write the derived tables; those of tables without a licence only if `tables` has these."""
+    _write("exponents", exponents())
+    _write("ramps", ramps())
+    _write("ramp_pairs", ramp_pairs())
+    points = critical.points_8b()
+    _write("minimum_8b", critical.smallest_against_next(points))
+    found = critical.critical(points)
+    _write("critical", found)
+    _write("soonest_8b", critical.soonest(found))
+    _write("beta2_gains", tuning.beta2_gains())
+    _write_rates({"step-law table": tuning.steplaw()})
+    if tables is None:
+        return
+    names = {"openeurollm": "openeurollm.csv", "psgd-h": "psgdh_rates.csv"}
+    _write_rates({name: pd.read_csv(tables / file, comment="#") for name, file in names.items()})
+    _write("penalties", tuning.penalties(tables / "optimizer_batch.csv"))
+    _write("branches", tuning.branches(tables / "muon_branch_ends.csv"))
+    _write("ramp_steps", tuning.ramp_steps(tables / "nanogpt_ramp_curves.csv"))
 
 
 def main() -> None:
-    """Write the derived tables."""
+    """Write the derived tables and findings.csv."""
     parser = argparse.ArgumentParser(description="Derive tables from published measurements.")
     parser.add_argument("--tables", type=Path, help="directory of the tables without a licence")
-    tables = parser.parse_args().tables
     DERIVED.mkdir(exist_ok=True)
-    exponents().to_csv(DERIVED / "exponents.csv", index=False, float_format="%.4g")
-    ramps().to_csv(DERIVED / "ramps.csv", index=False, float_format="%.4g")
-    if tables:
-        found = penalties(tables / "optimizer_batch.csv")
-        found.to_csv(DERIVED / "penalties.csv", index=False, float_format="%.4g")
+    derive(parser.parse_args().tables)
+    answered().to_csv(FINDINGS, index=False)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Three questions to published measurements: B_opt over N and D, ramps, and optimizers.
+"""Published measurements: B_opt over N and D, and ramps.
 
 A source is one unit of replication. Arms that differ in more than the batch size are a group of
 their own, and no mean is taken over groups or sources. The outcomes were known before this
@@ -6,7 +6,6 @@ analysis, so nothing here is preregistered.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -64,19 +63,24 @@ def ramps() -> pd.DataFrame:
     Columns: source, group, pairs, steps_saved (median share), mnats_median, mnats_low, mnats_high
     (least and largest difference, in 1e-3 nats).
     """
-    table = pd.read_csv(PUBLISHED / "batch_ramps.csv", comment="#")
-    difference = 1e3 * (table["loss_ramp"] - table["loss_constant"])
-    saved = 1 - table["steps_ramp"] / table["steps_constant"]
-    groups = [_group(row) for row in table.to_dict("records")]
-    table = table.assign(group=groups, difference=difference, saved=saved)
+    table = ramp_pairs()
     found = table.groupby(["source", "group"], sort=False).agg(
-        pairs=("difference", "size"),
-        steps_saved=("saved", "median"),
-        mnats_median=("difference", "median"),
-        mnats_low=("difference", "min"),
-        mnats_high=("difference", "max"),
+        pairs=("mnats", "size"),
+        steps_saved=("steps_saved", "median"),
+        mnats_median=("mnats", "median"),
+        mnats_low=("mnats", "min"),
+        mnats_high=("mnats", "max"),
     )
     return found.reset_index()
+
+
+def ramp_pairs() -> pd.DataFrame:
+    """Return each pair of a growing and a constant batch: source, group, steps_saved, mnats."""
+    table = pd.read_csv(PUBLISHED / "batch_ramps.csv", comment="#")
+    table["mnats"] = 1e3 * (table["loss_ramp"] - table["loss_constant"])
+    table["steps_saved"] = 1 - table["steps_ramp"] / table["steps_constant"]
+    table["group"] = [_group(row) for row in table.to_dict("records")]
+    return table[["source", "group", "steps_saved", "mnats"]]
 
 
 def _group(row: Mapping[str, object]) -> str:
@@ -101,19 +105,3 @@ def _group(row: Mapping[str, object]) -> str:
 def _sequence_tokens(row: Mapping[str, object]) -> float:
     """Return the tokens of a sequence, in millions."""
     return float(str(row["seq_len"])) / 1e6
-
-
-def penalties(path: Path) -> pd.DataFrame:
-    """Return the tuned loss minus that at the smallest batch size, by optimizer and norm control.
-
-    Args:
-        path: optimizer_batch.csv, a table without a licence.
-
-    Returns:
-        Columns optimizer, family, batch_tokens, mnats (1e-3 nats).
-    """
-    table = pd.read_csv(path, comment="#").sort_values("batch")
-    smallest = table.groupby(["optimizer", "family"])["loss"].transform("first")
-    table = table.assign(mnats=1e3 * (table["loss"] - smallest))
-    larger = table[table["mnats"] != 0].sort_values(["family", "optimizer", "batch"])
-    return larger[["optimizer", "family", "batch_tokens", "mnats"]].reset_index(drop=True)
