@@ -13,6 +13,8 @@ from scipy.stats import t as student
 
 from benchmarks.optima import PUBLISHED, Optimum, derived_optima, table_optima
 from bss.advice.sources import EUROLLM, TABLE
+from bss.rules import answers
+from bss.rules.rule import Setting
 
 DERIVED = PUBLISHED / "derived"
 LEVEL = 0.95
@@ -55,6 +57,30 @@ def _exponents(
         }
         for i, name in ((-2, "N"), (-1, "D"))
     ]
+
+
+def rule_exponents() -> pd.DataFrame:
+    """Return the exponents of published rules of the best batch, and the sources that hold them.
+
+    Columns: rule, exponent (of N or D), value, inside (sources whose interval contains it).
+    """
+    table = exponents()
+    rows = []
+    for rule in ("step-law", "power-lines", "deepseek"):
+        at, wider, longer = (_rule_log2(rule, n, d) for n, d in ((1, 1), (2, 1), (1, 2)))
+        for name, value in (("N", wider - at), ("D", longer - at)):
+            own = table[(table["exponent"] == name) & (table["low"] <= value)]
+            inside = own.loc[own["high"] >= value, "source"]
+            text = " and ".join(inside) or "none"
+            rows.append({"rule": rule, "exponent": name, "value": value, "inside": text})
+    return pd.DataFrame(rows)
+
+
+def _rule_log2(rule: str, wider: float, longer: float) -> float:
+    """Return log2 of a rule's batch in tokens, at multiples of 1B parameters and 100B tokens."""
+    [answer] = answers(Setting(wider * 1e9, longer * 1e11, seq_len=4096), [rule])
+    assert answer.hyperparameters is not None
+    return float(np.log2(answer.hyperparameters.batch_tokens))
 
 
 def ramps() -> pd.DataFrame:
