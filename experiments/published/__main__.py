@@ -12,6 +12,7 @@ import pandas as pd
 from experiments.published import critical, tuning
 from experiments.published.analysis import DERIVED, exponents, ramp_pairs, ramps
 from experiments.published.answers import FINDINGS, answered
+from experiments.published.atlas import ATLAS, atlas
 
 
 def _write(name: str, table: pd.DataFrame) -> None:
@@ -54,12 +55,13 @@ def derive(tables: Path | None) -> None:
 
 
 def main() -> None:
-    """Write the derived tables and findings.csv."""
+    """Write the derived tables, findings.csv and atlas.csv."""
     parser = argparse.ArgumentParser(description="Derive tables from published measurements.")
     parser.add_argument("--tables", type=Path, help="directory of the tables without a licence")
     DERIVED.mkdir(exist_ok=True)
     derive(parser.parse_args().tables)
     answered().to_csv(FINDINGS, index=False)
+    atlas().to_csv(ATLAS, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

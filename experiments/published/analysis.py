@@ -67,8 +67,9 @@ def rule_exponents() -> pd.DataFrame:
     table = exponents()
     rows = []
     for rule in ("step-law", "power-lines", "deepseek"):
-        at, wider, longer = (_rule_log2(rule, n, d) for n, d in ((1, 1), (2, 1), (1, 2)))
-        for name, value in (("N", wider - at), ("D", longer - at)):
+        at = _rule_log2(rule, 1, 1)
+        powers = {"N": _rule_log2(rule, 2, 1) - at, "D": _rule_log2(rule, 1, 2) - at}
+        for name, value in powers.items():
             own = table[(table["exponent"] == name) & (table["low"] <= value)]
             inside = own.loc[own["high"] >= value, "source"]
             text = " and ".join(inside) or "none"
@@ -79,7 +80,7 @@ def rule_exponents() -> pd.DataFrame:
 def _rule_log2(rule: str, wider: float, longer: float) -> float:
     """Return log2 of a rule's batch in tokens, at multiples of 1B parameters and 100B tokens."""
     [answer] = answers(Setting(wider * 1e9, longer * 1e11, seq_len=4096), [rule])
-    assert answer.hyperparameters is not None
+    assert answer.hyperparameters and answer.hyperparameters.batch_tokens
     return float(np.log2(answer.hyperparameters.batch_tokens))
 
 

@@ -32,19 +32,25 @@ Found = dict[str, Measured]
 def answered() -> pd.DataFrame:
     """Return findings of all papers, from the derived tables."""
     questions = read_questions(QUESTIONS)
-    measured: Found = {}
-    for part in (_minimum, _growth, _ramps, _critical, _penalties, _rates):
-        measured |= part()
+    found = measured()
     tables = [
         findings(
             [one for one in questions if one.paper == paper],
-            {one.key: measured[one.key] for one in questions if one.paper == paper},
+            {one.key: found[one.key] for one in questions if one.paper == paper},
             paper=paper,
             command="python -m experiments.published",
         )
         for paper in PAPERS
     ]
     return pd.concat(tables, ignore_index=True)
+
+
+def measured() -> Found:
+    """Return the effect that answers each question, by key."""
+    found: Found = {}
+    for part in (_minimum, _growth, _ramps, _critical, _penalties, _rates):
+        found |= part()
+    return found
 
 
 def _read(name: str) -> pd.DataFrame:

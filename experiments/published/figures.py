@@ -185,5 +185,3 @@ def rates_figure() -> Figure:
     labels = {"xlabel": "batch size (sequences)", "ylabel": "gain (10⁻³ bits per byte)"}
     style.panel_title(right, "Tuned beta2 against 0.95", **labels)
     return style.side_legend(figure, style.handles(looks))
-
-

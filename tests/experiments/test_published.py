@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks import optima
 from experiments.published import analysis, critical, tuning
-from experiments.published.answers import FINDINGS, answered
+from experiments.published.answers import FINDINGS, answered, measured
+from experiments.published.atlas import ATLAS, COLUMNS, atlas
 
 
 def read(name):
@@ -70,12 +71,64 @@ def test_tables_of_best_lrs_are_those_of_the_open_runs():
     assert_committed("beta2_gains", tuning.beta2_gains())
 
 
-def test_the_answers_are_those_of_the_derived_tables():
-    kept, fresh = pd.read_csv(FINDINGS), answered()
-    assert kept["answer"].tolist() == fresh["answer"].tolist()
-    np.testing.assert_allclose(kept["effect"], fresh["effect"], rtol=1e-6)
+def test_the_effects_are_those_of_the_derived_tables():
+    kept = pd.read_csv(FINDINGS).set_index("key")
+    fresh = measured()
+    assert set(kept.index) == set(fresh)
+    for key, one in fresh.items():
+        assert kept.loc[key, "effect"] == pytest.approx(one.effect.value, rel=1e-6)
+        assert kept.loc[key, "conditions"] == str(one.conditions)
     assert kept["conditions"].str.contains("public: ").all()
     assert kept["asked_before"].eq("not registered").all()
+
+
+@pytest.mark.slow
+def test_the_answers_are_those_of_the_derived_tables():
+    assert pd.read_csv(FINDINGS)["answer"].tolist() == answered()["answer"].tolist()
+
+
+def test_the_atlas_is_that_of_the_tables_and_has_plausible_numbers():
+    kept = pd.read_csv(ATLAS)
+    pd.testing.assert_frame_equal(kept, atlas(), rtol=1e-5, check_dtype=False)
+    assert [*kept] == COLUMNS and kept[["source", "licence", "quantity"]].notna().all(axis=None)
+    bounded = kept[["low", "high"]].notna().any(axis=1)
+    assert (kept["value"].notna() | bounded).all()
+    assert kept["params"].dropna().between(1e7, 7e11).all()
+    assert kept["tokens"].dropna().between(5e6, 1e12).all()
+    sized = kept.dropna(subset=["batch_tokens", "tokens"])
+    assert (sized["batch_tokens"] < sized["tokens"]).all()
+    is_loss = kept["quantity"].str.contains("^(?:training |held-out )?loss(?! diff)")
+    assert kept.loc[is_loss, "value"].between(2, 5).all() and is_loss.sum() > 2700
+
+
+def test_numbers_in_sentences_of_the_page_are_those_of_the_tables():
+    text = " ".join(Path("docs/scale.md").read_text().split())
+    ours = pd.read_csv("results/late_switch/findings.csv").set_index("key")["effect"]
+    assert ours["decayed_other"] > 0 > ours["averaged_other"]
+    late, mean, decayed = (
+        f"{abs(ours[key]):.3f}" for key in ("late_constant", "averaged_other", "decayed_other")
+    )
+    expected = (
+        f"gains {late} nats at constant LR, {mean} with averaged weights, and loses {decayed}"
+    )
+    assert expected in text
+    steps = pd.read_csv(analysis.DERIVED / "ramp_steps.csv").set_index("loss")
+    first, last = (f"{steps.loc[loss, 'tokens_ratio']:.0%}" for loss in (4.5, 3.3))
+    assert f"needs {first} of the tokens to loss 4.5, and {last} to loss 3.3" in text
+    assert (steps["steps_ramp"] < steps["steps_constant"]).tolist() == [False] * 5 + [True]
+    found = pd.read_csv(analysis.DERIVED / "critical.csv").set_index(["source", "model"])
+    [point] = found.loc[[("mlperf points", "llama31_8b")], "kappa"]
+    assert f"give {point / 1e6:.2f}M" in text
+    answer = pd.read_csv(FINDINGS).set_index("key")
+    steplaw, eurollm = (
+        f"{answer.loc[f'public_lr_{key}', 'effect']:.2f}" for key in ("steplaw", "eurollm")
+    )
+    assert f"differ: {steplaw} and {eurollm}" in text
+    ramps = answer[answer.index.str.contains("ramp|no_decay")]
+    assert ("supported" not in ramps["answer"].tolist()) == ("No answer is *supported*" in text)
+    pairs = analysis.ramp_pairs()
+    large = pairs.loc[pairs["group"].str.endswith("1M tokens or more"), "mnats"]
+    assert (large > 0).all() and "its loss is higher in all pairs" in text
 
 
 def _bowl(ratio, lr):
