@@ -131,6 +131,20 @@ def test_numbers_in_sentences_of_the_page_are_those_of_the_tables():
     assert (large > 0).all() and "its loss is higher in all pairs" in text
 
 
+def test_the_column_of_public_runs_in_readme_is_that_of_the_findings():
+    text = Path("README.md").read_text()
+    kept = pd.read_csv(FINDINGS).set_index("key")
+    assert "public runs, 48M to 175B" in text
+    assert kept.loc["public_minimum", "answer"] == "contradicted"
+    assert "8B: batch 16 of 16–64 needs the fewest tokens, to loss 3.3" in text
+    assert kept.loc["public_ramp_small":"public_ramp_step", "low"].max() < 0
+    assert "no clear gain under a decay (151M–571M)" in text
+    growth = kept.loc[["public_growth_steplaw", "public_growth_eurollm"], "effect"]
+    assert f"B_opt grows as tokens^{growth.mean():.1f} (to 1.7B)" in text
+    gain = -kept.loc["public_optimizer", "effect"]
+    assert f"at 2.1M tokens Muon loses {gain:.3f} nats less than Adam (85M)" in text
+
+
 def _bowl(ratio, lr):
     best = 2.0**-9 * ratio**0.5
     return 3 + 0.01 * np.log2(lr / best) ** 2 + 0.001 * np.log2(ratio) ** 2
