@@ -74,7 +74,12 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
     draws = fit.draws_at(pd.concat([table, runs.assign(**others)[[*table]]]))
     if len(draws) < 2:
         raise InputError("fit: it has no draws of this goal; fit again by `bss fit`, with --json")
-    drawn, measured = goal_of(draws[:, : len(table)]), draws[:, len(table) :]
+    of_goal = draws[:, : len(table)]
+    if not np.isfinite(of_goal).any(axis=1).mean() >= MOSTLY:
+        raise InputError(
+            f"--goal {goal}: the law does not reach it; choose another, e.g. {fit.goal}"
+        )
+    drawn, measured = goal_of(of_goal), draws[:, len(table) :]
     known = np.isfinite(measured).mean(axis=0) >= MOSTLY
     if not known.any() or not np.ptp(drawn) > 0:
         raise InputError(f"--goal {goal}: it is the same in every draw of the fit; choose another")

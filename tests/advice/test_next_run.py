@@ -74,6 +74,8 @@ def test_a_fit_is_asked_by_name_for_what_it_has(es, critical, tmp_path, capsys):
     for goal in ("loss@2", "exponent:D", "B_opt"):
         with pytest.raises(InputError, match="expected B_opt@LOSS"):
             next_runs(fit, goal)
+    with pytest.raises(InputError, match="the law does not reach it; choose another"):
+        next_runs(fit, "B_opt@0.1")
     unsaved = fit_es(es[1], "surface", options=Options(20))
     with pytest.raises(InputError, match="has no draws"):
         next_runs(unsaved, unsaved.goal)

@@ -129,6 +129,8 @@ WRONG = [
     *(("es", ("fits",), bad) for bad in ([], None, {}, REMOVED)),
     *(("es", ("measured_batches",), bad) for bad in ([], None, [math.nan], [0, 1], [2, 1])),
     *(("es", ("fits", 5, "B_opt", "value"), bad) for bad in (-5, 0, None, math.nan, 1e30)),
+    *(("es", ("fits", 5, "B_opt"), bad) for bad in (-5, 64, None, {}, REMOVED)),
+    *(("es", ("fits", 5, "E_min"), bad) for bad in (-5, 0.5, 2, 1e30, REMOVED)),
     *(("es", ("fits", 0, "target_loss"), bad) for bad in (-1, None, math.inf, "2", REMOVED)),
     *(("es", ("residuals", name), bad) for name in ("run", "measured") for bad in ([], [1], None)),
     *(("surface", ("surface", "alpha"), bad) for bad in (None, math.nan, "x", REMOVED)),

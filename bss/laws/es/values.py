@@ -120,6 +120,13 @@ class TargetFit:
         check_positive({**self.batches, **self.intervals, "measured": self.measured}, where)
         if self.best.value is not None and self.E_min is None:
             raise InputError(f"{where}E_min is None with B_opt {self.best.value:g}")
+        for name in ("S_min", "E_min", "S_opt"):
+            given = getattr(self, name)
+            one = self.intervals.get(name)
+            if given and one and one.value and not math.isclose(given, one.value):
+                raise InputError(
+                    f"{where}{name} is {given:g}, but its interval is of {one.value:g}"
+                )
         if self.draws:
             check_names(self.draws, self.parameters, f"{where}draws")
             check_lengths(self.draws, f"{where}draws.")
@@ -142,11 +149,12 @@ class TargetFit:
 
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a JSON form; estimates with other keys go to `batches`."""
+        """Return the fields of a JSON form; estimates and batches among others go to `batches`."""
         known = {one.name for one in fields(cls)}
         others = {key: value for key, value in entry.items() if key not in known}
-        estimates = {k: x for k, x in others.items() if isinstance(x, Mapping) and "value" in x}
-        return entry | {"batches": estimates}
+        found = {k for k, x in others.items() if isinstance(x, Mapping) and "value" in x}
+        found |= {key for key in others if key.startswith("B_")}
+        return entry | {"batches": {key: x for key, x in others.items() if key in found}}
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,9 +246,12 @@ class EsFit(Fit):
         if self.draws:
             check_names(self.draws, names, f"{where}draws")
             check_lengths(self.draws, f"{where}draws.")
+        has_best = self.choice != REQUESTED or "B_opt" in self.law.batches
         for i, at in enumerate(self.fits):
             if at.parameters:
                 check_names(at.parameters, names, f"{where}fits[{i}].parameters")
+            if has_best and not isinstance(at.batches.get("B_opt"), BestBatch):
+                raise InputError(f"{where}fits[{i}].B_opt is missing; expected it with its status")
 
     def _check_rows(self, where: str) -> None:
         check_names(self.rows, ROWS, f"{where}residuals")
