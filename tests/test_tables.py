@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bss.errors import InputError
+from bss.importers.imported import import_logs
 from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -28,6 +29,19 @@ def write(folder, text, name="runs.csv"):
     path = folder / name
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize("name", ["NA", "nan", "null", "None", "#1", "007", "1e5"])
+def test_any_name_of_a_run_or_a_model_comes_back(tmp_path, name):
+    rows = [(run, model, i) for run, model in ((name, "m"), ("b", name)) for i in (1, 2, 3)]
+    columns = {"batch": 8, "seq_len": 64, "loss": [3.0, 2.5, 2.0] * 2, "note": "None"}
+    table = pd.DataFrame(rows, columns=["run", "model", "step"]).assign(**columns)
+    write_table(table, tmp_path / "runs.csv")
+    runs = read_runs(tmp_path / "runs.csv")
+    assert runs["run"].tolist() == [name] * 3 + ["b"] * 3
+    assert runs["model"].tolist() == ["m"] * 3 + [name] * 3
+    read = import_logs(tmp_path / "runs.csv").runs
+    assert read[["run", "model"]].to_dict("list") == runs[["run", "model"]].to_dict("list")
 
 
 def test_steps_are_integrated_over_the_batch_they_used(tmp_path):

@@ -323,7 +323,8 @@ def first_rows(head: str) -> list[dict[str, Any]]:
     if _json_names(head):
         return [flat(row) for row in map(json_of, texts) if row is not None]
     names, separator = _header(head)
-    lines = [text for text in texts if text.strip() and text[0] != "#"]
+    full = len(names) - 1  # separators of a row, which a remark has by chance only
+    lines = [t for t in texts if t.strip() and (t[0] != "#" or t.count(separator) == full)]
     rows = csv.reader(lines, delimiter=separator) if names else ()
     return [dict(zip(names, cells, strict=False)) for cells in rows if cells != names]
 

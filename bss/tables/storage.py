@@ -19,6 +19,11 @@ from bss.tables.reading import Reading
 
 NAMES = ("run", "model", "commit", "registration")
 """Columns of text, though all of it may be digits."""
+MISSING = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null"),
+    *("None", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""Texts of a missing value, as pandas has them, in columns that are not names."""
 _NO_TEXT = {
     **{begin: f"is compressed; unpack it with {program}" for begin, program in PACKED.items()},
     b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save it as CSV",
@@ -142,17 +147,34 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
 
 def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     """Return a frame, its names as they are written, and the lines of its rows."""
-    numbered = [
-        (number, line)
-        for number, line in enumerate(_text(path).splitlines(), 1)
-        if line.strip() and not line.startswith("#")
-    ]
+    numbered = _rows(_text(path))
     _refuse_separators(path, numbered[0][1] if numbered else "")
     _refuse_ragged(path, numbered)
     names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in NAMES}
     text = io.StringIO("\n".join(line for _, line in numbered))
-    frame = pd.read_csv(text, dtype=names, index_col=False)
+    # A run or a model may be called NA or None; only an empty cell is a missing name.
+    header = next(csv.reader([numbered[0][1]]))
+    missing = {name: [""] if name in names else [*MISSING] for name in header}
+    frame = pd.read_csv(
+        text, dtype=names, index_col=False, keep_default_na=False, na_values=missing
+    )
     return frame, [number for number, _ in numbered[1:]]
+
+
+def _rows(text: str) -> list[tuple[int, str]]:
+    """Return the rows of a text with their line numbers, without empty lines and comments.
+
+    A comment begins with #. So does a row of a run that is called so, but it has as many values as
+    the header.
+    """
+    rows: list[tuple[int, str]] = []
+    width = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = line.startswith("#") and (width < 2 or line.count(",") != width - 1)
+        if line.strip() and not comment:
+            width = width or line.count(",") + 1
+            rows.append((number, line))
+    return rows
 
 
 def _text(path: Path) -> str:
