@@ -54,8 +54,8 @@ from bss.importers.names import (
     unread_of,
     with_settings,
 )
-from bss.importers.table import JsonLines, flat
-from bss.tables.likeness import unit_of
+from bss.importers.table import LETTERS, JsonLines, flat
+from bss.tables.likeness import held_out_name, unit_of
 
 HELD_OUT = "(?:" + "|".join(HELD_OUT_ORDER) + ")"
 """A word of held-out data in the name of a loss."""
@@ -80,6 +80,10 @@ HUMAN = ("rounded_tokens", "step_time_ms")
 """Groups of numbers that may have a suffix."""
 
 SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+
+
+MOST_SHAPES = 2000
+"""Forms of lines that are searched for names."""
 
 
 class NamedValues:
@@ -115,6 +119,17 @@ class NamedValues:
         missing = {ours: math.nan for ours in there if ours not in found}
         units = {ours: unit_of(ours, theirs) for ours, theirs in self._columns.items()}
         return missing | {ours: number(text) * units[ours] for ours, text in found.items()}
+
+    def mention(self, text: str) -> None:
+        """Note names of held-out losses in a line that is no row, e.g. `Validation bpb: 1.2`."""
+        shape = text.translate(_NO_NUMBERS)
+        if shape in self._shapes or len(self._shapes) > MOST_SHAPES:
+            return
+        self._shapes.add(shape)
+        for found in _NAMED.finditer(text[:LETTERS]):
+            name = _joined(found[1])
+            if held_out_name(name):
+                self._unread[name] = None
 
     def _note(self, match: re.Match[str]) -> None:
         """Note the names of the values that no group of a row has."""
@@ -230,6 +245,7 @@ class LineFormat(Importer):
             match = next(filter(None, (pattern.search(text) for pattern in patterns)), None)
             if match is None and not begins.search(text):
                 lines.alike.other(line, text)
+                named.mention(text)
                 continue
             try:
                 row = {**_row(match, again), **named.chosen(match)}

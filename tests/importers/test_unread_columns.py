@@ -9,6 +9,7 @@ import pytest
 from bss.errors import InputError
 from bss.importers import ANY, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
+from bss.importers.imported import import_logs
 from bss.tables.likeness import kind_of_name, unread_notes
 from tests.cli.called import printed, refused
 from tests.importers.imported import the_run
@@ -221,3 +222,16 @@ def test_a_test_loss_at_the_end_is_no_curve(tmp_path):
     (tmp_path / "w.csv").write_text("_step,train/loss,test/loss\n" + history)
     table, report = the_run([tmp_path / "w.csv"], EIGHT, "auto")
     assert "eval_loss" not in table and report.unread == ("test/loss",)
+
+
+def test_held_out_losses_on_lines_of_their_own_are_named(tmp_path):
+    rows = [
+        f"step {i:05d}/00040 (1.00%) | loss: {4 - i / 20:.3f} | grad norm: 0.1 | lrm: 1.00 | "
+        "dt: 9.00ms | tok/sec: 1,000 | mfu: 1\n"
+        + (f"Step {i:05d} | Validation bpb: 1.{i}\n" if i % 20 == 0 else "")
+        for i in range(0, 40, 10)
+    ]
+    (tmp_path / "a.log").write_text("".join(rows))
+    report = import_logs(tmp_path / "a.log", 64, batch=8).report.runs[0]
+    assert report.rows == 4 and report.unread == ("Validation bpb",)
+    assert "not read, in bits per byte by name: Validation bpb" in report.notes
