@@ -390,6 +390,7 @@ def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, A
     batches = table["batch"].unique().tolist()
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
+    early = () if any(log.cut for log in logs) else _early_end(merged)
     unread = tuple(dict.fromkeys(name for log in logs for name in log.unread))
     unread = tuple(name for name in unread if not adds_nothing(name, merged.rows))
     return Report(
@@ -408,9 +409,7 @@ def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, A
         tokens=int(table["tokens"].iloc[-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
         notes=tuple(
-            dict.fromkeys(
-                [*filter(None, notes), *_early_end(merged), *_gaps(table), *unread_notes(unread)]
-            )
+            dict.fromkeys([*filter(None, notes), *early, *_gaps(table), *unread_notes(unread)])
         ),
         unread=unread,
         warnings=tuple(_warnings(logs, table)),
