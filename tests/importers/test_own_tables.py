@@ -132,3 +132,10 @@ def test_a_held_out_loss_under_another_name_is_read_or_named(tmp_path, name, not
     column = "eval_loss" if "is read" in note else name
     assert list(table[column]) == [6 - i / 9 for i in range(1, 6)]
     assert ("eval_loss" in table) == ("is read" in note)
+
+
+def test_the_noise_scale_of_a_users_loop_is_a_column(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("step,batch,loss,noise_scale\n10,8,3.2,12.5\n20,8,3.1,13.5\n30,8,3.0,14\n")
+    table, _ = the_run([path], LogOptions(seq_len=64), "auto")
+    assert table["noise_scale"].tolist() == [12.5, 13.5, 14.0]
