@@ -22,7 +22,16 @@ UNTOLD = ("openeurollm", "nqs_lm1b", "optimizer_batch")
 
 def atlas() -> pd.DataFrame:
     """Return one row per point, with the columns COLUMNS; what a source does not state is empty."""
-    parts = [_steplaw(), _mlperf(), _zhang(), _seesaw(), _marin(), *_ramps(), *map(_best, UNTOLD)]
+    parts = [
+        _steplaw(),
+        _mlperf(),
+        _zhang(),
+        _seesaw(),
+        _seven(),
+        _marin(),
+        *_ramps(),
+        *map(_best, UNTOLD),
+    ]
     parts += [_penalties(), _branches()]
     known = [part.reindex(columns=COLUMNS).dropna(axis=1, how="all") for part in parts]
     return pd.concat(known, ignore_index=True).reindex(columns=COLUMNS)
@@ -91,6 +100,20 @@ def _seesaw() -> pd.DataFrame:
         beta2=0.95,
         batch_tokens=table["batch"] * table["seq_len"],
         schedule="cosine to 0.1",
+        phase="end",
+        quantity="held-out loss",
+        value=table["loss"],
+        runs=1,
+    )
+
+
+def _seven() -> pd.DataFrame:
+    """Return seven optimizers at one LR each, so that batch size and LR are confounded."""
+    table = _read("optimizer_batch_150m.csv")
+    return table.assign(
+        source="alexandrumeterez/seesaw, one LR each",
+        licence="Apache-2.0",
+        batch_tokens=table["batch"] * table["seq_len"],
         phase="end",
         quantity="held-out loss",
         value=table["loss"],
