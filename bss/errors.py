@@ -47,6 +47,12 @@ def check(holds: bool, field: str, value: Any, expected: str) -> None:
         raise InputError(f"{field}: {value} given; write {expected}")
 
 
+def check_type(field: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raise InputError for a value of another type."""
+    if not isinstance(value, kind):
+        raise InputError(f"{field}: {type(value).__name__} given; write {expected}")
+
+
 def check_number(field: str, value: Any) -> None:
     """Raise InputError for what is no number: text, None, a bool, or a missing value."""
     if isinstance(value, bool) or not isinstance(value, Real):

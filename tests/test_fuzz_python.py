@@ -3,6 +3,7 @@
 import warnings
 from contextlib import suppress
 from functools import cache
+from types import FunctionType
 
 import numpy as np
 import pandas as pd
@@ -179,7 +180,42 @@ CALLS = {
     "seq_len": lambda a, b, c: bss.measure_points(runs(), [3.4], seq_len=a, columns=b),
     "rows": lambda a, b, c: bss.measure_points(runs(), [3.4], keep=a, drop=b),
     "level": lambda a, b, c: bss.Options(a, b, c),
+    "default_targets": lambda a, b, c: bss.default_targets(runs(), a, share=b, column=c),
+    "compare_curves": lambda a, b, c: bss.compare_curves(runs(), a, b),
+    "derive_schedule": lambda a, b, c: bss.derive_schedule(None, points(), a, bss.Limits(b, c)),
+    "derive_schedule of a fit": lambda a, b, c: bss.derive_schedule(a, points(), 10**6, b),
+    "estimate_cost": lambda a, b, c: bss.estimate_cost(a),
+    "export": lambda a, b, c: bss.export(bss.plan(8, "1M", 64), a, remarks=b),
+    "export of a plan": lambda a, b, c: bss.export(a, "megatron"),
+    "list_runs": lambda a, b, c: bss.list_runs(a),
+    "next_runs": lambda a, b, c: bss.next_runs(a, b, c),
+    "overlay": lambda a, b, c: bss.overlay(a, b),
+    "read_points": lambda a, b, c: bss.read_points(a),
+    "sweep_product": lambda a, b, c: bss.sweep_product({"seed": a, "schedule.batch": b}),
+    "sweep_product of axes": lambda a, b, c: bss.sweep_product(a),
+    "sweep_zip": lambda a, b, c: bss.sweep_zip({"seed": a, "schedule.batch": b}),
+    "sweep of axes": lambda a, b, c: bss.sweep({"model": "of no name"}, a, b),
+    "train": lambda a, b, c: bss.train({"model": a, "unknown": b}, c),
+    "write_report": lambda a, b, c: bss.write_report(a, b),
+    "write_table": lambda a, b, c: bss.write_table(a, b),
+    "Coupling": lambda a, b, c: bss.Coupling(a, reference_batch=b, weight_decay=c),
+    "Coupling of betas": lambda a, b, c: bss.Coupling(beta1=a, beta2_half_life=b, beta1_rule=c),
+    "Reading": lambda a, b, c: bss.Reading(a, b),
+    "Reading of columns": lambda a, b, c: bss.Reading({"batch": a, "loss": b}, c),
+    "BatchSchedule": lambda a, b, c: bss.BatchSchedule(a, b),
+    "plan of a coupling": lambda a, b, c: bss.plan(8, "1M", 64, coupling=a, start=b),
+    "microbatch_grad": lambda a, b, c: bss.microbatch_grad(len, a, aux=b),
 }
+UNDRAWN = {
+    *("fit_es", "fit_critical", "fit_loss", "fit_curve", "check_runs", "check_losses"),  # above
+    *("measure_points", "version", "pack"),
+}
+
+
+def test_every_public_function_is_called():
+    functions = {n for n in bss.__all__ if isinstance(getattr(bss, n), FunctionType)}
+    called = {name for name in functions if any(name in call for call in CALLS)}
+    assert functions - called - {"sweep_zip"} <= UNDRAWN
 
 
 @pytest.mark.parametrize("name", CALLS)

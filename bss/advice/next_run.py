@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from bss.cells import Table
-from bss.errors import InputError
+from bss.errors import InputError, check_type
+from bss.laws.base import Fit
 from bss.laws.minimum import parabola_vertex
 from bss.units import parse_tokens
 from bss.values import SLACK
@@ -59,6 +60,9 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
         >>> next_runs(fit, fit.goal)["relative_efficiency"].tolist()[0]
         1.0
     """
+    check_type("fit", fit, Fit, "a fit of bss.fit_es or another one")
+    check_type("goal", goal, str, "a goal as text, e.g. fit.goal")
+    check_type("candidates", candidates, (pd.DataFrame, type(None)), "a table of runs")
     if fit.KIND == "es" and "B_opt" not in fit.law.batches and goal.startswith("B_opt"):
         raise InputError(
             f"fit: its law, {fit.law.name}, has no B_opt, the only goal of a fit E(S); fit "

@@ -12,7 +12,7 @@ named `package.module:ATTRIBUTE`.
 
 from collections.abc import Sequence
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 from bss.exports.base import HEAD, Export, functions, stages
 from bss.exports.loops import JAX, PYTHON, TORCH
 from bss.exports.programs import DEEPSPEED, HUGGINGFACE, OLMO_CORE, TORCHTITAN
@@ -69,6 +69,9 @@ def export(
         >>> print(export(ramp, "megatron").split("\\n")[3])
         --step-batch-size-schedule "0:64 1000079360:128"
     """
+    check_type("plan", plan, Plan, "the result of bss.plan")
+    check_type("trainer", trainer, str, "the name of a trainer")
+    check_type("remarks", remarks, (list, tuple), "a list of sentences")
     chosen = EXPORTS.load(trainer)
     if plan.start:
         raise InputError(f"export: the plan starts at {plan.start}; export a plan from position 0")

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 
 FEWEST = 8
 """Common steps below which nothing is said."""
@@ -94,7 +94,9 @@ def compare_curves(first: pd.DataFrame, second: pd.DataFrame, column: str = "los
         >>> print(compare_curves(curve.assign(loss=8 * curve["loss"]), curve))
         scaled: the first is 8 times the second at all steps
     """
+    check_type("column", column, str, "the name of a loss")
     for name, table in (("first", first), ("second", second)):
+        check_type(name, table, pd.DataFrame, f"a table with the columns step and {column}")
         missing = [one for one in ("step", column) if one not in table]
         if missing:
             raise InputError(f"{name}: column {missing[0]} is missing; it has {[*table.columns]}")

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
 
-from bss.errors import InputError
+from bss.errors import InputError, check, check_number, check_type
 from bss.points.second_moment import with_second_moment
-from bss.tables import POINTS, SETTINGS
+from bss.tables import POINTS, SETTINGS, check_runs
 
 EFOLDS = 0.25
 """Width of the smoothing window, in e-folds of tokens (derived here)."""
@@ -217,9 +217,15 @@ def default_targets(
         >>> default_targets(runs, count=2)
         (2.475, 1.95)
     """
+    check_type("count", count, (int, np.integer), "a whole number")
     if count < 1:
         raise InputError(f"targets: {count} given; pass 1 or more")
+    check_number("share", share)
+    check(0 < share <= 1, "share", share, "0 < share <= 1")
+    check_type("runs", runs, pd.DataFrame, "a run table")
+    runs = runs if {"run", "tokens", "step", "batch", "loss"} <= {*runs} else check_runs(runs)
     column = column or loss_column(runs)
+    check(column in runs, "column", column, "the name of a loss in the table")
     start = math.log(max(2 * warmup_tokens, 1))
     highest = math.inf
     reached: dict[Any, float] = {}

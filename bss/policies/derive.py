@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 from bss.laws import CurveFit, EsFit
 from bss.policies import with_settings
 from bss.policies.beyond import beyond_measured
@@ -163,8 +163,9 @@ def derive_schedule(
         >>> str(derive_schedule(None, pd.DataFrame(rows), 100_000, Limits(stages=2)))
         '4'
     """
-    if not isinstance(points, pd.DataFrame):
-        raise InputError(f"points: {type(points).__name__} given; write a table of points")
+    check_type("fit", fit, (EsFit, type(None)), "a fit of E(S), or None")
+    check_type("points", points, pd.DataFrame, "a table of points")
+    check_type("limits", limits, Limits, "bss.Limits(...)")
     points = check_points(points)
     tokens = parse_tokens(tokens, field="tokens")
     why = "no law is fitted"

@@ -8,7 +8,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from bss.errors import InputError
-from bss.files import write_text
+from bss.files import as_path, write_text
 from bss.plots.style import svg
 from bss.report.curves import interactive
 from bss.report.results import HINT, Results, read_results
@@ -31,7 +31,8 @@ def write_report(results: str | Path, file: str | Path) -> None:
     Examples:
         >>> write_report("results/demo", "report.html")  # doctest: +SKIP
     """
-    write_results(read_results(Path(results)), Path(file), str(results))
+    folder = as_path(results, "results")
+    write_results(read_results(folder), as_path(file, "file"), str(results))
 
 
 def write_results(results: Results, file: Path, source: str = "results") -> None:

@@ -20,7 +20,7 @@ from typing import Self
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 from bss.units import format_tokens, parse_tokens
 
 RAMP_STAGES = 15  # increments of a ramp without one of its own
@@ -55,6 +55,8 @@ class BatchSchedule:
     batches: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        for name in ("starts", "batches"):
+            check_type(name, getattr(self, name), (list, tuple), "a list of whole numbers")
         starts = [_integer(start, "batch schedule start") for start in self.starts]
         batches = [_positive(batch, "batch") for batch in self.batches]
         if not starts or len(starts) != len(batches):

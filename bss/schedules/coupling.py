@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bss.errors import InputError, check
+from bss.errors import InputError, check, check_number, check_type
 from bss.registry import Registry, attempt
 from bss.schedules.momentum import beta1_by, share_of
 
@@ -99,6 +99,12 @@ class Coupling:
     tokens: int | None = None
 
     def __post_init__(self) -> None:
+        for field in ("lr", "weight_decay_rule", "beta1_rule"):
+            check_type(field, getattr(self, field), str, "the name of a rule")
+        numbers = ("reference_batch", "weight_decay", "beta1", "beta2", "beta1_half_life")
+        for field in (*numbers, "beta2_half_life"):
+            if getattr(self, field) is not None:
+                check_number(field, getattr(self, field))
         check_rules(self.lr, self.weight_decay_rule)
         if share_of(self.beta1_rule) and self.beta1_half_life is not None:
             raise InputError(

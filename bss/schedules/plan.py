@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bss.cells import Table, lines_html
-from bss.errors import InputError, check
+from bss.errors import InputError, check, check_type
 from bss.installation import from_above
 from bss.schedules import by_step
 from bss.schedules.batch import BatchSchedule
@@ -491,6 +491,7 @@ def plan(
     """
     budget = parse_tokens(tokens, field="tokens")
     length = parse_tokens(seq_len, field="seq_len")
+    check_type("coupling", coupling, (Coupling, type(None)), "bss.Coupling(...)")
     if isinstance(batch, Mapping):
         if length not in batch:
             known = ", ".join(map(str, batch))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bss.errors import check_type
 from bss.sweeps.grid import longest
 from bss.training.run_config import RunConfig
 from bss.units import format_tokens
@@ -50,6 +51,9 @@ def estimate_cost(runs: Sequence[RunConfig]) -> Cost:
         >>> print(estimate_cost([planned_run(Setup())]))
         1 runs, 999424 tokens trained, 1540096 evaluated, 1.3e+12 FLOPs
     """
+    check_type("runs", runs, Sequence, "a list of runs")
+    for run in runs:
+        check_type("runs", run, RunConfig, "runs as bss.RunConfig")
     runs = longest(runs)
     trained = 0
     evaluated = 0

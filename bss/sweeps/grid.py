@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 from bss.models.sizes import group_of
 from bss.training.run_config import RunConfig
 from bss.values import dotted, from_dict, replace_fields, to_dict
@@ -36,8 +36,17 @@ def sweep_product(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
         >>> sweep_product({"seed": [0, 1], "schedule.batch": ["4"]})
         [{'seed': 0, 'schedule.batch': '4'}, {'seed': 1, 'schedule.batch': '4'}]
     """
+    _check_axes(axes)
     _check_count(math.prod(len(values) for values in axes.values()))
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _check_axes(axes: Any) -> None:
+    """Raise InputError for axes that are not lists of values by the name of a field."""
+    check_type("axes", axes, Mapping, "lists of values by the dotted name of a field")
+    for name, values in axes.items():
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise InputError(f"axes: {name}: {values!r} given; write a list of values")
 
 
 def seeded(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
@@ -58,6 +67,7 @@ def sweep_zip(axes: Mapping[str, Sequence[Any]]) -> list[Overlay]:
         >>> sweep_zip({"schedule.batch": [4, 8], "optimizer.lr": [1e-3, 2e-3]})[1]
         {'schedule.batch': 8, 'optimizer.lr': 0.002}
     """
+    _check_axes(axes)
     lengths = {name: len(values) for name, values in axes.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"zipped axes have lengths {lengths}; give each the same length")
@@ -80,6 +90,8 @@ def overlay(run: RunConfig, changes: Overlay) -> RunConfig:
         >>> overlay(RunConfig(named("nano", 256)), {"optimizer.lr": 1e-3}).optimizer.lr
         0.001
     """
+    check_type("run", run, RunConfig, "a run as bss.RunConfig")
+    check_type("changes", changes, Mapping, "values by the dotted name of a field")
     return _overlay_plain(_normalize(run), changes)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bss.errors import InputError
+from bss.files import as_path
 from bss.sweeps.grid import distinct, longest
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import (
@@ -42,7 +43,7 @@ def list_runs(runs: str | Path) -> list[dict[str, Any]]:
         >>> list_runs("runs/mine/runs")[0]["status"]  # doctest: +SKIP
         'finished'
     """
-    runs = Path(runs)
+    runs = as_path(runs, "runs")
     if not runs.is_dir():
         raise InputError(f"runs directory {runs} does not exist; name the one a sweep wrote")
     paths = sorted(p.parent for p in runs.glob("*/config.json"))

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError, check
+from bss.errors import InputError, check, check_number, check_type
 from bss.tables.columns import Origin, need
 from bss.units import parse_tokens
 
@@ -56,6 +56,11 @@ class Reading:
     seq_len: int | None = None
 
     def __post_init__(self) -> None:
+        check_type("columns", self.columns, Mapping, "names of the table by the names here")
+        for theirs in self.columns.values():
+            check_type("columns", theirs, str, "the name of a column as text")
+        if self.seq_len is not None:
+            check_number("seq_len", self.seq_len)
         check(self.seq_len is None or self.seq_len >= 1, "seq_len", self.seq_len, "1 or more")
         for ours, theirs in self.columns.items():
             if ours not in COLUMNS:

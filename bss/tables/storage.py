@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 from bss.files import PACKED, as_path, refuse_stream, replacing
 from bss.tables.columns import Origin
 from bss.tables.reading import Reading
@@ -51,7 +51,8 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
         >>> pd.read_csv(path)["batch"].tolist()
         [4, 8]
     """
-    path = Path(path)
+    check_type("frame", frame, pd.DataFrame, "a table")
+    path = as_path(path, "path")
     check_name(path)
     with replacing(path) as temporary:
         if path.suffix == ".csv":

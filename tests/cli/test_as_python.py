@@ -113,9 +113,9 @@ def table(tmp_path):
 def test_fit_of_loss_curves(capsys, table, tmp_path, kind):
     options = {"es": ["--targets", "3.4,3.2", "--law", "hyperbola"], "curve": ["--clock", "sgd"]}
     how = {"es": {"targets": [3.4, 3.2], "law": "hyperbola"}, "curve": {"clock": "sgd"}}
-    told = printed(capsys, "fit", kind, table, "--resamples", 5, *options[kind])
+    told = printed(capsys, "fit", kind, table, "--resamples", 10, *options[kind])
     function = {"es": bss.fit_es, "curve": bss.fit_curve}[kind]
-    function(pd.read_parquet(table), resamples=5, **how[kind]).save(tmp_path / "own.json")
+    function(pd.read_parquet(table), resamples=10, **how[kind]).save(tmp_path / "own.json")
     own = json.loads((tmp_path / "own.json").read_text())
     assert [key for key in told if told[key] != own.get(key)] in ([], ["warnings"])
 
