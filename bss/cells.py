@@ -76,7 +76,8 @@ def fit_tables(fit: Any) -> list[Table]:
 
 def html(table: Table) -> str:
     """Return a table as HTML, with names as text."""
-    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    left = "text-align: left"  # in view, also if a wide table is scrolled
+    title = f'<caption style="{left}">{escape(table.title)}</caption>' if table.title else ""
     head = "".join(f"<th>{escape(str(name))}</th>" for name in table.columns)
     rows = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in table.rows]
     body = "".join(f"<tr>{row}</tr>" for row in rows)

@@ -83,6 +83,7 @@ def _added(files: Any, path: str, config: Any) -> list[Any]:
         text, pictures = MarkdownExporter().from_filename(
             str(ROOT / path), {"output_files_dir": f"{PurePosixPath(path).stem}_files"}
         )
+        text = text.replace('<table border="1" class="dataframe">', "<table>")  # as other tables
         new = [File.generated(config, page_of(path), content=text)]
         for name, data in pictures["outputs"].items():
             uri = posixpath.join(posixpath.dirname(page_of(path)), name)
