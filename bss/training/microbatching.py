@@ -11,6 +11,7 @@ because it compares versions as text.
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ import numpy as np
 import optax
 from optax import microbatching
 
-from bss.errors import InputError
+from bss.errors import InputError, check_type
 from bss.training.noise_scale import noise_estimates
 
 Tree = Any
@@ -116,6 +117,7 @@ def microbatch_grad(
         >>> round(float(loss), 6), round(float(stats.grad_norm), 4)
         (0.5, 0.5774)
     """
+    check_type("micro_batch", micro_batch, Integral, "the rows that fit")
     if micro_batch < 1:
         raise InputError(f"micro_batch: {micro_batch} is not positive; give the rows that fit")
     if aux not in ("mean", "sum"):
