@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BATCHES = (1, 2, 4, 8, 16, 32)
+LIGHT = 100  # MB that the light installation may occupy
 
 
 def files_of(distribution: Path) -> list[str]:
@@ -23,6 +24,11 @@ def files_of(distribution: Path) -> list[str]:
         return zipfile.ZipFile(distribution).namelist()
     with tarfile.open(distribution) as sdist:
         return [name.partition("/")[2] for name in sdist.getnames()]
+
+
+def megabytes(folder: Path) -> float:
+    """Return what the files below a folder occupy, in 10^6 bytes."""
+    return sum(path.lstat().st_size for path in folder.rglob("*")) / 1e6
 
 
 def write_runs(path: Path) -> None:
@@ -56,15 +62,26 @@ def main() -> None:
             return done.stdout
 
         lock = str(ROOT / "requirements.lock")
-        run("python", "-m", "pip", "install", "--quiet", "--constraint", lock, str(distribution))
+        install = ["-m", "pip", "install", "--quiet", "--constraint", lock]
+        before = megabytes(folder / "env")
+        run("python", *install, str(distribution))
+        light = megabytes(folder / "env") - before
+        assert light <= LIGHT, f"{light:.0f} MB"
         version = run("python", "-c", "import bss; print(bss.__version__, bss.__file__)").split()
         assert version[1].startswith(name), version
         assert "fit" in run("bss", "--help")
+        plan = ["plan", "--tokens=1M", "--seq-len=64", "--batch=0:8 50%:16", "--lr=1e-3"]
+        assert "accumulation" in run("bss", *plan, "--export=python")
+        assert "sequences" in run(
+            "bss", "advise", "--params=350M", "--tokens=30B", "--seq-len=2048"
+        )
+        run("python", *install, f"{distribution}[fit]")
         write_runs(folder / "runs.csv")
         fit = ["fit", "es", "runs.csv", "--targets=2.3,2.2", "--resamples=10"]
         fitted = run("bss", *fit)
         assert "B_opt" in fitted
-    print(f"{distribution.name}: {distribution.stat().st_size / 1e6:.1f} MB, {version[0]}, works")
+    size = f"{distribution.stat().st_size / 1e6:.1f} MB, {light:.0f} MB installed"
+    print(f"{distribution.name}: {size}, {version[0]}, works")
 
 
 if __name__ == "__main__":

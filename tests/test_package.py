@@ -1,6 +1,7 @@
 """What a wheel holds, and what it is called."""
 
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bss
-from bss.cli.ending import TRAIN
+from bss.cli.ending import FIT, TRAIN
 from bss.installation import DISTRIBUTION
 
 ROOT = Path(bss.__file__).parents[1]
@@ -37,17 +38,40 @@ def test_a_wheel_holds_every_file_of_the_package_that_is_no_code():
 def test_requirements_are_the_dependencies_and_those_of_training():
     lines = (ROOT / "requirements.txt").read_text().splitlines()
     required = {line for line in lines if line and not line.startswith("#")}
-    light, train = (
-        PROJECT["project"]["dependencies"],
-        PROJECT["project"]["optional-dependencies"]["train"],
-    )
-    assert required == {*light, *train} and len(required) == len(light) + len(train)
-    modules = {name.replace("-", "_") for name in (re.match(r"[\w-]+", x)[0] for x in train)}
+    extras = PROJECT["project"]["optional-dependencies"]
+    light, fit, train = PROJECT["project"]["dependencies"], extras["fit"], extras["train"][1:]
+    assert extras["train"][0] == f"{DISTRIBUTION}[fit]"
+    assert required == {*light, *fit, *train}
+    assert len(required) == len(light) + len(fit) + len(train)
+    modules = {name.replace("-", "_") for name in map(name_of, train)}
     assert all(any(name.startswith(module) for name in modules) for module in TRAIN)
     assert len(TRAIN) == len(modules)
+    assert {*FIT} == {{"pyyaml": "yaml"}.get(name, name) for name in map(name_of, fit)}
+
+
+def name_of(requirement):
+    found = re.match(r"[\w-]+", requirement)
+    assert found
+    return found[0]
 
 
 LIGHT = [
+    "plan --tokens 10M --seq-len 128 --batch 8 --lr 1e-3 --export csv",
+    "plan --tokens 10M --seq-len 128 --batch 8 --lr 1e-3 --export jax",
+    "plan --tokens 10M --seq-len 128 --batch '0:8 5M:16' --lr 1e-3",
+    "rules --params 85M --tokens 2.5B --seq-len 1024",
+    "advise --params 350M --tokens 30B --seq-len 2048",
+    "models",
+]
+LACKING = {  # commands, and the extra that they name
+    "fit es runs.csv": "fit",
+    "schedule --from fit.json --tokens 1M": "fit",
+    "plan --tokens 10M --seq-len 128 --batch 8 --lr 1e-3 --plot plan.png": "fit",
+    "report runs.csv -o page.html": "fit",
+    "train RUN.json": "train",
+    "sweep SWEEP.json": "train",
+}
+FITTING = [
     "rules --params 85M --tokens 2.5B --seq-len 1024",
     "plan --tokens 10M --seq-len 128 --batch 8 --lr 1e-3",
     "advise --params 350M --tokens 30B --seq-len 2048",
@@ -60,22 +84,37 @@ import sys
 
 class Blocked:
     def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in TRAIN:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 from bss.cli import main
-from bss.cli.ending import TRAIN
+from bss.cli.ending import FIT, TRAIN
 sys.meta_path.insert(0, Blocked)
 """
 
 
+def run_without(blocked, commands):
+    """Run commands in a process that lacks modules; return it, with the sum of their statuses."""
+    code = f"sys.exit(sum(main(command) for command in {commands!r}))"
+    program = BLOCKED.format(blocked=blocked) + code
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_the_light_install_is_enough_for_plans_exports_rules_and_advice():
+    done = run_without("(*FIT, *TRAIN)", [shlex.split(line) for line in LIGHT])
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_that_lacks_an_extra_names_it_in_one_line():
+    done = run_without("(*FIT, *TRAIN)", [line.split() for line in LACKING])
+    assert done.returncode == 2 * len(LACKING), done.stderr
+    lines = done.stderr.splitlines()
+    for line, extra in zip(lines, LACKING.values(), strict=True):
+        assert re.search(r"bss .*: \w+ is not installed; pip install", line)
+        assert line.endswith(f"'batch-size-scaling[{extra}]'")
+
+
 @pytest.mark.slow
 def test_commands_without_training_need_none_of_its_packages(tmp_path):
-    commands = [line.format(out=tmp_path).split() for line in LIGHT]
-    code = f"{BLOCKED}sys.exit(sum(main(command) for command in {commands!r}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_without("TRAIN", [line.format(out=tmp_path).split() for line in FITTING])
     assert done.returncode == 0, done.stderr
-    code = f"{BLOCKED}sys.exit(main(['train', 'RUN.json']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "pip install 'batch-size-scaling[train]'" in done.stderr

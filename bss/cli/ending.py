@@ -15,6 +15,10 @@ INTERRUPTED = 130
 TRAIN = ("absl", "array_record", "flax", "grain", "importlib_resources", "ml_collections", "optax",
          "orbax", "submitit", "tensorflow_datasets", "tokenizers")  # fmt: skip
 """Modules of the extra train."""
+FIT = ("jax", "jinja2", "matplotlib", "pandas", "pyarrow", "scipy", "yaml")
+"""Modules of the extra fit, which train includes."""
+TRAINING = ("bss train", "bss sweep", "bss compile")
+"""Commands that need train."""
 
 
 def ended(name: str, run: Callable[[], int]) -> int:
@@ -46,7 +50,7 @@ def ended(name: str, run: Callable[[], int]) -> int:
         print(f"{name}: interrupted; no file is half-written: run it again", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        line = _line(error)
+        line = _line(error, name)
         if not line:
             raise
         if not isinstance(error, InputError | ModuleNotFoundError):
@@ -55,13 +59,16 @@ def ended(name: str, run: Callable[[], int]) -> int:
         return 2
 
 
-def _line(error: Any) -> str:
-    """Return an expected error in one line; "" for another error."""
+def _line(error: Any, command: str = "") -> str:
+    """Return an expected error of a command in one line; "" for another error."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
-        return f"{module} is not installed; {install('train')}" if module in TRAIN else ""
+        if module not in (*TRAIN, *FIT):
+            return ""
+        extra = "fit" if module in FIT and command not in TRAINING else "train"
+        return f"{module} is not installed; {install(extra)}"
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
         return f"{str(error).partition('from ')[2]} is a link that leads to itself; correct it"
     where = f"{error.filename}: " if getattr(error, "filename", None) else ""

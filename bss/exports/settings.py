@@ -215,19 +215,20 @@ def _rows(plan: Plan) -> str:
             f"export csv: {plan.steps:,} steps are more than the {MOST_ROWS:,} rows of a table; "
             "leave --export out for a row per stage, or export code, e.g. to huggingface"
         )
-    import pandas as pd  # which other exports do not need
-
-    parts = []
+    names = ["step", "tokens", "batch", *(["rate"] if plan.rate else []), *plan.coupling.given]
+    lines = [",".join(names)]
     for segment in plan.segments:
-        steps, size = np.arange(segment.steps), segment.batch * plan.seq_len
+        steps = np.arange(segment.steps)
+        size = segment.batch * plan.seq_len
         settings = plan.coupling.settings(1.0, segment.batch, plan.seq_len)
         tokens = segment.start_tokens + size * steps
-        part = {"step": segment.start_step + steps, "tokens": tokens, "batch": segment.batch}
+        columns = [segment.start_step + steps, tokens, segment.batch]
         if plan.rate:
-            part["rate"] = plan.rate(tokens + size / 2) * settings.lr
-        part |= {name: getattr(settings, name) for name in plan.coupling.given}
-        parts.append(pd.DataFrame(part))
-    return pd.concat(parts).to_csv(index=False)
+            columns.append(plan.rate(tokens + size / 2) * settings.lr)
+        columns += [getattr(settings, name) for name in plan.coupling.given]
+        filled = [np.broadcast_to(column, segment.steps).tolist() for column in columns]
+        lines += [",".join(map(str, row)) for row in zip(*filled, strict=True)]
+    return "\n".join(lines) + "\n"
 
 
 CSV = Export("CSV", text=_rows)
