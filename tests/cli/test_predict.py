@@ -9,7 +9,7 @@ import pytest
 
 from bss.cli import main
 from bss.laws import CriticalFit, EsFit, fit_critical
-from bss.laws.base import Estimate, Options
+from bss.laws.base import BestBatch, Estimate, Options
 from bss.laws.es import LAWS
 from bss.laws.es.values import TargetFit
 from bss.laws.power import fit_power
@@ -47,7 +47,10 @@ def planted(name) -> EsFit:
         p = law.from_tokens(surface if law.joint else own, SEQ_LEN)
         found = {n: float(x) for n, x in law.quantities(p, loss).items()}
         found["E_min"] *= SEQ_LEN
-        told = {n: Estimate(x, 0.95 * x, 1.05 * x) for n, x in found.items()}
+        told: dict[str, Estimate] = {
+            n: (BestBatch if n == "B_opt" else Estimate)(x, 0.95 * x, 1.05 * x)
+            for n, x in found.items()
+        }
         batches = {n: told.pop(n) for n in law.batches}
         numbers = (found["S_min"], found["E_min"], found.get("S_opt"))
         fits.append(TargetFit(loss, *numbers, batches, told, own, "converged", 7, 7, kept))
