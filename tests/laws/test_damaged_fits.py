@@ -105,7 +105,7 @@ def check(kind, what, entry):
 
 # Every so many changes, more where answers cost more: one change in six is not refused. As no
 # stride divides the number of damages of a place, the damages differ from place to place.
-STRIDES = {"es": 19, "surface": 13, "critical": 5, "loss": 101, "curve": 61}
+STRIDES = {"es": 23, "surface": 13, "critical": 5, "loss": 101, "curve": 61}
 
 
 @pytest.mark.slow
