@@ -56,6 +56,8 @@ def _beyond_targets(fit: EsFit, schedule: BatchSchedule, tokens: int) -> list[st
         f"beyond {rounded_tokens(max(taken))} tokens (loss {fit.fits[-1].target_loss:.4g}) nothing "
         f"was measured; {rounded_tokens(tokens)} tokens are {times:.3g} times as far"
     )
+    if len(fit.fits) == 1 and not fit.law.joint:  # one target has no slope in the loss
+        return [text]
     try:
         loss = float(fit.losses(schedule.batches[-1], tokens)[0])
     except InputError:
