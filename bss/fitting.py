@@ -3,6 +3,7 @@
 `bss fit` prints what these functions return.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -121,7 +122,7 @@ def _lengths(runs: Any) -> list[int]:
         return []
     column = pd.to_numeric(pd.Series(runs["seq_len"].to_numpy().ravel()), errors="coerce")
     known = column.dropna().unique()
-    return sorted({int(n) for n in known if n >= 1 and n % 1 == 0})
+    return sorted({int(n) for n in known if 1 <= n < math.inf and n % 1 == 0})
 
 
 def fit_es(

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from bss.errors import InputError
+from bss.errors import InputError, check_number, check_type
 from bss.laws import CurveFit, EsFit, LossFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import WarmupStableDecay
@@ -100,6 +101,14 @@ class Limits:
     allowed: tuple[int, ...] = ()
     min_batch: float | None = None
     max_batch: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("stages", "multiple_of"):
+            check_type(name, getattr(self, name), Integral, "a whole number")
+        check_type("allowed", self.allowed, (tuple, list), "a list of batch sizes")
+        for name in ("min_batch", "max_batch"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
 
     def within(self, measured: Sequence[float]) -> Choices:
         """Return the choices within these limits and the measured batch sizes.

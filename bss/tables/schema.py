@@ -319,8 +319,11 @@ def check_points(
         points[column] = positive(points, column, origin, missing_ok=True)
     for column, known in (("lr_phase", LR_PHASES), ("weights", WEIGHTS)):
         for i, value in enumerate(points[column]):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 origin.refuse(i, f"{column} {value!r} is unknown; write {', '.join(known)}")
+    if "run" in points:
+        for i in np.flatnonzero(points["run"].isna())[:1]:
+            origin.refuse(i, "run is missing; name the run of every row, or leave the column out")
     points["reached"] = _booleans(pd.Series(points["reached"]), origin)
     _derive_to_target(points, origin)
     key = ["model", "params", "target_loss", "lr_phase", "weights", "batch", "seq_len"]

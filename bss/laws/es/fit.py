@@ -502,6 +502,8 @@ def _check(points: pd.DataFrame) -> None:
     refuse_mixed(points, "points", "model", "params", "lr_phase", "weights", "seq_len")
     if not points["reached"].any():
         raise InputError("points: reached is false in every row; choose targets that runs reach")
+    if points["seq_len"].isna().any():
+        raise InputError("points: seq_len is missing; give the tokens per sequence, seq_len=")
     for name in ("target_loss", "batch", "steps", "tokens_to_target"):
         positive(points, name, Origin("points"))
 
