@@ -136,7 +136,8 @@ def planned_runs(config: str) -> dict[str, list[str]]:
 def check(results: Path = RESULTS) -> Iterator[str]:
     """Yield one line per problem of the registrations and of the tables that name them.
 
-    A table names a registration in its column `registration`, by SHA-256. Lines that begin with
+    A table names registrations in its column `registration`, by SHA-256; a run that a registration
+    lists is checked in any table, whatever its rows name. Lines that begin with
     "note: " are about rows whose code cannot be found again: trained from a changed tree (a commit
     that ends in "+"), or without a commit.
     """
@@ -158,14 +159,16 @@ def check(results: Path = RESULTS) -> Iterator[str]:
         }.items():
             if rows.any():
                 yield f"note: {path}: {rows.sum()} of {len(table)} rows are {reason}"
-        named = table.get("registration", pd.Series(index=table.index, dtype=str)).dropna()
-        for sha, rows in table.loc[named.index].groupby(named, sort=False):
-            if sha in UNREGISTERED:
-                continue
-            if file := registrations.get(str(sha)):
-                yield from _check_order(file, path, rows)
-            else:
-                yield f"{path}: no file in {results / FOLDER.name} has SHA-256 {str(sha)[:12]}"
+        named = table.get("registration", pd.Series(index=table.index, dtype=str)).fillna("")
+        starts = named.str.split()  # a run that was started again has a registration per start
+        for sha in dict.fromkeys(starts.explode().dropna()):
+            if sha not in (*UNREGISTERED, *registrations):
+                yield f"{path}: no file in {results / FOLDER.name} has SHA-256 {sha[:12]}"
+        for sha, file in registrations.items():
+            names_it = pd.Series([sha in own for own in starts], table.index, dtype=bool)
+            rows = table.loc[names_it | table["run"].isin(_registered_runs(file))]
+            if not rows.empty:
+                yield from _check_order(file, path, rows.assign(registration=sha))
 
 
 def check_history() -> str:
@@ -188,14 +191,18 @@ def _check_order(file: Path, path: Path, rows: pd.DataFrame) -> Iterator[str]:
         check_first(file, rows.assign(status="finished", commit=rows["commit"].fillna("")))
     except InputError as error:
         yield f"{path}: {error}"
-    registration = read_json(file, "")
-    if lacking := _lacking_columns(registration.get("columns", []), path):
+    if lacking := _lacking_columns(read_json(file, "").get("columns", []), path):
         yield f"{path}: no table there has {', '.join(lacking)}, which {file} names"
-    runs = registration.get("runs")
-    if runs is not None:
-        known = {one for part in runs.values() for ids in part.values() for one in ids}
-        if strangers := sorted({*rows["run"]} - known):
-            yield f"{path}: {len(strangers)} runs are not in {file}, such as {strangers[0]}"
+    known = _registered_runs(file)
+    strangers = sorted({*rows["run"]} - known)
+    if known and strangers:
+        yield f"{path}: {len(strangers)} runs are not in {file}, such as {strangers[0]}"
+
+
+def _registered_runs(file: Path) -> set[str]:
+    """Return the ids of the runs that a registration lists; early ones list none."""
+    runs = read_json(file, "").get("runs") or {}
+    return {one for part in runs.values() for ids in part.values() for one in ids}
 
 
 def _lacking_columns(registered: Sequence[str], path: Path) -> list[str]:

@@ -188,6 +188,14 @@ def test_tables_are_checked_against_their_registrations(repository, capsys, monk
     assert status == 1 and "no table there has ending, which" in printed
     status, printed = check(outcomes(after).assign(lr_phase="constant", weights="last"))
     assert status == 0
+    twice = outcomes(after)["registration"] + " none"  # started again without the registration
+    named_so = {"lr_phase": "constant", "weights": "last", "registration": twice}
+    assert check(outcomes(after).assign(**named_so))[0] == 0
+    listed = {"part": {"arm": outcomes(after)["run"].tolist()}}
+    named.write_text(json.dumps(entry | {"runs": listed}))
+    assert check(outcomes(after).assign(registration="none"))[0] == 0
+    status, printed = check(outcomes(before).assign(registration="none"))
+    assert status == 1 and "after a run trained at" in printed
     status, printed = check(outcomes(after).drop(columns="commit"))
     assert status == 0 and "has no column commit, 4 rows" in printed
 
