@@ -51,7 +51,7 @@ export function draw(figure, { series, x, xIsPowers, y, yIsLog, caption, band, m
       mode: 2,
       width: host.clientWidth || 600,
       height: HEIGHT,
-      scales: { x: scaleOf(series, 0, true), y: scaleOf(series, 1, yIsLog) },
+      scales: { x: scaleOf([...series, { points: (band ?? []).map((at) => [at]) }], 0, true), y: scaleOf(series, 1, yIsLog) },
       axes: [
         { ...axis, label: x, ...logAxis(xIsPowers ? POWERS_OF_TWO : STEPS) },
         { ...axis, label: y, size: 64, ...(yIsLog ? logAxis(STEPS) : { values: decimals }) },
