@@ -1,6 +1,7 @@
 """Published measurements: units and sums of the tables, and derived numbers made again."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,37 @@ def test_numbers_in_sentences_of_the_page_are_those_of_the_tables():
     pairs = analysis.ramp_pairs()
     large = pairs.loc[pairs["group"].str.endswith("1M tokens or more"), "mnats"]
     assert (large > 0).all() and "its loss is higher in all pairs" in text
+
+
+def test_sizes_counts_and_differences_on_the_page_are_those_of_the_tables():
+    text = " ".join(Path("docs/scale.md").read_text().split())
+    curves = pd.read_parquet("results/published/mlperf_llama31_8b_curves.parquet")
+    batches = sorted(curves["batch"].unique())
+    told = f"{curves['run'].nunique()} curves of an 8B model at four batch sizes from {batches[0]}"
+    assert f"{told} to {batches[-1]} sequences" in text and len(batches) == 4
+    pairs = analysis.ramp_pairs().set_index("group")
+    saved = pairs.loc["cosine, constant batch below 1M tokens", "steps_saved"]
+    assert f"saves {saved.mean():.0%} of the steps" in text and saved.std() < 0.005
+    kept, decayed = (
+        -pairs.loc[f"{phase}, constant batch 4.19M tokens", "mnats"] / 1000
+        for phase in ("not decayed to 0", "decayed to 0")
+    )
+    assert f"{kept:.3f} nats, shrinks to {decayed:.3f} nats" in text
+    ramps = pd.read_csv("results/published/batch_ramps.csv", comment="#").set_index("source")
+    seesaw = ramps.loc["seesaw", "params"] / 1e6
+    assert f"models of {seesaw.min():.0f}M to {seesaw.max():.0f}M parameters" in text
+    [[constant, growing]] = ramps.loc[
+        ["modded-nanogpt record 46"], ["runs_constant", "runs_ramp"]
+    ].to_numpy()
+    assert {f"({constant:g} and {growing:g} runs)", f"({growing:g} and {constant:g} runs)"} & {
+        part for part in re.findall(r"\(\d+ and \d+ runs\)", text)
+    }
+    power = pd.read_csv(FINDINGS).set_index("key").loc["public_checkpoint", "effect"]
+    assert f"as a power of −{abs(power):.1f}" in text and power < 0
+    found = pd.read_csv(analysis.DERIVED / "critical.csv").set_index(["source", "model"])
+    small = found.loc[("zhang", "85M")]
+    large = found.loc["mlperf curves"].query("target_loss == 3.3").iloc[0]
+    assert abs(np.log(small["kappa"] / large["kappa"])) < 0.05  # "nearly equal values"
 
 
 def test_the_column_of_public_runs_in_readme_is_that_of_the_findings():
