@@ -147,6 +147,7 @@ def check(results: Path = RESULTS) -> Iterator[str]:
             check_committed(file)
         except InputError as error:
             yield str(error)
+    listed = {sha: _registered_runs(file) for sha, file in registrations.items()}
     for path in sorted(results.glob("**/finals.csv")):
         table = pd.read_csv(path, dtype=str)
         if "commit" not in table:
@@ -166,9 +167,9 @@ def check(results: Path = RESULTS) -> Iterator[str]:
                 yield f"{path}: no file in {results / FOLDER.name} has SHA-256 {sha[:12]}"
         for sha, file in registrations.items():
             names_it = pd.Series([sha in own for own in starts], table.index, dtype=bool)
-            rows = table.loc[names_it | table["run"].isin(_registered_runs(file))]
+            rows = table.loc[names_it | table["run"].isin(listed[sha])]
             if not rows.empty:
-                yield from _check_order(file, path, rows.assign(registration=sha))
+                yield from _check_order(file, path, rows.assign(registration=sha), listed[sha])
 
 
 def check_history() -> str:
@@ -185,7 +186,7 @@ def check_history() -> str:
     return "the repository's history is cut" if shallow == "true" else ""
 
 
-def _check_order(file: Path, path: Path, rows: pd.DataFrame) -> Iterator[str]:
+def _check_order(file: Path, path: Path, rows: pd.DataFrame, registered: set[str]) -> Iterator[str]:
     """Yield a line if a run of a table came before its registration, or is none of its runs."""
     try:
         check_first(file, rows.assign(status="finished", commit=rows["commit"].fillna("")))
@@ -193,9 +194,8 @@ def _check_order(file: Path, path: Path, rows: pd.DataFrame) -> Iterator[str]:
         yield f"{path}: {error}"
     if lacking := _lacking_columns(read_json(file, "").get("columns", []), path):
         yield f"{path}: no table there has {', '.join(lacking)}, which {file} names"
-    known = _registered_runs(file)
-    strangers = sorted({*rows["run"]} - known)
-    if known and strangers:
+    strangers = sorted({*rows["run"]} - registered)
+    if registered and strangers:
         yield f"{path}: {len(strangers)} runs are not in {file}, such as {strangers[0]}"
 
 
