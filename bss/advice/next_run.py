@@ -83,7 +83,8 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
         raise InputError(
             f"--goal {goal}: the law does not reach it; choose another, e.g. {fit.goal}"
         )
-    drawn, measured = goal_of(of_goal), draws[:, len(table) :]
+    drawn = goal_of(of_goal)
+    measured = draws[:, len(table) :]
     known = np.isfinite(measured).mean(axis=0) >= MOSTLY
     if not known.any() or not np.ptp(drawn) > 0:
         raise InputError(f"--goal {goal}: it is the same in every draw of the fit; choose another")
