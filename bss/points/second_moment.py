@@ -68,6 +68,6 @@ def beta2_rule(table: pd.DataFrame) -> str:
 
 
 def _numbers(table: pd.DataFrame, name: str) -> np.ndarray:
-    """Return a column as numbers; NaN where it is missing or is no number."""
+    """Return a column as numbers; NaN for cells that are not numbers, or without the column."""
     column = table[name] if name in table else pd.Series(np.nan, table.index)
     return pd.Series(pd.to_numeric(column, errors="coerce"), dtype=float).to_numpy()
