@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -100,6 +100,42 @@ class SyntheticLanguage:
         for name in ("zipf", "mode_decay", "range_decay"):
             if not 0 <= getattr(self, name) <= 3:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected a number from 0 to 3")
+
+
+NAME = "synthetic"
+"""The corpus of this language, and the `content` of a data config with its default settings."""
+SETTINGS = MappingProxyType(
+    {"contrast": float, "zipf": float, "mode_decay": float, "range_decay": float, "rank": int}
+)
+"""What a corpus may set, e.g. "synthetic:mode_decay=0.2,rank=16"."""
+
+
+def is_synthetic(corpus: str) -> bool:
+    """Return whether a corpus is a synthetic language, with or without settings."""
+    return corpus.partition(":")[0] == NAME
+
+
+def language_of(corpus: str, vocab_size: int, seq_len: int) -> SyntheticLanguage:
+    """Return the language of a corpus, e.g. "synthetic" or "synthetic:mode_decay=0.2".
+
+    Raises:
+        InputError: If a setting is unknown, written twice, or out of range.
+
+    Examples:
+        >>> language_of("synthetic:mode_decay=0.2,rank=16", 256, 64).mode_decay
+        0.2
+    """
+    settings: dict[str, Any] = {}
+    written = corpus.partition(":")[2]
+    for pair in filter(None, written.split(",")):
+        name, _, value = pair.partition("=")
+        if name not in SETTINGS or name in settings:
+            raise InputError(f"corpus {corpus!r}: {pair!r}; expected each of {[*SETTINGS]} once")
+        try:
+            settings[name] = SETTINGS[name](value)
+        except ValueError:
+            raise InputError(f"corpus {corpus!r}: {name} is {value!r}; write a number") from None
+    return SyntheticLanguage(vocab_size, seq_len, **settings)
 
 
 def check_integer(name: str, value: object, low: int, high: float = math.inf) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bss.data.prepare import check_corpus
+from bss.data.synthetic import is_synthetic, language_of
 from bss.errors import InputError
 from bss.sweeps.setup import EngineConfig, TextConfig
-from bss.training.batches import SYNTHETIC
 from bss.training.evaluation import EvalModel, check_metric, check_runs, metrics_by_column
 from bss.training.loggers import Loggers
 from bss.training.run_config import RunConfig
@@ -23,7 +23,9 @@ SEEDS = 2**63
 
 def check_text(text: TextConfig) -> None:
     """Raise InputError if a corpus or its tokenizer is not there; no document is read."""
-    if text.corpus != SYNTHETIC:
+    if is_synthetic(text.corpus):
+        language_of(text.corpus, 2, text.seq_len)
+    else:
         check_corpus(text.corpus, text.tokenizer, Path(text.root), text_feature=text.text_feature)
 
 

@@ -23,7 +23,8 @@ class TextConfig:
 
     Attributes:
         corpus: by name, "files:PATH/**/*.txt", "shards:DIRECTORY" or package.module:ATTRIBUTE; see
-            `bss.data.prepare`.
+            `bss.data.prepare`. "synthetic:mode_decay=0.2" changes the synthetic language; see
+            `bss.data.synthetic`.
         tokenizer: "bytes", "bpe-SIZE" or the path of a tokenizer.json.
         root: folder of all prepared corpora.
         seq_len: targets per sequence, in tokens.

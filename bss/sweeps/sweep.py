@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bss.data.prepare import prepare
+from bss.data.synthetic import is_synthetic
 from bss.errors import InputError
 from bss.sweeps.axes import read_axes
 from bss.sweeps.checks import check_sweep, check_text
@@ -17,7 +18,7 @@ from bss.sweeps.grid import Axis, expand
 from bss.sweeps.setup import Setup, planned_run
 from bss.sweeps.table import finals, origins, run_table
 from bss.sweeps.trainer import Trainer
-from bss.training.batches import SYNTHETIC, check_vocabulary
+from bss.training.batches import check_vocabulary
 from bss.training.distributed import process_0_first
 from bss.training.execution import Execution
 from bss.training.run_config import RunConfig
@@ -116,8 +117,8 @@ def planned(
 def prepared_run(setup: Setup) -> tuple[RunConfig, Execution]:
     """Return the run that axes overlay and its execution; missing shards are prepared first."""
     text = setup.text
-    if text.corpus == SYNTHETIC:
-        return planned_run(setup, content=SYNTHETIC), setup.engine.execution()
+    if is_synthetic(text.corpus):
+        return planned_run(setup, content=text.corpus), setup.engine.execution()
     shards = process_0_first(
         lambda: prepare(
             text.corpus, text.tokenizer, Path(text.root), text_feature=text.text_feature

@@ -23,7 +23,7 @@ from jax.sharding import Mesh
 
 from bss.data import synthetic
 from bss.data.shards import Shards, open_shards, sibling
-from bss.data.synthetic import SyntheticLanguage
+from bss.data.synthetic import SyntheticLanguage, is_synthetic, language_of
 from bss.errors import InputError
 from bss.models.base import ModelFamily
 from bss.schedules.buckets import BucketSizes
@@ -36,8 +36,8 @@ from bss.training.step import step_settings
 
 T = TypeVar("T")
 
-SYNTHETIC = "synthetic"
-"""The `content` of a data config of the synthetic language."""
+SYNTHETIC = synthetic.NAME
+"""The `content` of a data config of the synthetic language with its default settings."""
 MAX_STEPS = 64
 """Maximum of steps per dispatch."""
 DISPATCH_FLOPS = 2.7e11
@@ -175,8 +175,8 @@ def open_source(run: RunConfig, shards: Path, mesh: Mesh | None = None) -> Sourc
         InputError: If shards are missing, damaged or changed, or the vocabulary is another.
     """
     data = run.data
-    if data.content == SYNTHETIC:
-        language = SyntheticLanguage(run.model.vocab_size, data.seq_len)
+    if is_synthetic(data.content):
+        language = language_of(data.content, run.model.vocab_size, data.seq_len)
         return SyntheticSource(language, data, mesh)
     opened = open_shards(shards)
     opened.require(data.content)

@@ -21,12 +21,13 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from bss.data.shards import open_shards
+from bss.data.synthetic import is_synthetic
 from bss.errors import InputError
 from bss.held_out import EVAL, TEST, HeldOutColumn
 from bss.models.base import DEFAULT_COMPUTE, LOGITS_AT_ONCE, Compute, ModelFamily, Params
 from bss.registry import Registry
 from bss.training import sharding
-from bss.training.batches import SYNTHETIC, Source, open_source, other_shards
+from bss.training.batches import Source, open_source, other_shards
 from bss.training.optimizers import Optimizer
 from bss.training.program_cache import compile_cached, static_key
 from bss.training.run_config import HeldOutSet, RunConfig
@@ -465,7 +466,7 @@ def check_runs(runs: Sequence[RunConfig], shards: str = "") -> None:
     for metrics in {run.evaluation.metrics for run in runs}:
         metrics_by_column(metrics)
     for run in sorted(runs, key=lambda run: -run.schedule.tokens) if shards else ():
-        if run.data.content != SYNTHETIC:
+        if not is_synthetic(run.data.content):
             source = open_source(run, Path(shards))
             source.check(run.schedule.tokens // run.data.seq_len)
             open_sets(run, source, Path(shards))

@@ -14,6 +14,8 @@ from bss.data.synthetic import (
     at,
     generate,
     held_out,
+    is_synthetic,
+    language_of,
     sequences,
     tables,
 )
@@ -216,3 +218,25 @@ def test_bad_laws_are_refused(change, message):
 def test_bad_calls_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_a_corpus_names_its_language():
+    assert language_of("synthetic", 32, 24) == SyntheticLanguage(32, 24)
+    harder = SyntheticLanguage(32, 24, mode_decay=0.2, rank=16)
+    assert language_of("synthetic:mode_decay=0.2,rank=16", 32, 24) == harder
+    assert is_synthetic("synthetic:rank=16")
+    assert not is_synthetic("synthetics")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("decay=1", r"'decay=1'; expected each of \['contrast'"),
+        ("rank=4,rank=5", "'rank=5'; expected each"),
+        ("rank=4.5", "rank is '4.5'; write a number"),
+        ("mode_decay=4", "mode_decay=4.0: expected a number from 0 to 3"),
+    ],
+)
+def test_bad_settings_of_a_language_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        language_of(f"synthetic:{settings}", 32, 24)

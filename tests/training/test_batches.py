@@ -1,6 +1,7 @@
 """The synthetic source: positions decide the sequences, and runs train on it."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from bss.data import synthetic
 from bss.data.synthetic import SyntheticLanguage
 from bss.errors import InputError
 from bss.sweeps.grid import overlay
-from bss.training.batches import SYNTHETIC, SyntheticSource
+from bss.training.batches import SYNTHETIC, SyntheticSource, open_source
 from bss.training.loop import train
 from bss.training.run_config import DataConfig
 from bss.training.sharding import make_mesh
@@ -68,6 +69,19 @@ def test_a_run_trains_on_the_synthetic_language_without_compiling_on_the_way(
     assert status.status == "finished"
     assert status.recompilations == 0
     assert status.losses["eval_loss"] < np.log(64)
+
+
+def test_a_run_reads_the_language_that_its_content_names(tiny_run):
+    changes = {"model.vocab_size": 32, "data.seq_len": 8}
+    plain, steep = (
+        overlay(tiny_run, changes | {"data.content": content})
+        for content in (SYNTHETIC, f"{SYNTHETIC}:mode_decay=2")
+    )
+    assert plain.id != steep.id
+    rows, others = (open_source(run, Path()).held_out("test", 800, 8) for run in (plain, steep))
+    language = dataclasses.replace(SyntheticLanguage(32, 8), mode_decay=2.0)
+    np.testing.assert_array_equal(others, synthetic.held_out(language, "test", 800))
+    assert (rows != others).any()
 
 
 def test_seeds_of_data_are_two_to_the_48_positions_apart():
