@@ -12,7 +12,14 @@ SAVED = r"(?P<saved>>>> with open\(fit, .*\n    \.\.\. +)?"
 STRINGS = r'(?P<strings>(?:\s*(?:\.\.\. +)?[rf]?"[^"\n]*")+)'
 COMMAND = re.compile(rf"^    {SAVED}(?:>>> )?bss\({STRINGS}\)$", re.MULTILINE)
 WIDTH = 78
-NAMES = {"{fit}": "fit.json", "{table}": "runs.parquet", "{single}": "one_rate.csv", "$OUT/": ""}
+NAMES = {
+    "{fit}": "fit.json",
+    "{table}": "runs.parquet",
+    "{single}": "one_rate.csv",
+    "$OUT/": "",
+    "{here}/": "",
+    "{times}": "times.csv",
+}
 
 
 def commands(text: str) -> str:
