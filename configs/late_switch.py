@@ -15,13 +15,16 @@
 | b2    | b1's large batch sizes up to the steps of a switched run        | 15M    | 5     |
 | b3    | a switch by 8 at 6 points of 5 budgets, 0.25M to 4M tokens      | 62M    | 5     |
 | b3l   | the same with a budget of 8M tokens                             | 30M    | 3     |
+| b4    | b3 in a hard, a middle and an easy synthetic language, to 2M    | 110M   | 6     |
 | gpu   | b1 at 4.7M parameters and 200M tokens; priced, not trained      | 5.6B   | 3     |
 
 Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
 constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
 except in b2 and b3. Evaluated seeds are 40 and above; seeds 0 and 1 were pilots. Parts b1, b1m and
 b1l were repeated with seeds that no earlier part had. Questions and how they are decided:
-experiments/late_switch/questions.toml.
+experiments/late_switch/questions.toml; of b4: difficulty.toml beside it. Its tasks are named by
+`mode_decay`. In pilots (12k, batch 4, one seed, 2M tokens) the averaged loss fell to its limit as
+tokens to the power -0.20, -0.49 and -0.72.
 """
 
 from collections.abc import Sequence
@@ -78,6 +81,19 @@ def points(budgets: Sequence[int], after: Sequence[float], factor: int = 8) -> l
             name = f"x {factor}, last {share:.0%} of {budget}"
             arms.append({"name": name, "batch": f"0:4 {at}:{4 * factor}", "tokens": budget})
     return arms
+
+
+def by_task(decays: Sequence[float], arms: Sequence[dict]) -> list[dict]:
+    """The same runs on synthetic languages: hard if `mode_decay` is small, easy if it is large."""
+    return [
+        arm
+        | {
+            "group": f"mode_decay {decay:g}",
+            "changes": {"data.content": f"synthetic:mode_decay={decay:g}"},
+        }
+        for decay in decays
+        for arm in arms
+    ]
 
 
 def cosine(arms: Sequence[dict]) -> list[dict]:
@@ -175,6 +191,14 @@ PARTS = {
         "title": "The best switch point of a larger budget",
         "arms": points((8_000_000,), AFTER),
         "seeds": (40, 41, 42),
+    },
+    "b4": {
+        "title": "The best switch point by the difficulty of the task",
+        "arms": by_task((0, 0.5, 1), points(BUDGETS[:4], AFTER)),
+        "seeds": tuple(range(60, 66)),
+        "registration": "results/predictions/late_switch_difficulty.json",
+        "setup.text.corpus": "synthetic",
+        "setup.engine.runs": "runs/late_switch_difficulty",
     },
     "gpu": {
         "title": "Late switches at 4.7M parameters",

@@ -50,9 +50,9 @@ class Contender:
 
 
 def arm_columns(contenders: Sequence[Contender]) -> dict[str, list[str]]:
-    """Return the columns that name arms: `name`, or size, group and arm if one has a size."""
+    """Return the columns that name arms: `name`, or size, group and arm where arms have them."""
     names = [one.name for one in contenders]
-    if not any(one.size for one in contenders):
+    if not any(one.size or one.group for one in contenders):
         return {"name": names}
     columns = {
         "size": [one.size for one in contenders],

@@ -34,6 +34,7 @@ class Arm:
         joins: Name of the arm that it is compared with at equal steps.
         decayed: Whether a second run decays the LR to zero over the last tokens.
         changes: Other fields of the run by dotted name.
+        group: Arms of one group are compared with each other.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Arm:
     joins: str = ""
     decayed: bool = False
     changes: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class Study(PricedStudy):
         decay: Last fraction of the tokens of a run, over which the LR decays to zero.
 
     Raises:
-        InputError: If two arms have one name, or an arm cannot be trained or compared.
+        InputError: If two arms of a group have one name, or an arm cannot be trained or compared.
     """
 
     arms: tuple[Arm, ...]
@@ -61,7 +63,7 @@ class Study(PricedStudy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = [arm.name for arm in self.arms]
+        names = [(arm.group, arm.name) for arm in self.arms]
         if not names or len(set(names)) < len(names):
             raise InputError(f"arms are {names}; expected at least one, each name once")
         for arm in self.arms:
@@ -136,7 +138,7 @@ def arms(study: Study, base: RunConfig) -> list[Contender]:
             own = {"seed": seed, "data.seed": seed}
             run = overlay(base, changes | dict(arm.changes) | own)
             lr_phase = "cosine" if run.schedule.rate == "cosine" else "constant"
-            found.append(Contender(arm.name, role, lr_phase, run))
+            found.append(Contender(arm.name, role, lr_phase, run, group=arm.group))
     runs = shared([one.run for one in found], [], study.forks)
     return [replace(one, run=run) for one, run in zip(found, runs, strict=True)]
 

@@ -47,6 +47,17 @@ def test_the_registered_questions_are_those_that_are_answered():
     assert {one["key"]: one["number"] for one in registered} == asked
 
 
+def test_runs_of_one_language_and_seed_share_a_trunk():
+    one = study("b4", seeds=(60,))
+    runs = runs_of(one)
+    trunks = {arm.group: arm.run for arm in runs if arm.run.parent is None}
+    assert [*trunks] == ["mode_decay 0", "mode_decay 0.5", "mode_decay 1"]
+    assert len({trunk.data.content for trunk in trunks.values()}) == 3
+    for arm in runs:
+        assert arm.run.data.content == trunks[arm.group].data.content
+        assert arm.run.parent is None or arm.run.parent.run == trunks[arm.group].id
+
+
 def test_switches_are_forked_from_one_trunk_at_the_switch():
     one = study("b1", seeds=(40,))
     runs = {arm.name: arm.run for arm in runs_of(one)}
