@@ -32,6 +32,8 @@ from bss.stats import (
 )
 from experiments.conditions import Conditions, conditions_of
 from experiments.findings import Measured, measurements, write_findings
+from experiments.late_switch import difficulty
+from experiments.late_switch.switching import best_switches, exponents
 from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
 
 RESULTS = Path("results/late_switch")
@@ -44,7 +46,6 @@ GROWN, STAGES = "x 8 at 70%", "stages 4, 8, 12, 16"
 LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
 LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
 TAIL = 0.2  # of the common steps, over which a gap is averaged
-NEAREST = 5  # points of the parabola through the best switch
 FEW = (TRUNK, "constant 8", LARGE, EARLY)
 SHARES = (TRUNK, "x 8, last 2%", "x 8, last 15%", "x 8, last 50%")
 PILOTS = {"b1": (*FEW[:3], "x 4"), "b1l": FEW, "b1m": FEW, "b3": SHARES}  # starts of fitted names
@@ -262,51 +263,6 @@ def catching() -> dict[str, Measured]:
 # The best switch point
 
 
-def best_switches(finals: pd.DataFrame, nearest: int = NEAREST) -> pd.DataFrame:
-    """Return the tokens after the best switch of each budget and seed.
-
-    The optimum is where a parabola in log tokens after the switch is lowest. The parabola is fitted
-    by least squares to the grid points nearest the lowest mean loss, and its optimum is clipped to
-    the grid. Losses are means of held-out and test loss.
-
-    Returns:
-        Columns budget, seed, after, inside (False if the optimum was clipped), loss (the lowest of
-        the grid).
-    """
-    some = finals.loc[(phases_of(finals) == "constant") & finals["name"].str.contains("last")]
-    budget = some["name"].str.rsplit(n=1).str[-1].astype(int)
-    starts = some["batch"].map(lambda text: BatchSchedule.parse(str(text)).starts[1])
-    some = some.assign(budget=budget, after=budget - starts)
-    some["loss"] = some[["eval_loss", "test_loss"]].mean(axis=1)
-    rows = []
-    for size, own in some.groupby("budget"):
-        wide = own.pivot(index="after", columns="seed", values="loss").dropna(axis=1)
-        x = np.log(wide.index.to_numpy(float))
-        near = np.sort(np.argsort(np.abs(x - x[int(np.argmin(wide.mean(axis=1)))]))[:nearest])
-        for seed, losses in wide.items():
-            lowest = _lowest(x[near], losses.to_numpy(float)[near])
-            row = {"budget": size, "seed": seed, "after": np.exp(np.clip(lowest, x[0], x[-1]))}
-            rows.append(row | {"inside": bool(x[0] < lowest < x[-1]), "loss": losses.min()})
-    return pd.DataFrame(rows)
-
-
-def _lowest(x: np.ndarray, y: np.ndarray) -> float:
-    """Return where a parabola through points is lowest; the lowest point if it has no minimum."""
-    curvature, slope, _ = np.polyfit(x - x.mean(), y, 2)
-    return float(x.mean() - slope / (2 * curvature) if curvature > 0 else x[int(np.argmin(y))])
-
-
-def log_after(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log budgets [N] and the log tokens after the best switch, [N, seed]."""
-    wide = table.pivot_table(index="budget", columns="seed", values="after")
-    return np.log(wide.index.to_numpy(float)), np.log(wide.to_numpy(float))
-
-
-def exponents(table: pd.DataFrame) -> np.ndarray:
-    """Return the slope of log tokens after the best switch in log budget, [seed]."""
-    return np.polyfit(*log_after(table), 1)[0]
-
-
 def switch_points() -> dict[str, Measured]:
     """Return the numbers of the questions on the best switch point, and write its table."""
     finals = TABLES.read("b3/finals.csv")
@@ -459,10 +415,15 @@ def main(arguments: list[str] | None = None) -> None:
         if f"{part}/finals.csv" in TABLES:
             finals = TABLES.read(f"{part}/finals.csv")
             TABLES.write(f"{part}/differences.csv", differences(finals))
+    language = Tables(TABLES.folder / difficulty.PART)
+    if "finals.csv" in language:
+        difficulty.measure(language)
     for part in PILOTS:
         if f"{part}/finals.csv" in TABLES and not options.answers:
             predicted(part)
-    write_findings(TABLES, {QUESTIONS: PARTS}, **PAPER)
+    of_languages = {difficulty.PART: partial(difficulty.answer, language)}
+    files = {QUESTIONS: PARTS, difficulty.QUESTIONS: of_languages}
+    write_findings(TABLES, files, **PAPER)
 
 
 if __name__ == "__main__":

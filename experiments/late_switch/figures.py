@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from bss.plots import style
 from bss.stats import LR_PHASES, half_interval, mean_interval, phases_of
-from experiments.late_switch.analysis import STAGES, TRUNK, exponents, log_after
+from experiments.late_switch.analysis import STAGES, TRUNK
+from experiments.late_switch.switching import exponents, log_after
 
 CI = "95% interval"
 BAND = {"lw": 8, "alpha": 0.16, "color": style.INK, "solid_capstyle": "butt"}

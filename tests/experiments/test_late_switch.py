@@ -17,8 +17,10 @@ from bss.values import from_dict
 from configs.late_switch import AFTER, BUDGETS, PARTS, get_config, points
 from experiments import preregister
 from experiments.findings import read_questions
-from experiments.late_switch import analysis
+from experiments.late_switch import analysis, difficulty
 from experiments.late_switch.run import Study, arms, decayed, experiment
+from experiments.late_switch.switching import best_switches, exponents
+from experiments.tables import Tables
 
 JUDGED = [part for part in PARTS if part not in ("smoke", "pilot", "gpu")]
 
@@ -230,21 +232,57 @@ def test_saved_tokens_are_logs_at_equal_loss():
     assert (missed["log_tokens"] < 0).all()
 
 
-def test_planted_switch_points_have_their_exponent():
+def switched(exponent, budgets):
+    """Final losses of switches by 8 whose best point grows as a power of the budget."""
     losses, generator = {}, np.random.default_rng(0)
-    for budget in BUDGETS:
-        best = 30_000 * (budget / 250_000) ** 0.6
+    for budget in budgets:
+        best = 30_000 * (budget / 250_000) ** exponent
         for share in AFTER:
             after = round(budget * share)
             apart = 0.02 * (np.log(after) - np.log(best)) ** 2
             noise = 0.0005 * generator.standard_normal(5)
             name = f"x 8, last {share:.0%} of {budget}"
             losses[name] = (f"0:4 {budget - after}:32", "late", 2 - budget / 1e8 + apart + noise)
-    table = analysis.best_switches(finals(losses))
+    return finals(losses)
+
+
+def test_planted_switch_points_have_their_exponent():
+    table = best_switches(switched(0.6, BUDGETS))
     assert len(table) == len(BUDGETS) * 5
-    assert analysis.exponents(table) == pytest.approx(np.full(5, 0.6), abs=0.08)
+    assert exponents(table) == pytest.approx(np.full(5, 0.6), abs=0.08)
     at = table.loc[table["budget"] == 1_000_000, "after"].mean()
     assert at == pytest.approx(30_000 * 4**0.6, rel=0.1)
+
+
+def test_hard_and_easy_languages_have_their_planted_differences(tmp_path, capsys):
+    tables = Tables(tmp_path)
+    ends, curves = [], []
+    tokens = np.geomspace(50_000, 2_000_000, 30)
+    for group, switch, task in ((difficulty.HARD, 0.4, 0.2), (difficulty.EASY, 0.9, 0.7)):
+        ends.append(switched(switch, BUDGETS[:4]).assign(group=group))
+        for seed in range(5):
+            loss = 2 + 0.01 * seed + 0.3 * (tokens / 1e6) ** -(task + 0.01 * seed)
+            own = curve("4", tokens, loss, difficulty.TRUNK, seed).assign(group=group)
+            curves.append(own.assign(**{difficulty.AVERAGED: loss, "params": 12_000}))
+    tables.write("finals.csv", pd.concat(ends).rename(columns={"name": "arm"}))
+    runs = pd.concat(curves).rename(columns={"name": "arm"})
+    runs = runs.assign(model="1x32", peak_lr=8e-3)
+    tables.write("runs.parquet", runs)
+    config = {"config": {"setup": {"optimizer": {"beta2": 0.95}}}}
+    (tables.folder / "experiment.json").write_text(json.dumps(config))
+    difficulty.measure(tables)
+    assert capsys.readouterr().err == ""  # every best switch lies inside the grid
+    found = difficulty.answer(tables)
+    value = {key: one.effect.value for key, one in found.items()}
+    assert value["task_exponent"] == pytest.approx(0.5, abs=0.01)
+    assert value["switch_later_if_hard"] == pytest.approx(-0.5 * np.log(8) / 2, abs=0.1)
+    assert value["switch_exponent_if_hard"] == pytest.approx(-0.5, abs=0.1)
+    asked = read_questions(difficulty.QUESTIONS)
+    assert {one.key for one in asked} == {*found}
+    decided = answers(
+        {one.key: one.claim for one in asked}, {k: v.effect for k, v in found.items()}
+    )
+    assert {one.word for one in decided.values()} == {"supported"}
 
 
 @pytest.mark.slow
