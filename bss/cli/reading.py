@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter
 
 from bss.cli.options import Count, Losses, Number, Repeated, Resamples
 from bss.errors import InputError
-from bss.laws.base import parse_ranges
+from bss.laws.problem import parse_ranges
 from bss.tables import Reading
 from bss.units import parse_tokens
 

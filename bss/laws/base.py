@@ -1,9 +1,6 @@
-"""Estimates with their intervals, constraints of a law by a user, and the base class of fits.
+"""Estimates with their intervals, outliers, and the base class of fits.
 
 All are values: what fits return, and pages, tables, JSON, advice and schedules print and read back.
-
-A constraint is a range of a parameter by its printed name. A law declares the `Scale` of each
-parameter that follows from one fitted number; only these can be constrained.
 """
 
 import math
@@ -11,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -245,104 +242,6 @@ def bounded(
     if too_wide(best):
         return best.unknown("interval_too_wide", SPANS)
     return best.at_least(least)
-
-
-class Scale(NamedTuple):
-    """How a parameter is printed: a fitted number, or its exponential, times a unit.
-
-    Attributes:
-        position: of the fitted number.
-        unit: the parameter where the fitted number is 1, or 0 if it is a logarithm.
-        log: whether the fitted number is a logarithm.
-    """
-
-    position: int
-    unit: float = 1.0
-    log: bool = False
-
-    def printed(self, fitted: Any) -> Any:
-        """Return the parameter of a fitted number."""
-        return self.unit * (np.exp(fitted) if self.log else fitted)
-
-    def fitted(self, printed: float) -> float:
-        """Return the fitted number of a parameter; -inf of a logarithm of 0 or less."""
-        ratio = printed / self.unit
-        return ratio if not self.log else math.log(ratio) if ratio > 0 else -math.inf
-
-
-def parse_ranges(
-    constraints: str, known: Sequence[str] | None = None, law: str = ""
-) -> dict[str, tuple[float, float]]:
-    """Return ranges of parameters by name, from NAME=VALUE and NAME=LOW:HIGH, joined by commas.
-
-    Args:
-        constraints: values are in the units in which parameters are printed.
-        known: parameters of the law, if they are known.
-        law: its name.
-
-    Raises:
-        InputError: if a part is neither, a name occurs twice, or the law does not have it.
-
-    Examples:
-        >>> parse_ranges("L_0=1.69, s=.2:1")
-        {'L_0': (1.69, 1.69), 's': (0.2, 1.0)}
-    """
-    ranges: dict[str, tuple[float, float]] = {}
-    for part in filter(None, constraints.replace(" ", "").split(",")):
-        name, _, numbers = part.partition("=")
-        try:
-            ends = [float(end) for end in numbers.split(":")]
-        except ValueError:
-            ends = []
-        if not (name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]):
-            raise InputError(
-                f"{part}: not a constraint; write NAME=VALUE or NAME=LOW:HIGH, LOW <= HIGH"
-            )
-        if name in ranges:
-            raise InputError(f"{part}: {name} has two constraints; remove one of them")
-        if name not in (known if known is not None else [name]):
-            have = ", ".join(dict.fromkeys(known or ())) or "none to fix"
-            raise InputError(f"{name}: {law} has no such parameter; it has {have}")
-        ranges[name] = ends[0], ends[-1]
-    return ranges
-
-
-def narrowed(
-    lower: np.ndarray,
-    upper: np.ndarray,
-    ranges: Mapping[str, tuple[float, float]],
-    scales: Mapping[str, Scale],
-    law: str,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds [P] of fitted numbers, narrowed to the ranges of constrained parameters.
-
-    Args:
-        lower, upper: [P].
-        ranges: as `parse_ranges` returns them.
-        scales: of the parameters that follow from one fitted number.
-        law: its name.
-
-    Raises:
-        InputError: if a range lies outside of the bounds, or its parameter follows from several
-            fitted numbers.
-    """
-    lower, upper = np.array(lower, float), np.array(upper, float)
-    for name, wanted in ranges.items():
-        if name not in scales:
-            raise InputError(
-                f"{name}: {law} computes it from several fitted numbers; constrain "
-                f"{', '.join(scales) or 'none'}"
-            )
-        i, (low, high) = scales[name].position, map(scales[name].fitted, wanted)
-        if high < lower[i] or low > upper[i]:
-            least, most = map(scales[name].printed, (lower[i], upper[i]))
-            given = ":".join(f"{end:g}" for end in dict.fromkeys(wanted))
-            raise InputError(
-                f"{name}={given}: outside the range of {law}; choose values in {least:.6g} to "
-                f"{most:.6g}"
-            )
-        lower[i], upper[i] = np.clip((low, high), lower[i], upper[i])
-    return lower, upper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ parametric bootstrap samples from these variances. The sampled variances follow 
 inverse chi-square, which widens intervals from few runs as Student's t does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,6 +94,8 @@ def draw_errors(
     """Return errors [count, N] of that many repetitions of a design with labels of runs [N]."""
     Z = _members(runs)
     offset = draw_noise(effects.offset, effects.offset_dof, (count, Z.shape[1]), generator)
+    if not effects.noise:  # nothing is drawn, so that rows that are runs of their own draw once
+        return offset @ Z.T
     return offset @ Z.T + draw_noise(effects.noise, effects.noise_dof, (count, len(Z)), generator)
 
 
@@ -104,6 +106,7 @@ def redraw(
     runs: np.ndarray,
     count: int,
     generator: "np.random.Generator",
+    least: float = 0.0,
 ) -> tuple[np.ndarray, RunEffects]:
     """Return errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
 
@@ -114,11 +117,13 @@ def redraw(
         runs: [...], labels.
         count: number of repetitions.
         generator: random numbers.
+        least: the smallest standard deviation of the offset of a run.
 
     Returns:
         The errors, and the variance components that they were sampled from.
     """
     errors = np.zeros((count, *used.shape))
     effects = run_effects(residuals[used], slopes[used], runs[used])
+    effects = replace(effects, offset=max(effects.offset, least))
     errors[:, used] = draw_errors(effects, runs[used], count, generator)
     return errors, effects

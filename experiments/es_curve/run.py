@@ -19,7 +19,7 @@ import pandas as pd
 from bss.laws import fit_es
 from bss.laws.base import DRAWS, Options
 from bss.laws.es import FAMILIES, LAWS
-from bss.laws.es.fit import compare
+from bss.laws.es.compare import compare
 from bss.plots.curves import loss_curves
 from bss.points.curve import default_targets, points
 from bss.policies.derive import derive_schedule

@@ -7,8 +7,8 @@ from bss.advice.of_fit import PUBLISHED
 from bss.errors import InputError
 from bss.files import read_json
 from bss.laws import LossFit, fit_es
-from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.final_loss.forms import FORMS
+from bss.laws.problem import Scale, narrowed, parse_ranges
 
 NAMES = ("L_0", "a", "alpha")
 BOX = np.array([0.0, -5.0, np.log(0.1)]), np.array([2.0, 5.0, np.log(4.0)])

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import stats
 
 from bss.laws import power
-from bss.laws.base import Estimate, Options, Outlier, interval, parse_ranges
+from bss.laws.base import Estimate, Options, Outlier, interval
 from bss.laws.critical.curves import StepsCurve, steps_curves
 from bss.laws.critical.shape import (
     LEAST_NOISE,
@@ -30,6 +30,7 @@ from bss.laws.critical.shape import (
 )
 from bss.laws.critical.values import CriticalBatch, CriticalFit, Quantity
 from bss.laws.minimum import FEWEST
+from bss.laws.problem import parse_ranges
 from bss.laws.resampling import rms
 from bss.points.measuring import independent_points
 

@@ -11,23 +11,26 @@ The laws of the package are three per target, and a joint loss model L(S, B) of 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.base import Scale, narrowed, parse_ranges
+from bss.laws import minimum
+from bss.laws.es.data import EsData
 from bss.laws.minimum import asymmetric_bowl
-from bss.laws.solver import Residual
-
-if TYPE_CHECKING:
-    from bss.laws.es.fit import EsData
+from bss.laws.problem import Ranges, Residual, Scale, narrowed
+from bss.registry import Registry
 
 Number = Any
 """A scalar or an array, of NumPy or traced."""
 NEVER_REACHED = 50.0  # log E of a target that a law never reaches; finite, so that gradients are
+TINY = 1e-300  # the smallest square: its root has a derivative
+M_BOX = (0.2, 3.0)  # batch exponents about 1/2 and 1, those of theory
+PHI_BOX = (0.0, 300.0)  # times the mean batch: beyond it the clock is Σ 1/sqrt(B) throughout
+BELOW = 1 - 1e-4  # of the lowest target: L_0 is below every loss that was reached
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,10 @@ class Law:
     @classmethod
     def parse(cls, law: "Law | str") -> "Law":
         """Return a law, or the law of a registered name or of `package.module:ATTRIBUTE`."""
-        from bss.laws.es import LAWS
-
         return law if isinstance(law, Law) else LAWS.load(law)
 
     def __str__(self) -> str:
         """Return the text that `parse` takes; the name if the law cannot be imported."""
-        from bss.laws.es import LAWS
-
         try:
             return LAWS.name_of(self)
         except InputError:
@@ -116,7 +115,7 @@ class Law:
         """The registered law that represents a fit of this law, given the fitted parameters."""
         return self
 
-    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
+    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
         """Return the problem of the law at targets that enough batch sizes reach.
 
         Raises:
@@ -133,15 +132,14 @@ class Law:
         """
         return {}
 
-    def constrained(self, problem: Problem, constraints: str, seq_len: int) -> Problem:
+    def constrained(self, problem: Problem, ranges: Ranges, seq_len: int) -> Problem:
         """Return a problem with fixed or bounded parameters, named as in the JSON of a fit."""
-        ranges = parse_ranges(constraints)
         boxes = [
             narrowed(low, high, ranges, self.scales(units, seq_len), f"the {self.name} law")
             for low, high, units in zip(problem.lower, problem.upper, problem.units, strict=True)
         ]
-        lower, upper = (np.array(ends) for ends in zip(*boxes, strict=True))
-        return replace(problem, lower=lower, upper=upper)
+        lower, upper = zip(*boxes, strict=True)
+        return replace(problem, lower=np.array(lower), upper=np.array(upper))
 
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
         """Return parameters in steps and sequences, from fitted numbers [..., P]."""
@@ -211,7 +209,7 @@ class PerTarget(Law):
         """Return parameters in units of the problem, from fitted numbers [P, ...], here logs."""
         return self.parameters(*jnp.exp(theta))
 
-    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
+    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
         """Return one problem per target; short ones are padded to rows [T, M]."""
         groups = [np.flatnonzero(data.target == target) for target in targets]
         width = max(len(group) for group in groups)
@@ -220,19 +218,27 @@ class PerTarget(Law):
         reached = data.reached[rows] & mask
         tokens = np.where(reached, data.sequences[rows], np.inf)
         best = np.take_along_axis(rows, tokens.argmin(axis=1)[:, None], axis=1)[:, 0]
-        E_unit, B_unit = data.sequences[best], data.batch[best]
+        E_unit = data.sequences[best]
+        B_unit = data.batch[best]
         arrays = {
             "batch": data.batch[rows] / B_unit[:, None],
             "observed": np.log(data.sequences[rows] / E_unit[:, None]),
             "reached": reached.astype(float),
             "weight": data.slope[rows] / data.target[rows] * mask,
         }
-        starts, lower, upper = (
-            np.array([box] * len(targets), np.float64)
-            for box in (self.starts, self.lower, self.upper)
+
+        def each(values: Any) -> np.ndarray:
+            return np.array([values] * len(targets), np.float64)
+
+        return Problem(
+            residual=LogError(self),
+            starts=each(self.starts),
+            lower=each(self.lower),
+            upper=each(self.upper),
+            data=arrays,
+            rows=rows,
+            units=np.stack([E_unit, B_unit], axis=1),
         )
-        units = np.stack([E_unit, B_unit], axis=1)
-        return Problem(LogError(self), starts, lower, upper, arrays, rows, units)
 
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
         """Return parameters in steps and sequences, from fitted numbers [..., P]."""
@@ -294,10 +300,11 @@ class Hyperbola(PerTarget):
     parameters = HyperbolaParameters
     units = ((1, 0), (1, -1))
     batches = ("B_crit",)
-    least = 3
+    least = minimum.FEWEST
+    # Logs in units of the best run: E_min just below it, and S_min from far below to near it.
     starts = ((-0.5, -6.0), (-0.5, -3.0), (-0.5, -1.0))
-    lower = (-12.0, -12.0)
-    upper = (3.0, 5.0)
+    lower = (-12.0, -12.0)  # e^-12: no share of the best run's tokens or steps
+    upper = (3.0, 5.0)  # twenty times its tokens, and more than a hundred times its steps
 
     def sequences(self, p: HyperbolaParameters, batch: Number, target: Number = None) -> Number:
         """Return E = E_min + S_min·B at a batch size, from S = E/B."""
@@ -305,7 +312,8 @@ class Hyperbola(PerTarget):
 
     def quantities(self, p: HyperbolaParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Return S_min, E_min in the limit of small batch sizes, and B_crit."""
-        E_min, S_min = (np.asarray(value) for value in p)
+        E_min = np.asarray(p.E_min)
+        S_min = np.asarray(p.S_min)
         return {"S_min": S_min, "E_min": E_min, "B_crit": E_min / S_min}
 
 
@@ -328,12 +336,15 @@ class AsymmetricMinimum(PerTarget):
 
     formula = "E = E_min·(1 + h·φ(log B/B_opt)), φ(x) = (v·e^(ux) + u·e^(-vx))/(u + v) - 1"
     parameters = MinimumParameters
-    units = ((1, 0), (0, 1), *[(0, 0)] * 3)
+    units = ((1, 0), (0, 1), (0, 0), (0, 0), (0, 0))
     batches = ("B_opt",)
-    least = 5
+    least = 5  # one batch for each parameter
+    # B_opt below, at and above the best run, with slopes of two sizes on each side.
     starts = tuple((0.0, b, *rest) for b, *rest in product((-1.5, 0, 1.5), (-1, 1), (0,), (-1, 0)))
+    # B_opt up to a factor of 1,000 from the best run. u is at most 1, where E is proportional to B;
+    # v is at most 4, steeper than any published curve.
     lower = (-5.0, -7.0, -12.0, np.log(0.05), np.log(0.05))
-    upper = (5.0, 7.0, 8.0, 0.0, np.log(4.0))
+    upper = (5.0, 7.0, 8.0, 0.0, np.log(4.0))  # see above
 
     def sequences(self, p: MinimumParameters, batch: Number, target: Number = None) -> Number:
         """Return E at a batch size."""
@@ -341,7 +352,8 @@ class AsymmetricMinimum(PerTarget):
 
     def quantities(self, p: MinimumParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Return E_min, S_opt and B_opt."""
-        E_min, B_opt = np.asarray(p.E_min), np.asarray(p.B_opt)
+        E_min = np.asarray(p.E_min)
+        B_opt = np.asarray(p.B_opt)
         return {"E_min": E_min, "S_opt": E_min / B_opt, "B_opt": B_opt}
 
 
@@ -370,15 +382,16 @@ class Piecewise(PerTarget):
 
     formula = "E = B_m1/(S - S_min) + B_0, then C·(S - S_opt)² + E_min, then A_1·S + A_0"
     parameters = StageParameters
-    units = (*[(1, -1)] * 4, (-1, 2), (1, 0))
+    units = ((1, -1), (1, -1), (1, -1), (1, -1), (-1, 2), (1, 0))
     batches = ("B_min", "B_opt")
-    least = 8
+    least = 8  # two more than parameters, as the pieces have few batches each
+    # B_opt about the best run, and joints near the ends and in the middle of their ranges.
     starts = tuple(
         product((0.0,), (-0.7, 0.0, 0.7), (0.3, 0.8), (0.3, 0.8), (0.3, 0.9), (0.15, 0.6))
     )
-    # The law degenerates at shares of 0 and 1.
+    # Two logs within e^5 of the best run, and four shares: the law degenerates at 0 and 1.
     lower = (-5.0, -5.0, *[1e-3] * 4)
-    upper = (5.0, 5.0, *[1 - 1e-3] * 4)
+    upper = (5.0, 5.0, *[1 - 1e-3] * 4)  # see above
 
     def shape(self, theta: Any, data: Mapping[str, Any]) -> StageParameters:
         """Return parameters from a box in which every point is admissible (derived here).
@@ -396,11 +409,12 @@ class Piecewise(PerTarget):
         log_E, log_B, u, v, g, w = theta
         met = (data["reached"] > 0) & (data["weight"] > 0)
         smallest = jnp.where(met, data["batch"], jnp.inf).min()
-        E_min, B_opt = jnp.exp(log_E), jnp.exp(log_B)
+        E_min = jnp.exp(log_E)
+        B_opt = jnp.exp(log_B)
         beta = g * jnp.minimum(1.0, smallest / B_opt)
         S_opt = E_min / B_opt
         S_2 = S_opt * (1 + 2 * w * (1 / beta - 1))
-        C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))
+        C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))  # see above
         return StageParameters(S_opt * u * v, S_opt * u, S_opt, S_2, C, E_min)
 
     def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
@@ -418,10 +432,11 @@ class Piecewise(PerTarget):
         batch_2 = (p.C * (p.S_2 - p.S_opt) ** 2 + p.E_min) / p.S_2
         sum_1 = p.S_min + B_0 / batch
         product_1 = (B_0 * p.S_min - B_m1) / batch
-        first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, 1e-300)))
-        sum_2 = p.S_opt + 0.5 * batch / p.C
+        # The larger root of x² − sum·x + product, whose root is not differentiated at 0.
+        first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, TINY)))
+        sum_2 = p.S_opt + 0.5 * batch / p.C  # half of the sum of the roots
         product_2 = p.S_opt**2 + p.E_min / p.C
-        middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, 1e-300)))
+        middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, TINY)))
         met = batch > A_1
         last = A_0 / jnp.where(met, batch - A_1, 1.0)
         steps = jnp.where(batch > batch_1, first, jnp.where(batch < batch_2, last, middle))
@@ -429,14 +444,15 @@ class Piecewise(PerTarget):
 
     def quantities(self, p: StageParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Return S_min, E_min, S_opt, B_min and B_opt."""
-        S_min, _, S_opt, S_2, C, E_min = (np.asarray(value) for value in p)
+        S_min, _, S_opt, S_2, C, E_min = map(np.asarray, p)
         steps = {"S_min": S_min, "E_min": E_min, "S_opt": S_opt}
         return steps | {"B_min": 2 * C * (S_2 - S_opt), "B_opt": E_min / S_opt}
 
 
 def outer_stages(p: StageParameters) -> tuple[Number, Number, Number, Number]:
     """Return B_m1, B_0, A_1 and A_0 of the outer stages from the C¹ joints (derived here)."""
-    left, right = p.S_opt - p.S_1, p.S_2 - p.S_opt
+    left = p.S_opt - p.S_1
+    right = p.S_2 - p.S_opt
     reach = p.S_1 - p.S_min
     B_m1 = 2 * p.C * left * reach**2
     B_0 = p.E_min + p.C * left**2 - 2 * p.C * left * reach
@@ -480,7 +496,8 @@ class Surface(Law):
     @property
     def free(self) -> int:
         """Number of fitted parameters."""
-        return 4 + (self.m is None) + (self.B_phi is None)
+        always = 4  # L_0, a, alpha, b
+        return always + (self.m is None) + (self.B_phi is None)
 
     @property
     def least_cross_validated(self) -> int:
@@ -492,7 +509,7 @@ class Surface(Law):
         """The surface with m and B_phi among the parameters of a fit."""
         return Surface("surface")
 
-    def problem(self, data: "EsData", targets: np.ndarray) -> Problem:
+    def problem(self, data: EsData, targets: np.ndarray) -> Problem:
         """Return one problem over all targets."""
         if len(data.targets) < 2:
             raise InputError(
@@ -501,44 +518,62 @@ class Surface(Law):
             )
         S_unit = float(np.exp(np.log(data.steps[data.reached]).mean()))
         B_unit = float(np.exp(np.log(data.batch).mean()))
-        steps, batch = data.steps / S_unit, data.batch / B_unit
-        m_box = (0.2, 3.0) if self.m is None else (self.m, self.m)
-        phi_box = (0.0, 300.0) if self.B_phi is None else (self.B_phi / B_unit,) * 2
-        bottom = data.targets[-1]
+        steps = data.steps / S_unit
+        batch = data.batch / B_unit
+        m_box = M_BOX if self.m is None else (self.m, self.m)
+        phi_box = PHI_BOX if self.B_phi is None else (self.B_phi / B_unit,) * 2
+        box = {
+            "L_0": (0.0, data.targets[-1] * BELOW),
+            "log a": (-12.0, 12.0),  # e^±12 times the mean steps: no bound in practice
+            "log alpha": (np.log(0.02), np.log(5.0)),  # far outside of published exponents
+            "log b": (-15.0, 8.0),  # from nothing to far above any loss
+            "m": m_box,
+            "B_phi": phi_box,
+        }
         arrays = {"steps": steps, "batch": batch, "observed": data.target}
         arrays |= {"reached": data.reached.astype(float), "weight": 1 / data.target}
+        lower, upper = zip(*box.values(), strict=True)
         return Problem(
-            loss_error,
-            np.array([self._starts(data, steps, batch, phi_box)]),
-            np.array([[0.0, -12.0, np.log(0.02), -15.0, m_box[0], phi_box[0]]]),
-            np.array([[bottom * (1 - 1e-4), 12.0, np.log(5.0), 8.0, m_box[1], phi_box[1]]]),
-            {key: value[None] for key, value in arrays.items()},
-            np.arange(len(batch))[None],
-            np.array([[S_unit, B_unit]]),
+            residual=loss_error,
+            starts=np.array([self._start(data, steps, batch, phi_box)]),
+            lower=np.array([lower]),
+            upper=np.array([upper]),
+            data={key: value[None] for key, value in arrays.items()},
+            rows=np.arange(len(batch))[None],
+            units=np.array([[S_unit, B_unit]]),
         )
 
-    def _starts(
-        self, data: "EsData", steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
+    def _start(
+        self, data: EsData, steps: np.ndarray, batch: np.ndarray, phi_box: tuple[float, ...]
     ) -> list[list[float]]:
         """Return grids of L_0, α and B_phi, with a and b by linear least squares."""
-        top, bottom = data.targets[0], data.targets[-1]
+        top = data.targets[0]
+        bottom = data.targets[-1]
         power = 1.0 if self.m is None else self.m
         phis = (0.0, 1.0) if self.B_phi is None else phi_box[:1]
+        shares = (0.0, 0.5, 0.8, 0.95)  # of the lowest target, which L_0 is
+        alphas = (0.2, 0.5, 1.2)  # below, at and above published exponents
         starts = []
-        for share, alpha, phi in product((0.0, 0.5, 0.8, 0.95), (0.2, 0.5, 1.2), phis):
+        for share, alpha, phi in product(shares, alphas, phis):
             floor = share * bottom
             progress = steps / np.sqrt(1 + phi / batch)
             terms = np.stack([progress**-alpha, batch**-power], axis=1)[data.reached]
             scale = np.linalg.lstsq(terms, data.target[data.reached] - floor, rcond=None)[0]
-            a, b = np.log(np.maximum(scale, 1e-2 * (top - floor)))
+            a, b = np.log(np.maximum(scale, 1e-2 * (top - floor)))  # a term is never 0
             starts.append([floor, a, np.log(alpha), b, power, phi])
         return starts
 
     def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
         """Return the scales of all parameters but a, and b if m is fitted."""
         B = units[1]
-        known = {"L_0": Scale(0), "alpha": Scale(2, log=True), "m": Scale(4), "B_phi": Scale(5, B)}
-        return known if self.m is None else known | {"b": Scale(3, B**self.m, log=True)}
+        at = {name: i for i, name in enumerate(self.parameters._fields)}
+        known = {
+            "L_0": Scale(at["L_0"]),
+            "alpha": Scale(at["alpha"], log=True),
+            "m": Scale(at["m"]),
+            "B_phi": Scale(at["B_phi"], B),
+        }
+        return known if self.m is None else known | {"b": Scale(at["b"], B**self.m, log=True)}
 
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> SurfaceParameters:
         """Return parameters in steps and sequences, from fitted numbers [..., 6]."""
@@ -556,7 +591,7 @@ class Surface(Law):
 
     def intrinsic_time(self, p: SurfaceParameters, batch: Number) -> Number:
         """Return the progress of one step at a batch size: 1 if gradient noise is small."""
-        return (1 + p.B_phi / batch) ** -0.5
+        return (1 + p.B_phi / batch) ** -0.5  # 1/sqrt, as in L(S, B)
 
     def sequences(self, p: SurfaceParameters, batch: Number, target: Number = None) -> Number:
         """Return E in sequences at a loss; infinite if the surface never reaches it."""
@@ -576,13 +611,15 @@ class Surface(Law):
         excess = np.asarray(target, np.float64) - p.L_0
         B_min = (p.b / excess) ** (1 / p.m)
         ratio = p.m / p.alpha
-        low, high = np.zeros_like(B_min), np.log1p(2 * ratio) / p.m + np.zeros_like(B_min)
-        for _ in range(60):
+        low = np.zeros_like(B_min)
+        high = np.log1p(2 * ratio) / p.m + np.zeros_like(B_min)
+        for _ in range(60):  # halvings: to the last bit
             middle = (low + high) / 2
             noise = np.exp(-p.m * middle)
-            half_clock = 0.5 * p.B_phi / (B_min * np.exp(middle) + p.B_phi)
+            half_clock = 0.5 * p.B_phi / (B_min * np.exp(middle) + p.B_phi)  # a square root
             rising = 1 - half_clock > ratio * noise / (1 - noise)
-            low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+            low = np.where(rising, low, middle)
+            high = np.where(rising, middle, high)
         B_opt = B_min * np.exp((low + high) / 2)
         progress = (p.a / (excess - p.b * B_opt**-p.m)) ** (1 / p.alpha)
         S_opt = progress / self.intrinsic_time(p, B_opt)
@@ -593,6 +630,23 @@ class Surface(Law):
 
 def loss_error(theta: Any, data: Mapping[str, Any]) -> Any:
     """Return residuals [M] of fitted numbers [6]; all members of the family share them."""
-    p = SurfaceParameters(theta[0], *jnp.exp(theta[1:4]), *theta[4:])
+    logs = slice(1, 4)  # a, alpha and b
+    p = SurfaceParameters(theta[0], *jnp.exp(theta[logs]), *theta[logs.stop :])
     error = Surface("surface").loss(p, data["steps"], data["batch"]) - data["observed"]
     return residuals(error, data)
+
+
+INTERPOLATOR = AsymmetricMinimum("asymmetric")
+"""Interpolates tokens between batch sizes if there are too few to cross-validate a law."""
+# m = 1/2 is that of gradient noise of which the square adds up.
+_EVERY = (
+    Surface("surface"),
+    Surface("surface, m = 1/2", m=0.5),
+    Surface("surface, m free", m=None),
+    Surface("surface, Adam clock", B_phi=None),
+    Piecewise("piecewise"),
+    Hyperbola("hyperbola"),
+    INTERPOLATOR,
+)
+LAWS: Registry[Law] = Registry("law", {law.name: law for law in _EVERY}, of=Law)
+FAMILIES = tuple(law for law in LAWS.values() if law.family == law)

@@ -39,13 +39,16 @@ from bss.values import Count, Finite, Positive, PositiveCount
 
 RUNS = 10  # new runs per refit: 2,000 draws for the tails of 200 refits
 NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_batches")
-REQUESTED, CROSS_VALIDATED, UNSELECTED = "requested", "cross-validated", "unselected"
+REQUESTED: Literal["requested"] = "requested"
+CROSS_VALIDATED: Literal["cross-validated"] = "cross-validated"
+UNSELECTED: Literal["unselected"] = "unselected"
 Choice = Literal["requested", "cross-validated", "unselected"]
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
 NO_DRAWS = "no interval: the fit keeps no refits; fit the runs again"
 NEVER = "never reached at this batch, by the law"
 ROWS = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
 OF_THE_LAW = ("relative_loss", "fitted")
+SAME = 1e-9  # relative, between equal losses: rounding
 ERRORS = ("interior_loss", "interior_log_E", "edge_log_E")
 """Columns of `EsFit.rows`, and the errors in a row of `Comparison.table`."""
 
@@ -190,7 +193,7 @@ class EsFit(Fit):
     """
 
     KIND = "es"
-    SCHEMA = 5
+    SCHEMA = 5  # of the JSON
     may_lack = ("constraints", "beta2")
     RESIDUAL_UNIT = "log tokens"
     RESIDUAL_AXES: ClassVar = {
@@ -504,7 +507,8 @@ class EsFit(Fit):
         known = [_identified(at) for at in near]
         if len(near) == 1 or math.isclose(near[0].target_loss, target_loss):
             return {name: known[0][name] for name in names if name in known[0]}
-        first, second = (at.target_loss for at in near)
+        first = near[0].target_loss
+        second = near[1].target_loss
         share = (target_loss - first) / (second - first)
         names = [name for name in names if all(name in one for one in known)]
         return {name: _between(known[0][name], known[1][name], share) for name in names}
@@ -553,7 +557,8 @@ class EsFit(Fit):
         for target, entry in entries.items():
             if not entry:
                 continue
-            shape, refits = loss.shape, loss.shape[1]
+            shape = loss.shape
+            refits = loss.shape[1]
             given = {n: np.broadcast_to(np.resize(x, refits), shape) for n, x in entry.items()}
             logs[target] = self._log_law(given, np.broadcast_to(batch[:, None], shape), loss)
         if not logs:
@@ -570,12 +575,13 @@ def _at_losses(logs: dict[float, np.ndarray], loss: np.ndarray) -> np.ndarray:
     """Return logs [n, K] at losses [n, K], linear in the loss between logs [n, K] of targets."""
     targets = np.array(sorted(logs))
     if len(targets) == 1:
-        if np.allclose(loss, targets[0], rtol=1e-9):
+        if np.allclose(loss, targets[0], rtol=SAME):
             return logs[targets[0]]
         raise InputError(f"loss: the law was fitted at {targets[0]:g} alone; fit two targets")
     values = np.array([np.sort(logs[target], axis=1) for target in targets.tolist()])
     upper = np.clip(np.searchsorted(targets, loss), 1, len(targets) - 1)
-    low, high = (np.take_along_axis(values, i[None], 0)[0] for i in (upper - 1, upper))
+    low = np.take_along_axis(values, upper[None] - 1, 0)[0]
+    high = np.take_along_axis(values, upper[None], 0)[0]
     share = (loss - targets[upper - 1]) / np.diff(targets)[upper - 1]
     with np.errstate(invalid="ignore"):
         between = low + share * (high - low)
@@ -590,7 +596,8 @@ def _line(log_tokens: float, needed: np.ndarray, targets: np.ndarray) -> float:
     if met.sum() < 2:
         # One target has no slope: fewer tokens to it are all that can be compared.
         return float(targets[0] + needed[0] - log_tokens) if met.any() else math.inf
-    x, y = needed[met], targets[met]
+    x = needed[met]
+    y = targets[met]
     i = int(np.clip(np.searchsorted(x, log_tokens), 1, len(x) - 1))
     slope = (y[i] - y[i - 1]) / (x[i] - x[i - 1])
     return float(y[i] + slope * (log_tokens - x[i]))
@@ -612,5 +619,6 @@ def _between(first: Estimate, second: Estimate, share: float) -> Estimate:
     ends = np.array([(one.low, one.value, one.high) for one in (first, second)], float)
     low, value, high = np.exp((1 - share) * np.log(ends[0]) + share * np.log(ends[1])).tolist()
     known = [x for x in (low, value, high) if np.isfinite(x)]  # ends may cross beyond the targets
-    low, high = min(known) if np.isfinite(low) else None, max(known) if np.isfinite(high) else None
-    return replace(first, value=value, low=low, high=high)
+    lowest = min(known) if np.isfinite(low) else None
+    highest = max(known) if np.isfinite(high) else None
+    return replace(first, value=value, low=lowest, high=highest)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, parse_ranges, too_wide
+from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import (
     Fold,
@@ -29,6 +29,7 @@ from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, LossFit, TestedRange
 from bss.laws.minimum import FEWEST
+from bss.laws.problem import parse_ranges
 from bss.laws.resampling import rms, robust_scale
 from bss.laws.solver import Solution
 from bss.points.measuring import equal_steps

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.minimum import asymmetric_bowl
+from bss.laws.problem import Scale, narrowed, parse_ranges
 from bss.registry import Registry
 
 NONE = -60.0

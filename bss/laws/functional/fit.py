@@ -21,7 +21,6 @@ from bss.laws.base import (
     Options,
     Outlier,
     interval,
-    parse_ranges,
     rounded,
     tails,
     too_wide,
@@ -39,6 +38,7 @@ from bss.laws.functional.problem import (
     solved,
 )
 from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
+from bss.laws.problem import parse_ranges
 from bss.laws.resampling import redraw, rms, robust_scale
 from bss.laws.solver import Solution, linearize
 from bss.points.conditions import independent_runs, refuse_conditions

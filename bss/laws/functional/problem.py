@@ -18,10 +18,10 @@ from scipy.optimize import nnls
 from bss.errors import InputError, check
 from bss.jitting import jit
 from bss.laws import minimum
-from bss.laws.base import Scale, narrowed, parse_ranges
 from bss.laws.functional import law as curve_law
 from bss.laws.functional.curves import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
+from bss.laws.problem import Scale, narrowed, parse_ranges
 from bss.laws.resampling import rms
 from bss.laws.solver import CHUNK, ROUND, Solution, float64, linearize, repeated, solve
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.laws.es.fit import compare
+from bss.laws.es.compare import compare
 from bss.laws.es.law import PerTarget
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from bss.laws import EsFit, fit_es
 from bss.laws.base import BestBatch, Estimate, Options
-from bss.laws.es.fit import best_batch, es_data, target_minimum
+from bss.laws.es.best import best_batch, target_minimum
+from bss.laws.es.data import es_data
 from bss.laws.es.values import CROSS_VALIDATED, REQUESTED, UNSELECTED
 
 QUICK = Options(resamples=8)

@@ -13,7 +13,7 @@ from bss.errors import InputError
 from bss.laws import EsFit, fit_es
 from bss.laws.base import Options
 from bss.laws.es import LAWS
-from bss.laws.es.fit import compare
+from bss.laws.es.compare import compare
 from bss.registry import load
 from bss.report import write_report
 

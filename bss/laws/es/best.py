@@ -1,0 +1,90 @@
+"""B_opt at one target: measured over batch sizes, by a law, and which of the two is given."""
+
+import math
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+
+from bss.laws.base import BestBatch, Estimate, Outlier, disjoint, tails
+from bss.laws.es.data import EsData
+from bss.laws.es.values import TargetFit
+from bss.laws.inference import OutlierRule
+from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
+from bss.points.groups import SEED_NOISE
+
+# Noise SDs: never reached by chance, also with few degrees of freedom.
+FAR = OutlierRule(8.0, most=1)
+
+
+def target_minimum(
+    data: EsData, target: float, level: float, excluded: np.ndarray | None = None
+) -> Minimum:
+    """Return the minimum of log sequences to a target over batches, without excluded rows [N]."""
+    here = data.target == target
+    here &= ~excluded if excluded is not None else here
+    # The noise SD of a loss is that of log tokens times the slope of the curve.
+    usual = float(np.median(data.slope[here & data.reached]))
+    return measured_minimum(
+        data.batch[here],
+        np.log(data.sequences[here]),
+        typical=SEED_NOISE / usual,
+        relative=usual / data.slope[here],
+        censored=~data.reached[here],
+        seed=data.seed[here],
+        level=level,
+    )
+
+
+def outliers(data: EsData, target: float, level: float) -> list[Outlier]:
+    """Return the run farthest from the minimum measured by the others, if it is an outlier."""
+    here = np.flatnonzero((data.target == target) & data.reached)
+    log = np.log(data.sequences[here])
+    relative = 1 / data.slope[here]
+    off, times = from_others(data.batch[here], log, SEED_NOISE, relative, data.seed[here])
+    found = []
+    for i in FAR.of(times):
+        row = here[i]
+        name = str(data.name[row])
+        at = {"run": name, "batch": float(data.batch[row]), "target_loss": target}
+        after = target_minimum(data, target, level, data.run == data.run[row]).batch.value
+        without = {"B_opt": after} if after else {}
+        numbers = (float(off[i]), float(times[i]))
+        found.append(Outlier(at, f"run={name}", *numbers, "log tokens", without))
+    return found
+
+
+def best_batch(
+    by_law: Estimate | None, measured: BestBatch, law: str, *, requested: bool = False
+) -> BestBatch:
+    """Return B_opt of a law, or the measured minimum if it has no value or another one.
+
+    The B_opt of a requested law is conditional on that law. Its interval ignores the uncertainty of
+    the functional form, and it is reported if the measured minimum has a value.
+    """
+    if measured.value is None or by_law is None or not (by_law.value and by_law.low):
+        return measured
+    form_sd = 0.0 if requested else FORM_SD
+    form = NormalDist().inv_cdf(tails(measured.level)[1]) * form_sd
+    value = by_law.value
+    below = math.log(value / by_law.low)
+    above = math.log((by_law.high or math.inf) / value)
+    low = value * math.exp(-math.hypot(below, form))
+    high = value * math.exp(math.hypot(above, form))
+    best = replace(measured, value=value, low=low, high=high, method=law)
+    return measured if not requested and disjoint(best, measured) else best
+
+
+def with_best(at: TargetFit, best: BestBatch, minimum: Minimum, seq_len: int) -> TargetFit:
+    """Return a target's fit with a B_opt; if it was measured, with its fewest tokens and steps."""
+    at = replace(at, batches=at.batches | {"B_opt": best})
+    if best.method != "measured":
+        return at
+    if not math.isfinite(minimum.value):
+        return replace(at, S_opt=None)
+    tokens = math.exp(minimum.value) * seq_len
+    half = NormalDist().inv_cdf(tails(best.level)[1]) * minimum.error
+    fewest = Estimate(tokens, tokens * math.exp(-half), tokens * math.exp(half), best.level)
+    steps = None if best.value is None else tokens / (best.value * seq_len)
+    intervals = {n: one for n, one in at.intervals.items() if n == "S_min"} | {"E_min": fewest}
+    return replace(at, E_min=tokens, S_opt=steps, intervals=intervals)

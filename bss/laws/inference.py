@@ -1,0 +1,193 @@
+"""What every law is asked once it is solved: refits, left-out errors, which law, what is far off.
+
+There is one implementation. What differs between laws is declared by their problem: the unit of
+replication, the folds, the ties and limits. All of this is derived here.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from bss.errors import InputError
+from bss.laws.base import SPANS, UNIDENTIFIED, Estimate, interval, too_wide
+from bss.laws.problem import Problem
+from bss.laws.resampling import RunEffects, redraw, robust_scale
+
+Key = TypeVar("Key", bound=Hashable)
+EXACT = 1e-9  # of a residual: a scale of 0 would clip or divide everything
+
+
+class Refits(NamedTuple):
+    """Refits of one problem to measurements drawn anew.
+
+    Attributes:
+        parameters: [n, P].
+        errors: [...], fitted minus measured, of the fit itself.
+        noise: [n, ...], what was drawn, by which fitted values differ from those refitted.
+        scatter: the variances that it was drawn from.
+    """
+
+    parameters: np.ndarray
+    errors: np.ndarray
+    noise: np.ndarray
+    scatter: RunEffects
+
+
+def resample(
+    problem: Problem, solution: Any, index: int, count: int, generator: np.random.Generator
+) -> Refits:
+    """Return refits of one problem by a parametric bootstrap over the unit of replication.
+
+    Args:
+        problem: R problems of a law.
+        solution: of them.
+        index: of the problem.
+        count: number of refits.
+        generator: random numbers.
+    """
+    errors, slopes = problem.linearize(solution, index)
+    used = problem.used[index]
+    limit = problem.clip * max(robust_scale(errors[used]), EXACT)
+    noise, scatter = redraw(
+        np.clip(errors, -limit, limit),
+        slopes,
+        used,
+        problem.replication[index],
+        count,
+        generator,
+        problem.least_noise,
+    )
+    parameters = problem.refit(solution, index, np.where(used, errors, 0.0) + noise)
+    return Refits(parameters, errors, noise, scatter)
+
+
+class LeftOut(NamedTuple):
+    """Fits without some measurements.
+
+    Attributes:
+        parameters: [F, R, P], without each fold.
+        errors: [R, ...], predicted minus measured, of each measurement by the fit without its
+            fold; NaN where it is in none.
+    """
+
+    parameters: np.ndarray
+    errors: np.ndarray
+
+
+def folds_of(labels: np.ndarray, values: Iterable[Any]) -> np.ndarray:
+    """Return folds [F, ...]: for each of the values, where the labels [...] have it."""
+    return np.array([labels == value for value in values])
+
+
+def leave_out(problem: Problem, solution: Any, folds: np.ndarray) -> LeftOut:
+    """Return fits without each fold, and how far they miss what was left out.
+
+    Args:
+        problem: R problems of a law.
+        solution: of them.
+        folds: [F, R, ...], what is left out together; each measurement is in one fold at most.
+    """
+    parameters = problem.without(solution, folds)
+    errors = np.full(problem.used.shape, np.nan)
+    for fold, index in np.ndindex(folds.shape[:2]):
+        out = folds[fold, index] & problem.used[index]
+        if out.any():
+            errors[index][out] = problem.missed(parameters[fold, index], index)[out]
+    return LeftOut(parameters, errors)
+
+
+class Candidate(NamedTuple):
+    """A law among several.
+
+    Attributes:
+        error: root mean square error at what is left out; NaN if nothing can be left out.
+        complexity: compared between laws that predict equally well; the lowest is preferred.
+    """
+
+    error: float
+    complexity: tuple[Any, ...] = ()
+
+
+def choose(candidates: Mapping[Key, Candidate], tie: float = 1.0) -> Key:
+    """Return the key of the law to take, the first of several that are equal.
+
+    Args:
+        candidates: laws by key.
+        tie: ratio of squared errors up to which two laws predict equally well.
+    """
+    lowest = min(np.nan_to_num(one.error, nan=np.inf) for one in candidates.values())
+    tied = {
+        key: one
+        for key, one in candidates.items()
+        if np.isnan(one.error) or one.error**2 <= tie * lowest**2
+    }
+    return min(tied, key=lambda key: (*tied[key].complexity, tied[key].error))
+
+
+@dataclass(frozen=True)
+class OutlierRule:
+    """When a measurement is far from what the others predict.
+
+    Attributes:
+        limit: of the ratio of its distance to what is expected.
+        fewest: measurements that there must be.
+        most: outliers that are told, the farthest first; None for all.
+    """
+
+    limit: float
+    fewest: int = 1
+    most: int | None = None
+
+    def of(self, times: np.ndarray) -> list[int]:
+        """Return which measurements are outliers, by their ratios [n], the farthest first."""
+        if len(times) < self.fewest:
+            return []
+        order = np.argsort(-times, kind="stable").tolist()
+        return [i for i in order if times[i] > self.limit][: self.most]
+
+
+def times_of_others(errors: np.ndarray) -> np.ndarray:
+    """Return the sizes of errors [n] over the robust scale of the others [n]."""
+    others = [robust_scale(np.delete(errors, i)) for i in range(len(errors))]
+    return np.abs(errors) / np.maximum(others, EXACT)
+
+
+def identified(estimate: Estimate, *, at_bound: bool, positive: bool) -> Estimate:
+    """Return the estimate of a fitted parameter, without a value where nothing identifies it.
+
+    Args:
+        estimate: with its interval.
+        at_bound: whether the fit ended at a bound.
+        positive: whether the parameter is above 0, so that its interval has a width in logarithms.
+    """
+    note = ""
+    if at_bound:
+        note = f"{UNIDENTIFIED}ended at a bound of the fit"
+    elif positive and too_wide(estimate):
+        note = f"{UNIDENTIFIED}{SPANS}"
+    return replace(estimate, value=None, note=note) if note else estimate
+
+
+def percentiles(
+    names: Sequence[str], values: Iterable[Any], draws: Iterable[np.ndarray], level: float
+) -> dict[str, Estimate]:
+    """Return an estimate by name, of each value and its refits [n]."""
+    triples = zip(names, values, draws, strict=True)
+    return {name: interval(float(value), own, level=level) for name, value, own in triples}
+
+
+def refuse_few(count: int, free: int, measured: str, law: str, remedy: str) -> None:
+    """Raise InputError unless there are more measurements than free parameters.
+
+    Args:
+        count: of measurements.
+        free: number of fitted parameters.
+        measured: where they are and what, e.g. "runs: {} losses", with a place for the count.
+        law: what has the parameters.
+        remedy: what the user can do.
+    """
+    if count <= free:
+        text = measured.format(count)
+        raise InputError(f"{text} for the {free} parameters of {law}; {remedy}")

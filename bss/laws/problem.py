@@ -1,0 +1,295 @@
+"""What a law is fitted to, and its least-squares problem: data, constraints, residuals, folds.
+
+Every law states its problem in these terms, and `bss.laws.inference` fits it. A constraint is a
+range of a parameter by its printed name. A law declares the `Scale` of each parameter that follows
+from one fitted number; only these can be constrained.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bss.errors import InputError
+
+if TYPE_CHECKING:
+    from bss.laws.solver import Solution  # loads JAX, which reading a fit does not need
+
+Residual = Callable[[Any, Any], Any]
+"""(parameters [P], one problem's data) -> residuals; traced by JAX."""
+Ranges = Mapping[str, tuple[float, float]]
+"""Ranges of parameters by printed name, as a user constrained them; see `parse_ranges`."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows that a law is fitted to; every array is [N].
+
+    Attributes:
+        run: integer label of the run, whose errors are drawn together: the unit of replication.
+        name: name of the run.
+        warnings: a sentence per group of rows that were left out.
+    """
+
+    run: np.ndarray
+    name: np.ndarray
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+class Search(NamedTuple):
+    """How long the solver searches, and from where.
+
+    Attributes:
+        iterations: from each start in a round.
+        accelerated: by geodesic acceleration.
+        fit, refit, fold: rounds at most, of the fit, of a resample and of a fold.
+        fold_starts: starts of a fold besides the fit of all rows.
+    """
+
+    iterations: int = 60  # the solver's default
+    accelerated: bool = False
+    fit: int = 1
+    refit: int = 1
+    fold: int = 1
+    fold_starts: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """R problems of one law; what `bss.laws.inference` asks of a law.
+
+    `LeastSquares` answers by the solver. A law with a faster solution of its own overrides it.
+
+    Attributes:
+        used: [R, ...], which residuals are of measurements; others are padding or one-sided.
+        replication: [R, ...], labels of the unit of replication: its errors are drawn together.
+        least_noise: smallest standard deviation of a residual.
+        clip: robust standard deviations to which residuals are clipped before they are resampled.
+    """
+
+    used: np.ndarray
+    replication: np.ndarray
+    least_noise: float = field(default=0.0, kw_only=True)
+    clip: float = field(default=math.inf, kw_only=True)
+
+    def solve(self) -> "Solution":
+        """Return the best of all starts, for each of the R problems."""
+        raise NotImplementedError
+
+    def linearize(self, solution: "Solution", index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return residuals [...] of a problem, and their derivatives [..., F] by free parameters.
+
+        A residual is fitted minus measured, in the unit in which errors are drawn.
+        """
+        raise NotImplementedError
+
+    def refit(self, solution: "Solution", index: int, changes: np.ndarray) -> np.ndarray:
+        """Return parameters [n, P] fitted to measurements plus changes [n, ...], as residuals."""
+        raise NotImplementedError
+
+    def without(self, solution: "Solution", folds: np.ndarray) -> np.ndarray:
+        """Return parameters [F, R, P] of fits without folds [F, R, ...]."""
+        raise NotImplementedError
+
+    def missed(self, theta: np.ndarray, index: int) -> np.ndarray:
+        """Return the errors [...] with which parameters [P] predict the measurements."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LeastSquares(Problem):
+    """R problems of one law that `bss.laws.solver` solves.
+
+    Attributes:
+        residual: equal for members of a family, so that they share one compiled program.
+        starts: [R, K, P].
+        lower, upper: [R, P]; equal if a parameter is fixed.
+        data: a tree of arrays by name, each with a leading axis R. `observed` is the measured
+            value, and `weight` scales its error to a residual.
+        errors: the residual without a robust transformation, if it has one.
+        search: rounds and iterations.
+    """
+
+    residual: Residual
+    starts: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    data: dict[str, Any]
+    errors: Residual | None = field(default=None, kw_only=True)
+    search: Search = field(default=Search(), kw_only=True)
+
+    def one(self, index: int) -> dict[str, Any]:
+        """Return the data of one problem."""
+        from jax import tree
+
+        return tree.map(lambda leaf: leaf[index], self.data)
+
+    def solve(self) -> "Solution":
+        """See `Problem.solve`."""
+        box = self.lower, self.upper
+        return self._solved(self.starts, box, self.data, self.search.fit)
+
+    def linearize(self, solution: "Solution", index: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Problem.linearize`."""
+        from bss.laws.solver import linearize
+
+        theta = solution.parameters[index]
+        errors, slopes = linearize(self.errors or self.residual, theta, self.one(index))
+        free = (self.lower[index] < self.upper[index]) & ~solution.at_bound[index]
+        return errors, slopes[..., free]
+
+    def refit(self, solution: "Solution", index: int, changes: np.ndarray) -> np.ndarray:
+        """See `Problem.refit`."""
+        from bss.laws.solver import repeated
+
+        data = self.one(index)
+        scale = np.where(self.used[index], data["weight"], np.inf)
+        changed = repeated(data, len(changes), observed=data["observed"] + changes / scale)
+        box = self.lower[index], self.upper[index]
+        start = solution.parameters[index][None]
+        return self._solved(start, box, changed, self.search.refit).parameters
+
+    def without(self, solution: "Solution", folds: np.ndarray) -> np.ndarray:
+        """See `Problem.without`."""
+        from jax import tree
+
+        count = len(folds)
+
+        def each(values: np.ndarray) -> np.ndarray:
+            return np.concatenate([values] * count)
+
+        data = tree.map(each, self.data)
+        data["weight"] = np.where(folds.reshape(data["weight"].shape), 0.0, data["weight"])
+        last = self.starts.shape[1] - 1
+        some = np.linspace(0, last, self.search.fold_starts).astype(int)
+        starts = np.concatenate([solution.parameters[:, None], self.starts[:, some]], axis=1)
+        box = each(self.lower), each(self.upper)
+        found = self._solved(each(starts), box, data, self.search.fold).parameters
+        return found.reshape(count, *solution.parameters.shape)
+
+    def missed(self, theta: np.ndarray, index: int) -> np.ndarray:
+        """See `Problem.missed`."""
+        from bss.laws.solver import linearize
+
+        return linearize(self.errors or self.residual, theta, self.one(index))[0]
+
+    def _solved(
+        self, starts: np.ndarray, box: tuple[np.ndarray, np.ndarray], data: Any, rounds: int
+    ) -> "Solution":
+        from bss.laws.solver import solve
+
+        lower, upper = box
+        return solve(
+            self.residual,
+            starts,
+            lower,
+            upper,
+            data,
+            iterations=self.search.iterations,
+            rounds=rounds,
+            accelerated=self.search.accelerated,
+        )
+
+
+class Scale(NamedTuple):
+    """How a parameter is printed: a fitted number, or its exponential, times a unit.
+
+    Attributes:
+        position: of the fitted number.
+        unit: the parameter where the fitted number is 1, or 0 if it is a logarithm.
+        log: whether the fitted number is a logarithm.
+    """
+
+    position: int
+    unit: float = 1.0
+    log: bool = False
+
+    def printed(self, fitted: Any) -> Any:
+        """Return the parameter of a fitted number."""
+        return self.unit * (np.exp(fitted) if self.log else fitted)
+
+    def fitted(self, printed: float) -> float:
+        """Return the fitted number of a parameter; -inf of a logarithm of 0 or less."""
+        ratio = printed / self.unit
+        if not self.log:
+            return ratio
+        return math.log(ratio) if ratio > 0 else -math.inf
+
+
+def parse_ranges(
+    constraints: str, known: Sequence[str] | None = None, law: str = ""
+) -> dict[str, tuple[float, float]]:
+    """Return ranges of parameters by name, from NAME=VALUE and NAME=LOW:HIGH, joined by commas.
+
+    Args:
+        constraints: values are in the units in which parameters are printed.
+        known: parameters of the law, if they are known.
+        law: its name.
+
+    Raises:
+        InputError: if a part is neither, a name occurs twice, or the law does not have it.
+
+    Examples:
+        >>> parse_ranges("L_0=1.69, s=.2:1")
+        {'L_0': (1.69, 1.69), 's': (0.2, 1.0)}
+    """
+    ranges: dict[str, tuple[float, float]] = {}
+    for part in filter(None, constraints.replace(" ", "").split(",")):
+        name, _, numbers = part.partition("=")
+        try:
+            ends = [float(end) for end in numbers.split(":")]
+        except ValueError:
+            ends = []
+        if not (name and len(ends) in (1, 2) and np.isfinite(ends).all() and ends[0] <= ends[-1]):
+            raise InputError(
+                f"{part}: not a constraint; write NAME=VALUE or NAME=LOW:HIGH, LOW <= HIGH"
+            )
+        if name in ranges:
+            raise InputError(f"{part}: {name} has two constraints; remove one of them")
+        if name not in (known if known is not None else [name]):
+            have = ", ".join(dict.fromkeys(known or ())) or "none to fix"
+            raise InputError(f"{name}: {law} has no such parameter; it has {have}")
+        ranges[name] = ends[0], ends[-1]
+    return ranges
+
+
+def narrowed(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    ranges: Ranges,
+    scales: Mapping[str, Scale],
+    law: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds [P] of fitted numbers, narrowed to the ranges of constrained parameters.
+
+    Args:
+        lower, upper: [P].
+        ranges: as `parse_ranges` returns them.
+        scales: of the parameters that follow from one fitted number.
+        law: its name.
+
+    Raises:
+        InputError: if a range lies outside of the bounds, or its parameter follows from several
+            fitted numbers.
+    """
+    lower = np.array(lower, float)
+    upper = np.array(upper, float)
+    for name, wanted in ranges.items():
+        if name not in scales:
+            raise InputError(
+                f"{name}: {law} computes it from several fitted numbers; constrain "
+                f"{', '.join(scales) or 'none'}"
+            )
+        i = scales[name].position
+        low, high = map(scales[name].fitted, wanted)
+        if high < lower[i] or low > upper[i]:
+            least, most = map(scales[name].printed, (lower[i], upper[i]))
+            given = ":".join(f"{end:g}" for end in dict.fromkeys(wanted))
+            raise InputError(
+                f"{name}={given}: outside the range of {law}; choose values in {least:.6g} to "
+                f"{most:.6g}"
+            )
+        lower[i], upper[i] = np.clip((low, high), lower[i], upper[i])
+    return lower, upper
