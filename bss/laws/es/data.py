@@ -18,8 +18,6 @@ from bss.tables import SETTINGS
 from bss.tables.columns import Origin, positive
 
 CELL = ("target_loss", "batch", "peak_lr")  # of repetitions
-CHANGED = 1 + 1e-6  # ratio of the batches of a run from which it changes its batch: above rounding
-STEEPEST = 10.0  # times the typical slope, up or down: one from two near losses may be anything
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,8 @@ def es_data(points: pd.DataFrame) -> EsData:
     refuse_mixed_rows(levels, CELL, "log_tokens", USUAL_SLOPE, SETTINGS)
     points = named.assign(run=named.groupby("run", sort=False).ngroup(), name=named["run"])
     batches = points.groupby("run")["batch"]
-    changing = (batches.transform("max") > batches.transform("min") * CHANGED).to_numpy(bool)
+    # Above rounding.
+    changing = (batches.transform("max") > batches.transform("min") * (1 + 1e-6)).to_numpy(bool)
     if changing.any():
         count = points.loc[changing, "run"].nunique()
         warnings.append(f"{count} runs change their batch and are left out of the fit")
@@ -157,4 +156,5 @@ def _slopes(
         rows = (batch == size) & (target == loss)
         known = slope[rows][np.isfinite(slope[rows])]
         filled[rows] = np.exp(np.log(known).mean()) if len(known) else typical
-    return np.clip(filled, typical / STEEPEST, typical * STEEPEST)
+    steepest = 10.0  # times the typical slope, up or down: one of two near losses may be anything
+    return np.clip(filled, typical / steepest, typical * steepest)

@@ -42,8 +42,6 @@ from bss.laws.solver import Solution
 
 ASYMPTOTES = ("S_min", "E_min", "S_opt")
 FEWEST = 2 * minimum.FEWEST  # batch sizes: with fewer, the four inside do not rank laws
-BESIDE = 1.5  # times B_min, up to which a batch that reached the target shows where B_min is
-BRACKET = 2.0  # B_crit is a bend, not an optimum: batches within a factor of two show it
 
 
 def fit_es(
@@ -299,23 +297,24 @@ def _identified(
 ) -> Estimate:
     """Return the estimate of a batch quantity; a bound with a note if it is unidentified.
 
-    B_min is an extrapolation unless some batch below BESIDE·B_min reached the target, and one below
+    B_min is an extrapolation unless some batch below 1.5·B_min reached the target, and one below
     it was tried; each batch that reached it is an upper bound. B_opt needs batches on both sides
     that reached the target, or consumed more than E_min sequences without doing so. B_crit needs a
-    batch within a factor of BRACKET on both sides.
+    batch within a factor of 2 on both sides.
     """
     here = data.target == target
     value = estimate.value or 0.0
     level = estimate.level
+    beside = 1.5  # times B_min, see above
     if name == "B_min":
         smallest = float(data.reaching(target)[0])
-        if data.batch[here].min() < value <= smallest < BESIDE * value:
+        if data.batch[here].min() < value <= smallest < beside * value:
             return replace(estimate, high=min(estimate.high or np.inf, smallest))
         note = f"unidentified: the smallest batch that reached the loss, {smallest:g}, bounds it"
         return Estimate(None, None, smallest, level, note)
     spent = data.sequences > E_min
     measured = np.unique(data.batch[here & (data.reached | spent)])
-    margin = BRACKET if name == "B_crit" else 1.0
+    margin = 2.0 if name == "B_crit" else 1.0
     if value * margin < measured[0]:
         note = f"unidentified: below the smallest batch measured, {measured[0]:g}"
         return Estimate(None, None, float(measured[0]), level, note)

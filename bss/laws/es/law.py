@@ -27,10 +27,6 @@ from bss.registry import Registry
 Number = Any
 """A scalar or an array, of NumPy or traced."""
 NEVER_REACHED = 50.0  # log E of a target that a law never reaches; finite, so that gradients are
-TINY = 1e-300  # the smallest square: its root has a derivative
-M_BOX = (0.2, 3.0)  # batch exponents about 1/2 and 1, those of theory
-PHI_BOX = (0.0, 300.0)  # times the mean batch: beyond it the clock is Σ 1/sqrt(B) throughout
-BELOW = 1 - 1e-4  # of the lowest target: L_0 is below every loss that was reached
 
 
 @dataclass(frozen=True)
@@ -432,11 +428,12 @@ class Piecewise(PerTarget):
         batch_2 = (p.C * (p.S_2 - p.S_opt) ** 2 + p.E_min) / p.S_2
         sum_1 = p.S_min + B_0 / batch
         product_1 = (B_0 * p.S_min - B_m1) / batch
-        # The larger root of x² − sum·x + product, whose root is not differentiated at 0.
-        first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, TINY)))
+        tiny = 1e-300  # the smallest square, as a root has no derivative at 0
+        # The larger root of x² − sum·x + product.
+        first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, tiny)))
         sum_2 = p.S_opt + 0.5 * batch / p.C  # half of the sum of the roots
         product_2 = p.S_opt**2 + p.E_min / p.C
-        middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, TINY)))
+        middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, tiny)))
         met = batch > A_1
         last = A_0 / jnp.where(met, batch - A_1, 1.0)
         steps = jnp.where(batch > batch_1, first, jnp.where(batch < batch_2, last, middle))
@@ -520,10 +517,12 @@ class Surface(Law):
         B_unit = float(np.exp(np.log(data.batch).mean()))
         steps = data.steps / S_unit
         batch = data.batch / B_unit
-        m_box = M_BOX if self.m is None else (self.m, self.m)
-        phi_box = PHI_BOX if self.B_phi is None else (self.B_phi / B_unit,) * 2
+        # Batch exponents about 1/2 and 1, those of theory.
+        m_box = (0.2, 3.0) if self.m is None else (self.m, self.m)
+        # Times the mean batch: beyond it the clock is Σ 1/sqrt(B) throughout.
+        phi_box = (0.0, 300.0) if self.B_phi is None else (self.B_phi / B_unit,) * 2
         box = {
-            "L_0": (0.0, data.targets[-1] * BELOW),
+            "L_0": (0.0, data.targets[-1] * (1 - 1e-4)),  # below every loss that was reached
             "log a": (-12.0, 12.0),  # e^±12 times the mean steps: no bound in practice
             "log alpha": (np.log(0.02), np.log(5.0)),  # far outside of published exponents
             "log b": (-15.0, 8.0),  # from nothing to far above any loss

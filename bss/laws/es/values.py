@@ -48,7 +48,6 @@ NO_DRAWS = "no interval: the fit keeps no refits; fit the runs again"
 NEVER = "never reached at this batch, by the law"
 ROWS = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
 OF_THE_LAW = ("relative_loss", "fitted")
-SAME = 1e-9  # relative, between equal losses: rounding
 ERRORS = ("interior_loss", "interior_log_E", "edge_log_E")
 """Columns of `EsFit.rows`, and the errors in a row of `Comparison.table`."""
 
@@ -575,7 +574,7 @@ def _at_losses(logs: dict[float, np.ndarray], loss: np.ndarray) -> np.ndarray:
     """Return logs [n, K] at losses [n, K], linear in the loss between logs [n, K] of targets."""
     targets = np.array(sorted(logs))
     if len(targets) == 1:
-        if np.allclose(loss, targets[0], rtol=SAME):
+        if np.allclose(loss, targets[0], rtol=1e-9):  # equal but for rounding
             return logs[targets[0]]
         raise InputError(f"loss: the law was fitted at {targets[0]:g} alone; fit two targets")
     values = np.array([np.sort(logs[target], axis=1) for target in targets.tolist()])
