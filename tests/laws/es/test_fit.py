@@ -100,7 +100,7 @@ def test_noisy_surface_gives_b_opt_within_five_percent(planted):
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_intervals_cover_at_their_level_in_80_trials(planted, seeds):
     """The level is 0.9: its standard error in 80 trials is 0.034, and the low end is 3 of them."""
-    trials = [trial(planted, seed, seeds, Options(seed=seed)) for seed in range(80)]
+    trials = [trial(planted, seed, seeds, Options(100, seed=seed)) for seed in range(80)]
     assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
     covered = np.array([covered for _, covered in trials])
     assert np.isfinite(covered).mean() > 0.97  # the rest have their best batch at an end
