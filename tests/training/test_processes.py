@@ -218,8 +218,11 @@ def test_sigterm_in_one_process_saves_all_at_one_step(run, execution_in, tmp_pat
 def test_many_processes_and_devices_are_one(
     run, tiny_transformer, execution_in, tmp_path, processes, devices, fsdp
 ):
-    size, run = processes * devices, dataclasses.replace(run, model=tiny_transformer.model)
-    longer = overlay(run, {"schedule.tokens": 4800, "schedule.batch": f"0:{size} 50%:{2 * size}"})
+    """Split weights are those of a transformer."""
+    size = processes * devices
+    if fsdp > 1:
+        run = dataclasses.replace(run, model=tiny_transformer.model)
+    longer = overlay(run, {"schedule.tokens": 1600, "schedule.batch": f"0:{size} 50%:{2 * size}"})
     execution = dataclasses.replace(execution_in(tmp_path / "runs"), buckets=(size,), devices=0)
     one = dataclasses.replace(execution, runs=str(tmp_path / "one"), devices=1)
     asked = [job(longer, dataclasses.replace(execution, fsdp=fsdp))]
