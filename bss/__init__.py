@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.exports import export
-    from bss.fitting import fit_critical, fit_curve, fit_es, fit_loss, measure_points
+    from bss.fitting import fit_critical, fit_curve, fit_es, fit_loss, fit_lr, measure_points
     from bss.importers.imported import ImportedLogs, import_logs
     from bss.installation import version
     from bss.laws import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         CurveFit,
         EsFit,
         LossFit,
+        LrFit,
         check_losses,
         read_fit,
     )

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
+from bss.laws import CriticalFit, CurveFit, EsFit, LossFit, LrFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.points.units import in_nats
 from bss.reading import (
@@ -312,6 +312,56 @@ def fit_loss(
         forms=forms,
         constraints=constraints,
         options=options or _options(resamples or 300, level, seed),
+    )
+    return _warned(fit, warnings)
+
+
+def fit_lr(
+    losses: Any,
+    *,
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    constraints: str = "",
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> LrFit:
+    """Fit the best peak LR of each model size, budget and batch size, and its law in them.
+
+    Args:
+        losses: One row per finished run: a table, a file or a directory, or a list of them.
+            Columns lr (or peak_lr) and loss (nats); params, tokens, and batch or batch_tokens if
+            they vary. One batch size is enough. Of loss curves the last losses are taken.
+        seq_len: As in `fit_es`; so are columns, keep, drop, level, seed and options.
+        columns: See `fit_es`.
+        keep: See `fit_es`.
+        drop: See `fit_es`.
+        constraints: None can be set: the law has no further parameter.
+        level: Coverage of the intervals.
+        resamples: Not used: losses are redrawn 500 times.
+        seed: Of the redrawn losses.
+        options: The same as one value.
+
+    Raises:
+        InputError: If a column is missing, a row is refused, or no size has two LRs.
+
+    Source: derived here.
+
+    Examples:
+        >>> rows = [{"lr": lr, "loss": 3 + math.log(lr / 0.003) ** 2 / 9}
+        ...         for lr in (0.001, 0.002, 0.004, 0.008)]
+        >>> round(fit_lr(pd.DataFrame(rows)).best_lr().value, 6)
+        0.003
+    """
+    how = reading(columns, seq_len)
+    read, warnings = read_loss_tables(sources_of(losses, "losses"), how, laws.check_rates)
+    fit = laws.fit_lr(
+        selected(read, _texts(keep), _texts(drop)),
+        constraints=constraints,
+        options=options or _options(resamples or 500, level, seed),
     )
     return _warned(fit, warnings)
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "fit es": "E(S): tokens against steps to target losses",
     "fit critical": "critical batch sizes and their law, from steps to a target",
     "fit loss": "the law of final losses over model size, tokens and batch",
+    "fit lr": "the best learning rate of each size, and its law in size, tokens and batch",
     "fit curve": "the functional scaling law, from loss curves under any schedule",
     "predict": "a loss or a batch size by a fitted law, with its interval",
     "next": "the runs that narrow a fit's answer the most per FLOP",

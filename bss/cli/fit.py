@@ -112,6 +112,28 @@ def loss(
     return _output(fitting.fit_loss(runs, forms=[*form] or None, **given))
 
 
+def lr(
+    runs: Tables,
+    /,
+    *,
+    table: TableOptions = TableOptions(),
+    how: FitOptions = FitOptions(),
+    files: Trust = Trust(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit the best peak LR of each size, and its law in model size, tokens and batch size.
+
+    Args:
+        runs: runs directories, or CSV or Parquet with a row per run: lr and loss; params, tokens,
+            and batch or batch_tokens if they vary. One batch size is enough
+
+    Examples:
+        bss fit lr LOSSES.csv --columns lr=peak_lr
+        bss fit lr LOSSES.csv --plot lr.png
+    """
+    return _output(fitting.fit_lr(runs, **table.given(), **how.given()))
+
+
 def curve(
     runs: Tables,
     /,

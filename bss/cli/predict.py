@@ -19,6 +19,7 @@ from bss.laws import (
     CurveFit,
     EsFit,
     LossFit,
+    LrFit,
     check_losses,
     predict_schedule,
     read_fit,
@@ -41,9 +42,10 @@ USED = {
     "critical": ("params", "tokens"),
     "loss": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
+    "lr": ("params", "tokens", "batch"),
 }
 NEEDED = {"es": ("loss",), "critical": (), "loss": ("params", "tokens"),
-          "curve": ("batch", "tokens")}  # fmt: skip
+          "curve": ("batch", "tokens"), "lr": ()}  # fmt: skip
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
@@ -57,9 +59,9 @@ class Question:
 
     Attributes:
         loss: es: the target loss, in nats
-        params: table, critical: non-embedding parameters, e.g. 350M
-        tokens: table, critical, curve: token budget, e.g. 30B
-        batch: es, table: in sequences; curve: also a schedule, e.g. "0:8 2M:16"
+        params: table, critical, lr: non-embedding parameters, e.g. 350M
+        tokens: table, critical, curve, lr: token budget, e.g. 30B
+        batch: es, table, lr: in sequences; curve: also a schedule, e.g. "0:8 2M:16"
         seq_len: table: tokens per sequence
         lr: table, curve: peak learning rate
         warmup: curve: tokens, or a percentage of the budget
@@ -116,8 +118,8 @@ def predict(
     given = question.of(fitted.KIND)
     if "runs" in given:
         return _runs(fitted, given, extrapolate)
-    answer = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve}[fitted.KIND]
-    found, outside = answer(fitted, given)
+    answers = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve, "lr": _lr}
+    found, outside = answers[fitted.KIND](fitted, given)
     _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
     name, first = next((n, x) for n, x in found.items() if isinstance(x, Estimate))
@@ -191,6 +193,17 @@ def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     loss = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
     run = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
     return run, untested_of(fit, schedule, tokens, rate)
+
+
+def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:
+    """Return the best peak LR at a size."""
+    sizes = {name: float(given[name]) for name in ("params", "tokens") if name in given}
+    if "batch" in given:
+        sizes["batch"] = fit.in_unit(_batch(given))
+    notes = [f"one power of {bend.symbol} does not fit" for bend in fit.bends]
+    found: dict[str, Any] = {"best_lr": fit.best_lr(**sizes)}
+    found |= {"note": "; ".join(notes)} if notes else {}
+    return found | sizes, [f"--{text}" for text in fit.untested(sizes)]
 
 
 def _batch(given: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ Import the public names from this package. Its subpackages are:
 - es: tokens and steps to a target loss.
 - critical: critical batch sizes.
 - final_loss: final losses of finished runs.
+- lr: best learning rates of sweeps.
 - functional: whole loss curves under any schedule.
 
 A subpackage is imported at the first use of one of its names. Reading a stored fit therefore does
@@ -31,9 +32,18 @@ if TYPE_CHECKING:
     from bss.laws.final_loss.values import LossFit
     from bss.laws.functional.fit import fit_curve
     from bss.laws.functional.values import CurveFit, predict_schedule
+    from bss.laws.lr.data import check_rates
+    from bss.laws.lr.fit import fit_lr
+    from bss.laws.lr.values import LrFit
 
 _EXPORTS, __getattr__ = attach(__name__, __file__)
-FITS = {"es": "EsFit", "critical": "CriticalFit", "loss": "LossFit", "curve": "CurveFit"}
+FITS = {
+    "es": "EsFit",
+    "critical": "CriticalFit",
+    "loss": "LossFit",
+    "curve": "CurveFit",
+    "lr": "LrFit",
+}
 """The class of each kind of fit, as its JSON names the kind."""
 __all__ = [*_EXPORTS]
 
@@ -59,7 +69,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         field: the option that named the file, for error messages.
 
     Returns:
-        An EsFit, CriticalFit, LossFit or CurveFit.
+        An EsFit, CriticalFit, LossFit, CurveFit or LrFit.
 
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.

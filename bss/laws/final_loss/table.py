@@ -231,7 +231,7 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
     warnings = []
     rates = table["lr"].map(near_as_one(table["lr"])) if "lr" in table else 0.0
     tried = table.assign(rate=rates)
-    settings = _settings(tried)
+    settings = settings_of(tried)
     if settings:
         warnings.append(
             f"columns that vary and are not in the law: {', '.join(settings)}; "
@@ -245,7 +245,7 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
     return tried, means, runs, warnings
 
 
-def _settings(table: pd.DataFrame) -> list[str]:
+def settings_of(table: pd.DataFrame) -> list[str]:
     """Columns unknown to the law that differ between rows of one (N, D), and are no outcomes.
 
     A column with a different value in most rows is taken as measured, not chosen.
