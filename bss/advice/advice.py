@@ -23,14 +23,16 @@ from bss.advice.sources import (
     pool,
     rounded_ratio,
 )
-from bss.cells import Table, lines_html
+from bss.cells import Table, estimate, lines_html
 from bss.errors import check
 from bss.laws import read_fit
 from bss.laws.base import Estimate
 from bss.rules import RULES, Answer, Setting, answers
 from bss.units import parse_number, parse_tokens, rounded_tokens
+from bss.values import to_dict
 
 if TYPE_CHECKING:
+    from bss.laws import LrFit
     from bss.laws.step_time import StepTime
 
 BASIS = "sources fix beta2 per step; with a half-life fixed in tokens the optimum can be smaller"
@@ -39,6 +41,8 @@ BASIS = "sources fix beta2 per step; with a half-life fixed in tokens the optimu
 
 FACTORS = (0.5, 1.0, 2.0)
 PUBLISHED = "published"
+FITS_READ = ("es", "loss", "lr")
+"""Kinds of fit that advice can use."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,6 +58,7 @@ class Advice:
         pooled: pooled optimum of published sources; None for a user's own fit.
         source: what the answer is of: "published", or the name of a fit.
         receipt: costs of a batch size that is used; None without one.
+        peak_lr: the best peak LR at the batch size by the user's fit of best LRs; None without one.
 
     Examples:
         >>> answer = advise("350M", "20B", 2048)
@@ -69,6 +74,7 @@ class Advice:
     pooled: Pooled | None = None
     source: str = PUBLISHED
     receipt: Receipt | None = None
+    peak_lr: Estimate | None = None
 
     def __repr__(self) -> str:
         return "\n".join([*self.lines, *(f"warning: {text}" for text in self.warnings)])
@@ -129,6 +135,8 @@ class Advice:
             source += f"{rounded_ratio(beyond.tokens)} × those of the nearest measured run"
             source += f" ({beyond.source})"
         used = self.receipt.lines if self.receipt else []
+        if self.peak_lr is not None:
+            used = [f"Peak LR: {estimate(self.peak_lr)}, {self.peak_lr.level:.0%} interval", *used]
         if not self.costs:
             return [self.answer, *used, source]
         interval = f"90% interval of the optimum{'' if self.in_range else ', extrapolated'}: "
@@ -169,6 +177,7 @@ class Advice:
             "inside": self.pooled.inside if self.pooled else [],
             "sources": self.sources,
             "receipt": self.receipt and self.receipt.to_dict(),
+            "peak_lr": to_dict(self.peak_lr),
             "rules": [one.to_dict() for one in self.rules],
             "warnings": [*self.warnings],
         }
@@ -204,6 +213,23 @@ class Advice:
         if self.losses.factors.size or self.pooled is None:
             return self.losses, ""
         return nearest_published(self.setting)
+
+    def with_peak_lr(self, fit: "LrFit") -> "Advice":
+        """Return the advice with the best peak LR at its batch size.
+
+        Args:
+            fit: of best LRs.
+
+        Raises:
+            InputError: If the fit has no LR for the run.
+        """
+        setting = self.setting
+        sizes = {"params": setting.params, "tokens": setting.tokens}
+        if self.sequences is not None:
+            sizes["batch"] = fit.in_unit(self.sequences)
+        best = fit.best_lr(**sizes)
+        notes = [f"peak LR: {text}" for text in (*fit.untested(sizes), *fit.misfits)]
+        return replace(self, peak_lr=best, warnings=(*self.warnings, *notes))
 
     def with_receipt(
         self, batch_tokens: float, step_time: "StepTime | None" = None, price: float = 1.0
@@ -249,7 +275,7 @@ def advise(
         tokens: Token budget, e.g. "2T".
         seq_len: Tokens per sequence.
         fit: The user's own fit of E(S) or of final losses, or the path of a saved one; by default
-            published sources are pooled.
+            published sources are pooled. A fit of best LRs adds the peak LR at their batch size.
         rules: Names of rules to evaluate, or `package.module:ATTRIBUTE`.
         d_model: Width, for rules that need it.
         loss: Expected final loss in nats per token, for rules that need it.
@@ -281,7 +307,7 @@ def advise(
         check(name in numbers, name, None, "a number, e.g. 7B")
     length = parse_tokens(seq_len, field="seq_len")
     setting = Setting(**numbers, seq_len=length, d_model=d_model)
-    own = read_fit(str(fit), ("es", "loss")) if isinstance(fit, str | PathLike) else fit
+    own = read_fit(str(fit), FITS_READ) if isinstance(fit, str | PathLike) else fit
     found = recommend(setting, own, rules)
     if found.pooled is None:
         found = replace(found, source=str(fit) if isinstance(fit, str | PathLike) else "fit")
@@ -325,6 +351,8 @@ def recommend(setting: Setting, fit: Any = None, rules: Iterable[str] = RULES) -
     Raises:
         InputError: If no rule has such a name.
     """
+    if getattr(fit, "KIND", "") == "lr":
+        return recommend(setting, None, rules).with_peak_lr(fit)
     given = tuple(answers(setting, rules))
     if fit is not None and not isinstance(fit, FitAdvice):
         fit = fit_advice(fit, setting)

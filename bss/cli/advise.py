@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from bss.advice import Advice, recommend
-from bss.advice.advice import PUBLISHED, used_batch
+from bss.advice.advice import FITS_READ, PUBLISHED, used_batch
 from bss.advice.receipt import Receipt
 from bss.cells import Table
 from bss.cli.options import Count, Repeated, RunOptions, Trust
@@ -33,7 +33,8 @@ def advise(
     """Recommend a batch size, and show the published rules.
 
     Args:
-        fit: your own fit, from `bss fit es` or `bss fit loss` with --json
+        fit: your own fit, from `bss fit es` or `bss fit loss` with --json; one from `bss fit lr`
+            adds the peak LR
         rule: a rule, or package.module:ATTRIBUTE; may be repeated
         all_rules: also show rules without an answer, with the reason
         batch_tokens: a batch size in tokens that you use, e.g. 4M: adds a receipt of its costs
@@ -44,7 +45,7 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
         bss advise --params 7B --tokens 2T --seq-len 4096 --batch-tokens 4M
     """
-    own = None if fit is None else read_fit(fit, ("es", "loss"), "--from")
+    own = None if fit is None else read_fit(fit, FITS_READ, "--from")
     advice = recommend(run.setting(), own, rule or RULES)
     advice = replace(advice, source=PUBLISHED if advice.pooled else str(fit))
     step_time = time.read()

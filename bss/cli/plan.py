@@ -1,14 +1,16 @@
 """bss plan: the batch size and learning rate of every step, before anything is trained."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from cyclopts import Group, Parameter
 
 from bss.cells import Table
-from bss.cli.options import Count, Number, Positive, Sizes
+from bss.cli.options import Count, Number, Sizes
 from bss.cli.output import Output, ShowPlot, figure
+from bss.cli.peak_lr import PeakLR, best_peak
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
@@ -111,7 +113,8 @@ def plan(
     tokens: Count,
     seq_len: Count,
     batch: str,
-    lr: Positive,
+    lr: PeakLR,
+    params: Count | None = None,
     rate: LROptions = LROptions(),
     buckets: Sizes = (),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -125,14 +128,22 @@ def plan(
         seq_len: tokens per sequence
         batch: in sequences: 8; "0:8 2M:16" from token counts on; "0:8 20000steps:16"; a
             linear ramp "128-512:50%"; or Megatron's "16 8 300000:512"
-        lr: peak learning rate; with --lr-coupling that of --lr-batch, by default of the first batch
+        lr: peak learning rate; with --lr-coupling that of --lr-batch, by default of the first
+            batch; or from:FIT, the best one by a fit of `bss fit lr`
+        params: non-embedding parameters, for --lr from:FIT
         buckets: micro-batch sizes that are compiled, e.g. 8,32
 
     Examples:
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
+        bss plan --tokens 10B --seq-len 2048 --batch 256 --lr from:LR.json --params 350M
     """
     schedule = BatchSchedule.parse(batch, total=tokens, seq_len=seq_len)
+    reference = schedule.batches[0] if rate.lr_batch is None else rate.lr_batch
+    best = None
+    if isinstance(lr, Path):
+        best = best_peak(lr, params, tokens, reference)
+        lr = best.peak
     learning_rate = LRSchedule(
         rate.lr_schedule,
         peak=lr,
@@ -146,11 +157,14 @@ def plan(
     if int(learning_rate.warmup) > tokens:
         too_long = f"--warmup {learning_rate.warmup}: longer than the {tokens} tokens; shorten it"
         raise InputError(too_long)
-    reference = schedule.batches[0] if rate.lr_batch is None else rate.lr_batch
     coupling = optimizer.coupling(tokens, lr=rate.lr_coupling, reference_batch=reference)
     resolved = make_plan(schedule, tokens, seq_len, lr=learning_rate, coupling=coupling)
     warn_about(resolved)
-    return plan_output(resolved, export, BucketSizes(buckets))
+    shown = plan_output(resolved, export, BucketSizes(buckets))
+    if best is None:
+        return shown
+    known = {**shown.json, "peak_lr": best.to_dict()}
+    return replace(shown, json=known, notes=[*shown.notes, best.line], warnings=best.warnings)
 
 
 def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Output:

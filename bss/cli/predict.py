@@ -127,7 +127,8 @@ def predict(
     line = f"Predicted {title}: {estimate(first)}, {first.level:.0%} interval"
     rows = [_row(n, x) for n, x in found.items() if isinstance(x, Estimate | int | float)]
     table = Table.of_records(found.get("form", fitted.law_name), rows)
-    return Output({**payload, "outside": outside}, line, [table], outside)
+    remarks = [found["note"]] if found.get("note") else []
+    return Output({**payload, "outside": outside}, line, [table], [*outside, *remarks])
 
 
 Answer = tuple[dict[str, Any], Sequence[str]]
@@ -197,13 +198,16 @@ def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
 
 def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:
     """Return the best peak LR at a size."""
+    for name in fit.law.variables if fit.law else ():
+        if name not in given:
+            raise InputError(f"{_flag(name)}: missing; the best LR depends on it; give it")
     sizes = {name: float(given[name]) for name in ("params", "tokens") if name in given}
     if "batch" in given:
         sizes["batch"] = fit.in_unit(_batch(given))
-    notes = [f"one power of {bend.symbol} does not fit" for bend in fit.bends]
-    found: dict[str, Any] = {"best_lr": fit.best_lr(**sizes)}
-    found |= {"note": "; ".join(notes)} if notes else {}
-    return found | sizes, [f"--{text}" for text in fit.untested(sizes)]
+    found: dict[str, Any] = {"best_lr": fit.best_lr(**sizes), **sizes}
+    if fit.misfits:
+        found["note"] = "; ".join(fit.misfits)
+    return found, [f"--{text}" for text in fit.untested(sizes)]
 
 
 def _batch(given: dict[str, Any]) -> int:

@@ -45,7 +45,7 @@ def bracketed_minimum(
     noise: np.ndarray,
     *,
     tried: Sequence[float] = (),
-    level: float = 0.90,
+    level: float,
     seed: int = 0,
 ) -> Bracketed:
     """Return where values over x are lowest.
@@ -66,8 +66,8 @@ def bracketed_minimum(
     lowest = float(x[at])
     if not 0 < at < len(x) - 1:
         why = _why_unbracketed(lowest, len(x), bracket)
-        low, high = (None if not np.isfinite(end) or end <= 0 else end for end in sure)
-        best = Estimate(None, low, high, level, f"unidentified: {why}")
+        high = sure[1] if np.isfinite(sure[1]) else None
+        best = Estimate(None, sure[0] or None, high, level, f"unidentified: {why}")
         return Bracketed(best, bracket, lowest, len(x), np.nan)
     logs = np.log(x)
     vertex = float(np.exp(_vertices(logs, value[None])[0]))

@@ -71,6 +71,11 @@ class PowerFit:
         """Rows [n, 1+K] of 1 and log(x_k / unit), of x [n] by variable."""
         return _design({name: x[name] for name in self.variables}, self.unit)
 
+    def logs(self, x: Mapping[str, ArrayLike]) -> np.ndarray:
+        """Return log y [n] of the law at x [n] by variable."""
+        powers = [one.value or 0.0 for one in self.exponents]
+        return self.design(x) @ np.array([np.log(self.coefficient.value or 0.0), *powers])
+
     @property
     def deviation(self) -> float:
         """Standard deviation of log y about the law, as wide as `margin`; 0 without a margin."""

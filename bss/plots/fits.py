@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws import CriticalFit, CurveFit, EsFit, LossFit
+from bss.laws import CriticalFit, CurveFit, EsFit, LossFit, LrFit
 from bss.laws.base import Fit
 from bss.plots import style
+from bss.plots.best_lr import draw_best_lrs
 from bss.plots.critical import SYMBOLS, curve_handles, draw_law, draw_steps, law_handles
 from bss.plots.final_loss import draw_model, explained
 from bss.units import rounded_tokens
@@ -27,6 +28,7 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
     - Critical batch sizes: against N or D, or, without a law, steps against batch size.
     - Final losses: against batch size, for the largest model.
     - Loss curves: loss against tokens.
+    - Best LRs: against tokens, model size or batch size; of one sweep the losses.
     """
     ax = style.axes_or_new(ax)
     if isinstance(fit, EsFit):
@@ -37,6 +39,8 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
         _draw_losses(ax, fit)
     elif isinstance(fit, CurveFit):
         _draw_curves(ax, fit)
+    elif isinstance(fit, LrFit):
+        draw_best_lrs(ax, fit)
     return ax
 
 

@@ -11,8 +11,8 @@ TASKS = {
         "measure_points", "default_targets", "compare_curves", "Reading", "write_table",
     ),
     "Fit scaling laws": (
-        "fit_es", "fit_critical", "fit_loss", "fit_curve", "read_fit", "EsFit", "CriticalFit",
-        "LossFit", "CurveFit", "Options", "next_runs",
+        "fit_es", "fit_critical", "fit_loss", "fit_curve", "fit_lr", "read_fit", "EsFit",
+        "CriticalFit", "LossFit", "CurveFit", "LrFit", "Options", "next_runs",
     ),
     "Schedules and plans": (
         "plan", "Plan", "LRSchedule", "LearningRate", "wsd", "cosine", "BatchSchedule",

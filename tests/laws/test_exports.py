@@ -9,8 +9,8 @@ import pytest
 import bss.laws
 
 EXPORTS = {
-    "CriticalFit", "CurveFit", "EsFit", "LossFit", "check_losses", "fit_critical", "fit_curve",
-    "fit_es", "fit_loss", "predict_schedule",
+    "CriticalFit", "CurveFit", "EsFit", "LossFit", "LrFit", "check_losses", "check_rates",
+    "fit_critical", "fit_curve", "fit_es", "fit_loss", "fit_lr", "predict_schedule",
 }  # fmt: skip
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ def test_the_names():
 
 
 def test_fits_have_one_shape():
-    for name in ("CriticalFit", "CurveFit", "LossFit"):
+    for name in ("CriticalFit", "CurveFit", "LossFit", "LrFit"):
         kind = getattr(bss.laws, name)
         assert [*signature(kind.predict).parameters][:2] == ["self", "runs"]
         assert {"summary", "residuals", "to_dict", "from_dict", "cv_error"} < {*dir(kind)}

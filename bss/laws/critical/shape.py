@@ -104,7 +104,7 @@ class CbsDefinition:
     reference: float | str = 256.0
 
     def __post_init__(self) -> None:
-        check(0 < self.overhead < np.inf, "overhead", self.overhead, "a positive share, as 0.2")
+        check(0 < self.overhead < np.inf, "overhead", self.overhead, "a positive share, e.g. 0.2")
         known = self.reference if isinstance(self.reference, int | float) else self._share
         expected = "a batch as 256, smallest, or a share of b/a as 10%"
         holds = self.reference == SMALLEST or 0 < known < np.inf

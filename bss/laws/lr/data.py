@@ -1,7 +1,7 @@
 """Final losses over learning rates, as sweeps: one per model size N, budget D and batch size B.
 
-Only lr and loss are needed. N, D or B that a table lacks is one unknown value, and is no variable of
-the law.
+Only lr and loss are needed. N, D or B that a table lacks is one unknown value, and is no variable
+of the law.
 """
 
 from collections.abc import Iterator
@@ -97,7 +97,10 @@ def check_rates(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
         given |= {name: LACKING for name in ("batch", "seq_len") if name not in frame}
     if given.keys() & {"tokens", "seq_len"} and "steps" in frame:
         frame = frame.drop(columns="steps")  # nothing to compare them with
-    return check_losses(frame.assign(**given), origin)
+    checked = check_losses(frame.assign(**given), origin)
+    if "batch" in given:  # what it would be in tokens is unknown as well
+        checked = checked.assign(batch_tokens=LACKING, seq_len=LACKING)
+    return checked
 
 
 def sweeps_of(table: pd.DataFrame) -> Sweeps:
@@ -113,25 +116,27 @@ def sweeps_of(table: pd.DataFrame) -> Sweeps:
     if settings:
         names = ",".join(settings)
         warnings.append(
-            f"columns that vary and are not in the law: {', '.join(settings)}; the lowest loss over "
-            f"them is used; --by {names} answers for each"
+            f"columns that vary and are not in the law: {', '.join(settings)}; the lowest loss "
+            f"over them is used; --by {names} answers for each"
         )
     lengths = table["seq_len"].unique() if "seq_len" in table else ()
     seq_len = float(lengths[0]) if len(lengths) == 1 else None
-    unknown = seq_len is None or seq_len == LACKING
-    in_sequences = seq_len is not None
-    unit = seq_len if in_sequences else 1.0
+    unit = 1.0 if seq_len is None else seq_len
     means = _means(kept, settings)
     lost = _means(table.loc[~table.index.isin(kept.index)].assign(loss=np.inf), settings)
     known = {name: bool((table[name] != LACKING).any()) for name in SIZE}
     each = tuple(_sweep(rows, lost, unit, known) for rows in _cells(means))
     return Sweeps(
         each,
-        "sequences" if in_sequences else "tokens",
-        None if unknown else seq_len,
+        "tokens" if seq_len is None else "sequences",
+        _known(seq_len),
         _noise(kept, settings, each),
         tuple(warnings),
     )
+
+
+def _known(seq_len: float | None) -> float | None:
+    return None if seq_len == LACKING else seq_len
 
 
 def _means(table: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
@@ -155,9 +160,7 @@ def _cells(means: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield from (some for _, some in rows.groupby(rows["tokens"].map(cell)))
 
 
-def _sweep(
-    rows: pd.DataFrame, lost: pd.DataFrame, unit: float, known: dict[str, bool]
-) -> Sweep:
+def _sweep(rows: pd.DataFrame, lost: pd.DataFrame, unit: float, known: dict[str, bool]) -> Sweep:
     """Return the sweep of the rows of one size."""
     best = rows.loc[rows.groupby("lr")["loss"].idxmin()].sort_values("lr")
     first = rows.iloc[0]

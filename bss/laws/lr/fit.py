@@ -24,9 +24,7 @@ ENOUGH = 8  # degrees of freedom from which residuals alone measure the noise of
 SPARE = 3  # degrees of freedom that a test of a bend needs
 
 
-def fit_lr(
-    table: pd.DataFrame, *, constraints: str = "", options: Options | None = None
-) -> LrFit:
+def fit_lr(table: pd.DataFrame, *, constraints: str = "", options: Options | None = None) -> LrFit:
     """Fit the best peak LR of each model size, budget and batch size, and its law.
 
     Args:
@@ -111,7 +109,7 @@ def _law(
         reasons[name] = unidentified({n: sizes[n] for n in (*chosen, name)})
     law = None
     if chosen:
-        values = [one.best.value for one in known]
+        values = [one.best.value or np.nan for one in known]
         spare = len(known) - len(chosen) - 1
         errors = [one.error for one in known] if spare < ENOUGH else None
         law = fit_power(values, {n: sizes[n] for n in chosen}, errors=errors, level=level)
@@ -138,7 +136,7 @@ def _bends(law: PowerFit, known: Sequence[SweepOptimum], level: float) -> tuple[
     Each is tested by a quadratic term in its logarithm, with the noise about the bent law.
     """
     sizes = {n: np.array([getattr(one, n) for one in known]) for n in law.variables}
-    log_lr = np.log([one.best.value for one in known])
+    log_lr = np.log([one.best.value or np.nan for one in known])
     straight = law.design(sizes)
     found = []
     for i, name in enumerate(law.variables, 1):
@@ -171,8 +169,11 @@ def _warnings(optima: Sequence[SweepOptimum], known: Sequence[SweepOptimum]) -> 
     """Return a warning for sweeps without a best LR, each kind once."""
     texts = []
     for status, why in (
-        ("at_boundary", "have their lowest loss at the end of the LRs tried: only a bound is known"),
-        ("single_lr", "have one LR and say nothing of the best one"),
+        (
+            "at_boundary",
+            "have their lowest loss at the end of their LRs: only a bound is known",
+        ),
+        ("single_lr", "have one LR only"),
     ):
         count = sum(one.status == status for one in optima)
         if count:
@@ -180,7 +181,7 @@ def _warnings(optima: Sequence[SweepOptimum], known: Sequence[SweepOptimum]) -> 
     open_ended = sum(None in (one.best.low, one.best.high) for one in known)
     if open_ended:
         texts.append(
-            f"{open_ended} best LRs have an open interval: a loss at the end of their LRs is within "
-            "noise of the lowest"
+            f"{open_ended} best LRs have an open interval: a loss at the end of their LRs is "
+            "within noise of the lowest"
         )
     return texts

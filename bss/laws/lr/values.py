@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 SYMBOLS = {"params": "N", "tokens": "D", "batch": "B"}
 UNITS = ("sequences", "tokens")
 METHOD = (
-    "best LRs: vertex of a parabola through the lowest loss and its neighbours, losses redrawn; "
-    "law: least squares, the larger of the residual SD with Student's t and the errors of the LRs"
+    "best LRs: minimum of a parabola through the lowest loss and its neighbours, losses redrawn; "
+    "law: least squares with Student's t"
 )
 Unknown = Annotated[float, Range(0, inside=True, nan=True)]
 
@@ -106,8 +106,8 @@ class Bend:
             for size, one in ((self.low, self.at_low), (self.high, self.at_high))
         ]
         return (
-            f"one power of {self.symbol} does not fit: its exponent is {ends[0]} and {ends[1]}; fit "
-            "a part of the table, or use the best LRs of its rows"
+            f"one power of {self.symbol} does not fit: its exponent is {ends[0]} and {ends[1]}; "
+            "fit a part of the table, or use the best LRs of its rows"
         )
 
 
@@ -172,6 +172,11 @@ class LrFit(Fit):
         return [one for one in self.optima if one.best.value is not None]
 
     @property
+    def misfits(self) -> list[str]:
+        """The bends as short remarks, for what is predicted."""
+        return [f"one power of {bend.symbol} does not fit" for bend in self.bends]
+
+    @property
     def law_name(self) -> str:
         """The law with its variables, e.g. "lr ∝ N·D"; without one the parabola."""
         if self.law is None:
@@ -196,12 +201,13 @@ class LrFit(Fit):
         """The law with its exponents; without one the best LR of the largest size that has one."""
         if self.law is not None:
             parts = [
-                f"{symbol}^{number(one.value, 3)} ({number(one.low, 3)} to {number(one.high, 3)})"
+                f"{symbol}^{_text(one.value)} ({_text(one.low)} to {_text(one.high)})"
                 for symbol, one in self.exponents.items()
                 if one.value is not None
             ]
             count = f"{len(self.known)} of {len(self.optima)} sweeps"
-            how = f"{self.level:.0%} intervals, {count}, scatter {number(self.scatter, 2)} in log"
+            rest = number(self.scatter, 2)
+            how = f"{self.level:.0%} intervals, {count}, scatter {rest} in log"
             return f"Best LR ∝ {' '.join(parts)} ({how})"
         at = max(self.known or self.optima, key=_size)
         return described(f"Best LR{self._place(at)}", at.best, "").replace(" ,", ",").strip()
@@ -270,8 +276,7 @@ class LrFit(Fit):
         if self.law is not None:
             sizes = {name: np.array(table[name]) for name in self.law.variables}
             design = self.law.design(sizes)
-            powers = [self.law.coefficient.value, *(one.value for one in self.law.exponents)]
-            fitted = np.exp(design @ np.array([np.log(powers[0]), *powers[1:]]))
+            fitted = np.exp(self.law.logs(sizes))
             spare = 1 - np.einsum("ij,jk,ik->i", design, self.law.inverse, design)
         off = np.log(measured / fitted)
         left_out = off / np.where(spare > 0, spare, np.nan)
@@ -320,8 +325,8 @@ class LrFit(Fit):
         rows = [self.best_lr(**row) for row in sizes.to_dict("records")]
         columns = {"lr": [one.value for one in rows]}
         columns |= {f"lr_{end}": [getattr(one, end) for one in rows] for end in ("low", "high")}
-        bent = [f"one power of {bend.symbol} does not fit" for bend in self.bends]
-        notes = notes_of(self, sizes, ["; ".join(filter(None, [one.why, *bent])) for one in rows])
+        reasons = ["; ".join(filter(None, (one.why, *self.misfits))) for one in rows]
+        notes = notes_of(self, sizes, reasons)
         return pd.DataFrame(columns, sizes.index, dtype=float).assign(note=notes)
 
     def best_lr(
@@ -349,9 +354,15 @@ class LrFit(Fit):
             return same[0].best
         if same:
             raise InputError(
-                f"fit: no law, and {len(same)} sweeps are of this size; give params, tokens and batch"
+                f"fit: no law, and {len(same)} sweeps are of this size; give params, tokens, batch"
             )
         raise InputError("fit: no law, and no sweep of this size; sweep the LR there")
+
+    def needs(self, name: str) -> bool:
+        """Whether the best LR depends on a size, "params", "tokens" or "batch"."""
+        if self.law is not None:
+            return name in self.law.variables
+        return len({getattr(one, name) for one in self.optima}) > 1 and name in self._columns
 
     def in_unit(self, batch: float) -> float:
         """Return a batch size in sequences in the unit of the fit.
@@ -380,6 +391,10 @@ class LrFit(Fit):
                 measured = [getattr(one, name) for one in known]
                 lines += outside(name, run[name], measured)
         return lines
+
+
+def _text(exponent: float | None) -> str:
+    return number(exponent, 3)  # three digits: errors of exponents are .01 or more
 
 
 def _size(one: SweepOptimum) -> tuple[float, float, float]:
