@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bss.laws.base import Estimate, Options, parse_ranges
+from bss.laws.base import Estimate, Options
 from bss.laws.bracketed import bracketed_minimum
 from bss.laws.lr.data import Sweep, refuse_one_rate, sweeps_of
 from bss.laws.lr.values import SYMBOLS, Bend, LrFit, SweepOptimum
 from bss.laws.power import PowerFit, fit_power, unidentified
+from bss.laws.problem import parse_ranges
 
 RARE = 0.01  # probability of a bend, over all variables, in a table of one power law
 ENOUGH = 8  # degrees of freedom from which residuals alone measure the noise of best LRs
