@@ -11,17 +11,18 @@ The named groups of a declaration's regular expressions are columns:
 - `lr`, `batch` in sequences, `batch_tokens`, `rounded_tokens` (three digits, e.g. 1.31M);
 - `planned_steps`, the step at which the run is to end, or `last_index`, the index of its last step;
 - `estimate`: a training loss that counts if no line has `loss`;
-- `epoch`, for a note if the data is read more than once; `nan`, for `finish`;
-- in settings `seq_len`, `batch`, `batch_tokens`, `vocabulary` and `seed`.
+- `epoch`, for a note and a column if the data is read more than once; `nan`, for `finish`;
+- `steps_per_second`, of which the reciprocal is `step_time`;
+- `micro_step`, a count of micro-batches: it gives rows without a step theirs, by rows with both;
+- `last_eval_loss`: a held-out loss that every row prints again until the next one is measured. It
+  is read where it changes, unless lines of `evaluation` have held-out losses;
+- in settings `seq_len`, `batch`, `batch_tokens`, `vocabulary`, `planned_steps`, `peak_lr` and
+  `seed`, and factors of `products`.
 
-`Blocks` and `JsonEvents` read logs with named values:
+A field `<loss=train loss|loss>` is a value after one of these names, anywhere in the rest of the
+line: `loss: 3.2`, `Loss=3.2`, `"loss": 3.2`. `<lr?=lr>` may be missing.
 
-- OLMo, OLMo-core and composer print a block after a line with the step, one line per metric.
-- Levanter's JSON tracker (`tracker/json_logger.py`) writes a line with "tracker": "json_logger",
-  "event": "log", "step" and "metrics" for each log, and the settings under "hparams".
-- MLPerf's MLLOG (mlcommons/logging, `mllog/mllog.py`) writes `:::MLLOG {"key": ..., "value": ...,
-  "metadata": {"samples_count": ...}}`. In language-model benchmarks `eval_accuracy` is a loss,
-  which falls; in others it is an accuracy, which rises and is refused.
+Logs whose values have names are in `named.py`.
 """
 
 import math
@@ -40,22 +41,22 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.attempts import Setting, beginnings, parts_of, settings_of_attempts
-from bss.importers.lines import CUT_OFF, Cells, Lines, columns_of, number, words_of
-from bss.importers.log import COLUMNS, COUNTS, AnyOf, Correction, Importer, Log, some
+from bss.importers.lines import NOTHING, Lines, columns_of, number, words_of
+from bss.importers.log import COLUMNS, COUNTS, AnyOf, Correction, Importer, Log, Rows, some
+from bss.importers.named import EVENTS, Blocks, JsonEvents, Pairs
 from bss.importers.names import (
     CORRECTIONS,
     HELD_OUT_ORDER,
     NAMES,
-    MetricNames,
     declared,
     log_of,
     metric_names,
-    named_log,
     unread_of,
     with_settings,
 )
-from bss.importers.table import LETTERS, JsonLines, flat
-from bss.tables.likeness import held_out_name, unit_of
+from bss.importers.table import LETTERS
+from bss.tables.likeness import HELD_OUT as HELD_OUT_WORDS
+from bss.tables.likeness import OTHER_LOSS, held_out_name, unit_of
 
 HELD_OUT = "(?:" + "|".join(HELD_OUT_ORDER) + ")"
 """A word of held-out data in the name of a loss."""
@@ -70,9 +71,10 @@ UNITS = {
 }
 """Groups in other units: their column, and what a value is multiplied by."""
 
-GROUPS = (*COLUMNS, *UNITS, "index", "last_index", "estimate", "epoch", "nan")
-ENDED = "<ended>"
-"""Name of a value that an event of the end of a run has."""
+GROUPS = (
+    *COLUMNS, *UNITS, "index", "last_index", "estimate", "steps_per_second", "micro_step",
+    "last_eval_loss", "nan",
+)  # fmt: skip
 NEVER = "(?!)"
 """A regular expression that matches nothing."""
 
@@ -81,6 +83,10 @@ HUMAN = ("rounded_tokens", "step_time_ms")
 
 SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
 
+FIELD = re.compile(r"<(\w+)(\??)=([^>]+)>")
+"""A field of a declaration: a column, whether it may be missing, and its names."""
+VALUE = r"[+-]?\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|[^\s,;|\"'(){}\[\]]+?"
+"""A number, maybe with commas between thousands, or another text without separators."""
 
 MOST_SHAPES = 2000
 """Forms of lines that are searched for names."""
@@ -159,11 +165,36 @@ _NAMED = re.compile(
     r"(?<![\w.])([A-Za-z][\w/.()\[\]-]*(?: [A-Za-z][\w/.()\[\]-]*){0,4})[\"']?\s*[:=]?\s*[\"']?"
     r"([+-]?\d[\d.,]*(?:[eE][+-]?\d+)?|nan|inf|NaN)(?=m?s\b|[^\w./]|[.,](?:\s|$)|$)"
 )
+_NOT_AFTER = "".join(f"(?<!(?i:{word})\\s)" for word in sorted(HELD_OUT_WORDS | OTHER_LOSS))
+_COUNTED = {*COUNTS, "micro_step"}
 _NO_NUMBERS = {ord(letter): None for letter in "0123456789.,+- \t"}
 
 
 def _joined(name: str) -> str:
     return " ".join(name.split())
+
+
+def with_fields(expression: str) -> str:
+    """Return a regular expression in which fields stand for what they match.
+
+    A name after another word is another name, e.g. the loss of `ema loss`.
+
+    Examples:
+        >>> row = re.compile(with_fields(r"^Update\\b<step=step><loss=loss><lr?=lr>"))
+        >>> row.search("Update | ema loss: 2.9, loss: 3.2 | Step=1,024").groupdict()
+        {'step': '1,024', 'loss': '3.2', 'lr': None}
+    """
+
+    def matched(field: re.Match[str]) -> str:
+        column, optional, names = field.groups()
+        either = "|".join(re.escape(name).replace(r"\ ", r"\s+") for name in names.split("|"))
+        unit = {"step_time": "s?", "step_time_ms": "(?:ms)?"}.get(column, "")
+        value = rf"(?P<{column}>{VALUE}){unit}(?=[\s,;|\"'(){{}}\[\]%]|$)"
+        name = rf"(?i:{either})[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?"
+        name = rf"(?<![\w./-])(?={name}){_NOT_AFTER}{name}"
+        return f"(?=.*?{name}{value}{'|' if optional else ''})"
+
+    return FIELD.sub(matched, expression)
 
 
 @dataclass(frozen=True)
@@ -176,6 +207,8 @@ class LineFormat(Importer):
         evaluation: Regular expression of a line with a held-out loss; without a step, it belongs
             to the step before it.
         settings: Regular expressions of lines with settings; the first that gives one counts.
+        products: Settings that are products of others, if all of these are there.
+        epochs: Regular expression of a line that begins an epoch, the one of the rows after it.
         begins: The beginning of a row. A line with this beginning that is not a row is torn.
         ignored: Lines that begin like a row but are not rows.
         known_by: What is searched in a file's head; `train` or `evaluation` by default.
@@ -187,6 +220,8 @@ class LineFormat(Importer):
     train: str
     evaluation: str = ""
     settings: tuple[str, ...] = ()
+    products: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    epochs: str = ""
     begins: str = ""
     ignored: str = ""
     known_by: str = ""
@@ -212,13 +247,25 @@ class LineFormat(Importer):
         cells = columns_of(self._numbered(lines, settings, named))
         named.refuse_missing(file)
         estimated = {"loss": cells.numbers["estimate"]} if "estimate" in cells.numbers else {}
-        rows = self.finish(pd.DataFrame({**estimated, **cells.numbers}))
+        rows = _with_steps(pd.DataFrame({**estimated, **cells.numbers}))
+        rows, repeated = _where_it_changes(rows)
+        rows = _with_epochs(rows, [one for one in settings if one.name == "epoch"])
+        rows = self.finish(rows)
+        notes = (*lines.alike.notes, *repeated)
         unread = named.unread(self.known)
-        log = log_of(file, rows, {}, lines.alike.notes, lines.cut, unread=unread)
+        log = log_of(file, rows, {}, notes, lines.cut, unread=unread)
         log = replace(log, left_out=lines.left_out)
         given = settings_of_attempts(settings, beginnings(log.rows), _one)
         for part, values in zip(parts_of(log), given, strict=True):
-            yield with_settings(part, values)
+            yield with_settings(part, {**self._multiplied(values), **values})
+
+    def _multiplied(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return the settings that are products, of those whose factors are all known."""
+        return {
+            name: math.prod(values[factor] for factor in factors)
+            for name, factors in self.products.items()
+            if values.keys() >= {*factors}
+        }
 
     def _numbered(
         self, lines: Lines, settings: list[Setting], named: NamedValues
@@ -232,7 +279,9 @@ class LineFormat(Importer):
         ignored = re.compile(self.ignored or NEVER)
         again = re.compile(re.sub(r"\\b|\^", "", self.begins or NEVER))
         expressions = [re.compile(setting) for setting in self.settings]
+        expressions += [re.compile(self.epochs)] if self.epochs else []
         step = 0.0
+        epoch = math.nan
         count = 0
         last: dict[str, float] = {}
         held: tuple[int, dict[str, float]] | None = None
@@ -253,9 +302,11 @@ class LineFormat(Importer):
                 lines.torn(line, str(error))
                 continue
             lines.whole(match and match.re, text)
-            without_step = not row.keys() & set(COUNTS)
+            without_step = not row.keys() & _COUNTED
             if without_step:
-                row["step"] = step
+                later = epoch != row.get("epoch", epoch) and math.isfinite(epoch)
+                row["step"] = math.nan if later else step
+            epoch = row.get("epoch", math.nan)
             if row == last:
                 lines.again += 1
                 continue
@@ -278,8 +329,49 @@ def _settings(given: re.Match[str] | None, row: int, order: int) -> Iterator[Set
     """Yield the settings of a line; a value may be a product, e.g. 64*1024."""
     for name, value in (given.groupdict() if given else {}).items():
         if value is not None and len(value) < 40:
-            number = math.prod(map(int, value.replace(",", "").split("*")))
-            yield Setting(name, number, row, order)
+            factors = map(float, value.replace(",", "").split("*"))
+            yield Setting(name, math.prod(factors), row, order)
+
+
+def _with_steps(rows: Rows) -> Rows:
+    """Return rows with steps for those that have only a count of micro-batches."""
+    if not {"step", "micro_step"} <= {*rows}:
+        return rows
+    ratios = (rows["step"] / rows["micro_step"])[rows["step"] > 0].dropna().unique()
+    if len(ratios) != 1:
+        return rows
+    steps = rows["micro_step"] * ratios[0]
+    return rows.assign(step=rows["step"].fillna(steps.where(steps % 1 == 0)))
+
+
+def _where_it_changes(rows: Rows) -> tuple[Rows, tuple[str, ...]]:
+    """Return rows with a repeated held-out loss where it changes, and a note that says so.
+
+    Held-out losses of lines of their own are exact, so that none is added to them.
+    """
+    if "last_eval_loss" not in rows or rows.filter(["eval_loss"]).notna().any(axis=None):
+        return rows, ()
+    last = rows["last_eval_loss"]
+    new = last.notna() & (last != last.ffill().shift())
+    note = "the held-out loss is printed again in every row, and read in the first row that has it"
+    return rows.assign(eval_loss=last.where(new)), (note,) if new.any() else ()
+
+
+def _with_epochs(rows: Rows, begun: Sequence[Setting]) -> Rows:
+    """Return rows with the epoch of the line before them; in an attempt, the first are one less."""
+    if not begun:
+        return rows
+    epochs = rows.get("epoch", pd.Series(math.nan, rows.index)).to_numpy(copy=True)
+    starts = beginnings(rows)
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        here = [one for one in begun if start <= one.row < end]
+        before = here[0].value - 1 if here else math.nan
+        said = np.full(end - start, before)
+        for one in here:
+            said[one.row - start :] = one.value
+        known = np.isfinite(epochs[start:end])
+        epochs[start:end] = np.where(known, epochs[start:end], said)
+    return rows.assign(epoch=epochs)
 
 
 def _one(values: Sequence[float]) -> float:
@@ -296,7 +388,7 @@ def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float
     if again.search(text[: match.start()]) or again.search(text, match.end()):
         raise ValueError("holds two rows")
     for name, value in match.groupdict().items():
-        if value is not None:
+        if value is not None and value.lower() not in NOTHING:
             suffix = SUFFIXES.get(value[-1:], 1.0) if name in HUMAN else 1.0
             column, unit = UNITS.get(name, (name, 1.0))
             try:
@@ -310,170 +402,36 @@ def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float
     return row
 
 
-@dataclass(frozen=True)
-class Blocks(Importer):
-    """A console that prints a block of metrics after each step.
-
-    Attributes:
-        about: What it reads, in one line.
-        begins: Regular expression of a block's first line; its groups are `step` and `epoch`.
-        metric: Regular expression of a metric's line; its groups are `name` and `value`.
-        known_by: What is searched in a file's head.
-        trainers: Names of the metrics.
-    """
-
-    about: str
-    begins: str
-    metric: str
-    known_by: str
-    trainers: tuple[MetricNames, ...]
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """Return whether the head has a block."""
-        return re.search(self.known_by, head, re.MULTILINE) is not None
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the run of a file; a last block that lacks what all others have is cut off."""
-        lines = Lines(file)
-        cells = columns_of(self._blocks(lines))
-        log = named_log(file, cells, self.trainers, columns, cut=lines.cut)
-        rows = log.rows
-        cut = log.cut
-        notes = (*log.notes, *lines.alike.notes)
-        lost = rows[:-1].isna().sum().drop("eval_loss", errors="ignore").max()
-        if lost:
-            notes += (f"{lost} blocks lack what others have",)
-        if (rows.iloc[-1].isna() & rows[:-1].notna().all()).any():
-            rows = rows[:-1]
-            cut = cut or "is cut off in its last block; the blocks before it are read"
-        left_out = {**lines.left_out, **({CUT_OFF: 1} if cut else {})}
-        yield replace(log, rows=rows, cut=cut, notes=notes, left_out=left_out)
-
-    def _blocks(self, lines: Lines) -> Iterator[tuple[int, dict[str, str]]]:
-        begins = re.compile(self.begins)
-        metric = re.compile(self.metric)
-        losses = {name for trainer in self.trainers for name in trainer.names["loss"]}
-        begun = 0
-        block = {}
-        for line, text in lines:
-            if begin := begins.search(text):
-                if begun:
-                    yield begun, block
-                lines.whole("block", text)
-                begun = line
-                block = {name: value for name, value in begin.groupdict().items() if value}
-            elif begun and (found := metric.search(text)):
-                name = found["name"]
-                value = found["value"]
-                lines.alike.row(name, text)
-                if block.setdefault(name, value) != value:
-                    lines.torn(line, f"repeats {name} within a block")
-            elif begun:
-                lines.alike.other(line, text)
-            elif (found := metric.search(text)) and found["name"] in losses:
-                lines.alike.lines.append(line)  # its block's first line is damaged
-        if begun:
-            yield begun, block
-
-
-@dataclass(frozen=True)
-class JsonEvents(Importer):
-    """Lines with a marker and a JSON object, each some values of the log or of its settings.
-
-    Attributes:
-        about: What it reads, in one line.
-        marker: Text of the lines that are read.
-        names: Names of the values.
-        values: Returns the values of an event by name; none if it is not one.
-        labels: Columns of one value for the whole run, by the names of settings.
-    """
-
-    about: str
-    marker: str
-    names: MetricNames
-    values: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def recognises(self, file: Path, head: str) -> bool:
-        """Return whether the head has the marker."""
-        return self.marker in head
-
-    def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
-        """Yield the run of a file."""
-        table = JsonLines(file, self.marker, self.values)
-        cells = table.cells
-        log = named_log(file, cells, (self.names,), columns, notes=table.notes, cut=table.cut)
-        log = replace(log, left_out=table.left_out)
-        settings = list(self._settings(cells))
-        given = settings_of_attempts(settings, beginnings(log.rows), lambda values: values[-1])
-        stops = np.flatnonzero(np.isfinite(cells.numbers.get(ENDED, np.zeros(0))))
-        parts = list(parts_of(log))
-        first = [int(part.rows.filter(COUNTS).dropna(how="all").index[0]) for part in parts]
-        ends = [*first[1:], len(log.rows)]
-        for part, config, begin, end in zip(parts, given, first, ends, strict=True):
-            labels = {o: config[theirs] for o, theirs in self.labels.items() if theirs in config}
-            ended = bool(((stops > begin) & (stops < end)).any())
-            log = with_settings(part, self.names.settings(config))
-            yield replace(log, labels=labels, ended=ended)
-
-    def _settings(self, cells: Cells) -> Iterator[Setting]:
-        """Yield the settings among the values."""
-        paths = {path for paths in self.names.config.values() for path in paths}
-        for name, values in cells.numbers.items():
-            path = name.replace("/", ".")
-            if path in paths or path in self.labels.values():
-                for row in np.flatnonzero(np.isfinite(values)):
-                    yield Setting(path, float(values[row]), int(row))
-
-
-def _levanter(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metrics of an event with its step, or the settings."""
-    if not {"step", "metrics"} <= event.keys():
-        return flat(event.get("hparams") or {})
-    return {**flat(event["metrics"] or {}), "global_step": event["step"]}
-
-
-def _mllog(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not {"key", "value"} <= event.keys():
-        return {}
-    if event["key"] == "run_stop":
-        return {ENDED: 1}
-    value = event["value"]
-    metadata = event.get("metadata") or {}
-    values = value if isinstance(value, Mapping) else {str(event["key"]): value}
-    return {**values, **metadata}
-
-
-EVENTS = {"levanter": _levanter, "mllog": _mllog}
-"""The values of an event by name, by format."""
-
-
-def _importer(name: str, declaration: Mapping[str, Any]) -> Importer:
-    """Return a format as a table of formats.toml has it."""
+def _importer(name: str, form: Mapping[str, Any]) -> Importer:
+    """Return a form of a format as formats.toml declares it."""
 
     def joined(regex: str | list[str]) -> str:
-        return "".join(regex).replace("<prefix>", PREFIX).replace("<held_out>", HELD_OUT)
+        text = "".join(regex).replace("<prefix>", PREFIX).replace("<held_out>", HELD_OUT)
+        return with_fields(text)
 
-    given: dict[str, Any] = dict(declaration)
-    for part in {*given} - {"settings", "finish", "labels", "trainers"}:
+    given: dict[str, Any] = {part: value for part, value in form.items() if part != "sample"}
+    for part in {*given} - {"settings", "products", "finish", "labels", "trainers"}:
         given[part] = joined(given[part])
     if "marker" in given:
         return JsonEvents(names=NAMES[name], values=EVENTS[name], **given)
     if "metric" in given:
         given["trainers"] = tuple(metric_names(name, trainer) for trainer in given["trainers"])
         return Blocks(**given)
+    if "pair" in given:
+        return Pairs(**given)
     given["settings"] = tuple(map(joined, given.get("settings", ())))
     given["finish"] = CORRECTIONS[given.get("finish", "as_logged")]
     return LineFormat(**given)
 
 
 def declared_formats() -> dict[str, Importer]:
-    """Return the importers that formats.toml declares, by name."""
+    """Return the importers of the text logs that formats.toml declares, by name."""
     formats: dict[str, Importer] = {}
-    for name, declarations in declared("formats.toml").items():
-        versions = tuple(_importer(name, declaration) for declaration in declarations)
-        about = "; ".join(version.about for version in versions)
-        formats[name] = versions[0] if len(versions) == 1 else AnyOf(about, versions)
+    for name, declaration in declared("formats.toml").items():
+        forms = tuple(_importer(name, form) for form in declaration.get("forms", ()))
+        about = "; ".join(form.about for form in forms)
+        if forms:
+            formats[name] = forms[0] if len(forms) == 1 else AnyOf(about, forms)
     return formats
 
 

@@ -13,11 +13,11 @@ from bss.files import PACKED
 
 COLUMNS = (
     "step", "tokens", "samples", "rounded_tokens", "batch", "batch_tokens", "lr", "loss",
-    "eval_loss", "step_time", "planned_steps", "noise_scale",
+    "eval_loss", "step_time", "planned_steps", "noise_scale", "epoch",
 )  # fmt: skip
 """Columns of rows. Rounded tokens are only compared with the tokens that the batches give;
 step_time is in seconds; planned_steps is the step at which the run is to end; noise_scale is in
-sequences."""
+sequences; epoch is there if the data is read more than once, as the log counts it."""
 
 LOSSES = ("loss", "eval_loss")
 COUNTS = ("step", "tokens", "samples")

@@ -318,6 +318,8 @@ def fitting(
     return [t for t, names in named if len(names) == most and set(LOSSES) & names]
 
 
+LABELS = ("seed", "peak_lr")
+"""Settings that are columns of one value for the whole run."""
 HELD_OUT_WORD = "<held_out>"
 HELD_OUT_ORDER = ("eval", "val", "valid", "validation", "evaluation", "dev", "heldout", "held_out",
                   "holdout", "test")  # fmt: skip
@@ -373,7 +375,8 @@ def log_of(
 
     Args:
         file: Path of the log.
-        rows: Columns, some of COLUMNS, and `epoch` for a note; others are left out.
+        rows: Columns, some of COLUMNS, and `steps_per_second`; others are left out, and so is
+            `epoch` unless the data is read more than once.
         settings: Its seq_len, vocabulary, and a batch or batch_tokens if no row has one.
         notes: Remarks for the report.
         cut: Why the end of the log is missing.
@@ -386,12 +389,16 @@ def log_of(
     if not set(LOSSES) & set(rows):
         raise InputError(f"{file}: no line has a loss; give the log of the rank that prints it")
     refuse_epochs(rows, str(file))
+    if "steps_per_second" in rows and "step_time" not in rows:
+        rates = rows["steps_per_second"]
+        rows = rows.assign(step_time=1 / rates.where(rates > 0))
+    passes = _passes(rows)
     log = Log(
         run=run or run_name(file),
-        rows=rows.filter(COLUMNS),
+        rows=rows.filter([name for name in COLUMNS if name != "epoch" or passes]),
         source=str(file),
         place=f"{file}:{run}" if run else str(file),
-        notes=(*notes, *_counted(rows)),
+        notes=(*notes, *_uncounted(rows), *passes),
         cut=cut,
         labelled=bool(run),
         unread=unread,
@@ -407,7 +414,7 @@ def with_settings(log: Log, settings: Mapping[str, float]) -> Log:
     if not {"batch", "batch_tokens"} & {*rows}:
         sizes = {"batch", "batch_tokens"} & settings.keys()
         rows = rows.assign(**{name: float(settings[name]) for name in sizes})
-    labels = {**(log.labels or {}), **{n: settings[n] for n in ("seed",) if n in settings}}
+    labels = {**(log.labels or {}), **_labels(settings)}
     return replace(
         log,
         rows=rows,
@@ -415,6 +422,12 @@ def with_settings(log: Log, settings: Mapping[str, float]) -> Log:
         seq_len=_whole(settings.get("seq_len")),
         vocabulary=_whole(settings.get("vocabulary")),
     )
+
+
+def _labels(settings: Mapping[str, float]) -> dict[str, float]:
+    """Return the settings that are columns, a seed as a whole number."""
+    there = {name: settings[name] for name in LABELS if name in settings}
+    return {name: int(value) if name == "seed" else value for name, value in there.items()}
 
 
 def _whole(value: float | None) -> int | None:
@@ -472,18 +485,24 @@ def named_log(
     return log_of(file, rows, settings, notes, cut, unread=chosen.unread)
 
 
-def _counted(rows: Rows) -> Iterator[str]:
-    """Yield the number of losses in rows without any count, and of epochs if there are several.
-
-    Epochs that are whole numbers count from 0 or 1.
-    """
+def _uncounted(rows: Rows) -> Iterator[str]:
+    """Yield the number of losses in rows without any count."""
     uncounted = rows[rows.filter(COUNTS).isna().all(axis=1)].filter(LOSSES)
     for column, lost in uncounted.notna().sum().items():
         if lost:
             yield f"{lost} values of {column} have no step and are left out"
+
+
+def _passes(rows: Rows) -> tuple[str, ...]:
+    """Return a note if the data is read more than once.
+
+    Epochs that are whole numbers count from 0 or 1.
+    """
     epochs = rows.filter(["epoch"]).to_numpy()
     epochs = epochs[np.isfinite(epochs) & (epochs >= 0)]
-    if len(epochs):
-        passes = epochs.max() - (0 if (epochs % 1).any() else epochs.min() - 1)
-        if passes > 1.005:
-            yield f"{passes:.3g} epochs over its data; repeated tokens are counted each time"
+    if not len(epochs):
+        return ()
+    passes = epochs.max() - (0 if (epochs % 1).any() else epochs.min() - 1)
+    if passes <= 1.005:
+        return ()
+    return (f"{passes:.3g} epochs over its data; repeated tokens are counted each time",)

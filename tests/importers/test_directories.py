@@ -214,8 +214,8 @@ def test_a_batch_that_contradicts_the_settings_beside_a_history_is_refused(tmp_p
 
 CURVE = [4.0, 3.5, 3.25, 3.125]
 UNKNOWN = {
-    "bracketed.log": "[{i}0] learning_rate=0.001, train_loss={loss}, train_perplexity=54.6\n",
-    "finished.log": "I1127 10:22 train.py:5] Finished training step {i}. Loss: {loss}, LR: 0.1\n",
+    "bracketed.log": "[{i}0] learning_rate 0.001, train_loss {loss}, train_perplexity 54.6\n",
+    "finished.log": "I1127 10:22 train.py:5] Done with step {i}. Loss: {loss}, LR: 0.1\n",
     "fields.out": "tflops=189.0 step={i} loss={loss} tgs=148.3 lr=4e-07\n",
     "block.txt": "Update {i}\n  cross entropy: {loss}\n",
 }

@@ -20,6 +20,7 @@ from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Importer, LogOptions, import_runs, read_logs
 from bss.importers.batches import Batches
 from bss.importers.log import AnyOf, head_of
+from bss.importers.names import declared
 from bss.importers.tensorboard import EventFiles
 from bss.importers.wandb import WandbExports
 from tests.importers.test_corpus import CORPUS, EXPECTED, READ, RUN_TABLE, files_of
@@ -86,23 +87,25 @@ TABLES = [
     corpus("json-lingua.jsonl"),
     Sample("bss", "runs.csv", (), write_runs),
 ]
-TEXTS = [
-    *map(corpus, [
-        "hf-bars.log", "hf-logging-steps.log", "mllog-result.txt", "olmo-7b.log",
-        "levanter-marin.log", "composer-console.log", "neox-pythia.log", "torchtitan-2025.log",
-        "nanotron-2024.log", "nemo-plain.log", "nanogpt-2023.log", "buildgpt2-early.log",
-        "buildgpt2-edu/log.txt", "nanochat-d12.log", "pgolf-baseline.log", "modded-stdout.log",
-        "llmc-124m/main.log", "llmc-2024-04.log", "maxtext-console.log", "torchtune-disk.txt",
-        "fairseq-simple.log",
-    ]),
-]  # fmt: skip
+DECLARED = [
+    corpus(form["sample"])
+    for declaration in declared("formats.toml").values()
+    for form in declaration.get("forms", ())
+]
+TEXTS = [corpus("hf-bars.log"), corpus("hf-logging-steps.log"), *DECLARED]
 OTHERS = [
     corpus("hf-state/trainer_state.json"),
     Sample("tensorboard", "run-a-tag-train_loss.csv", ONE_BATCH, write_page),
     Sample("tensorboard", "run/events.out.tfevents.1.host", ("--seq-len", "64"), write_events),
 ]
 SAMPLES = [*TABLES, *TEXTS, *OTHERS]
-ONE_OF_A_KIND = [*TABLES, *TEXTS[:7], *OTHERS]
+KINDS = [
+    *map(corpus, [
+        "mllog-result.txt", "olmo-7b.log", "levanter-marin.log", "composer-console.log",
+        "neox-pythia.log", "slowrun.out", "litgpt.log", "clu.log",
+    ]),
+]  # fmt: skip
+ONE_OF_A_KIND = [*TABLES, *TEXTS[:2], *KINDS, *OTHERS]
 """Samples of each way of reading; other formats differ in their declarations."""
 quick_texts = pytest.mark.parametrize(
     "sample",

@@ -1,0 +1,57 @@
+"""formats.toml: what every format declares, and what fields stand for."""
+
+import re
+
+import pytest
+
+from bss.importers import IMPORTERS
+from bss.importers.formats import with_fields
+from bss.importers.names import declared
+from tests.formats import PAGE, TABLE, with_table
+from tests.importers.test_corpus import EXPECTED
+
+FORMATS = declared("formats.toml")
+
+
+def test_the_table_of_formats_is_made_of_the_declarations():
+    """`python -m tests.formats` writes it."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert TABLE.search(page) and page == with_table(page)
+
+
+def test_every_format_is_declared_with_a_sample_of_each_form():
+    assert list(IMPORTERS) == list(FORMATS)
+    for name, declaration in FORMATS.items():
+        assert declaration["input"]
+        for form in declaration.get("forms", ()):
+            assert EXPECTED[form["sample"]]["format"] == name
+
+
+FIELDS = re.compile(with_fields(r"^row\b<step=step|iter><loss=loss><lr?=lr|learning rate>.*"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "row step=10 loss=3.25 lr=1e-3",
+        "row: loss: 3.25, step: 10, learning_rate... lr: 0.001",
+        'row {"step": 10, "loss": 3.25, "lr": 1e-3}',
+        "row Step = 10 | Loss = 3.25 | Learning Rate = 0.001",
+        "row (iter 9) step=10;loss=3.25;lr=0.001;",
+        "row val loss: 9.5, ema loss: 9.0, step: 10, loss: 3.25, lr: 1.0E-03",
+        "row z_loss=0.1 train/loss=9 loss=3.25 step=10 lr=0.001 dt=1ms",
+    ],
+)
+def test_fields_are_read_in_any_order_and_with_any_separators(line):
+    found = FIELDS.search(line).groupdict()
+    assert {name: float(value) for name, value in found.items()} == {
+        "step": 10,
+        "loss": 3.25,
+        "lr": 0.001,
+    }
+
+
+def test_a_field_that_may_be_missing_and_marks_of_thousands():
+    found = FIELDS.search("row step=1,024,000 loss=3.25, lr_scale=2").groupdict()
+    assert found == {"step": "1,024,000", "loss": "3.25", "lr": None}
+    assert FIELDS.search("row step=10, ema loss=3.25") is None
