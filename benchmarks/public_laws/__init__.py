@@ -1,0 +1,1 @@
+"""Scores of laws on public tables, by splits that do not change."""
