@@ -153,20 +153,27 @@ def of_losses(law: str, fitted: Any, only: set[str], folder: Path | None) -> Ite
 
 
 def of_points(law: str, fitted: Any, only: set[str]) -> Iterator[Score]:
-    """Yield the score of a law of E(S): each model's largest batch size, from its others."""
+    """Yield the score of a law of E(S): each model's largest batch size, from its others.
+
+    Models that the law refuses do not count.
+    """
     if only and POINTS not in only:
         return
     rows = []
     for _, points in points_of_es().groupby("model"):
         out = (points["batch"] == points["batch"].max()).to_numpy()
-        fit = fitted(points.loc[~out])
-        said = fit.predict(points.loc[out, ["target_loss", "batch"]])
+        try:
+            fit = fitted(points.loc[~out])
+            said = fit.predict(points.loc[out, ["target_loss", "batch"]])
+        except InputError:  # too few batch sizes for the law, which says so
+            continue
         steps = points.loc[out, "steps"].to_numpy()
         missed = np.log(said["steps"].to_numpy() / steps)
         inside = (said["steps_low"] <= steps) & (steps <= said["steps_high"])
         everywhere = np.ones(len(steps), bool)
         rows.append(Row(missed, everywhere, inside.to_numpy(float), np.nan, []))
-    yield score(POINTS, "next batch", law, rows)
+    if rows:
+        yield score(POINTS, "next batch", law, rows)
 
 
 def measured(law: str, one: Asked, only: set[str], folder: Path | None) -> list[Score]:
@@ -186,6 +193,7 @@ def read(path: Path = SCORES) -> pd.DataFrame:
 
 def merged(kept: pd.DataFrame, new: list[Score]) -> pd.DataFrame:
     """Return kept scores with new ones in place of those of the same table, kind and law."""
+    kept = kept.dropna(how="all", subset=["error", "regret"])
     fresh = pd.DataFrame(new, columns=pd.Index(Score._fields))
     keys = ["table", "kind", "law"]
     both = pd.concat([kept, fresh], ignore_index=True).drop_duplicates(keys, keep="last")
@@ -229,8 +237,9 @@ def main(arguments: list[str] | None = None) -> int:
         for law in filter(None, options.again.split(",")):
             if law not in LAWS:
                 raise InputError(f"--again: no law {law}; choose of {', '.join(LAWS)}")
-            kept = merged(kept, measured(law, LAWS[law], only, options.tables))
-            kept.round(5).to_csv(SCORES, index=False, lineterminator="\n")
+            for name in only or (*TABLES, POINTS):
+                kept = merged(kept, measured(law, LAWS[law], {name}, options.tables))
+                kept.round(5).to_csv(SCORES, index=False, lineterminator="\n")
         if options.law:
             new = measured(options.law, asked(options.law), only, options.tables)
             kept = merged(kept, new)
