@@ -50,7 +50,8 @@ class Choice(NamedTuple):
 
     def distance(self, runs: pd.DataFrame) -> np.ndarray:
         """Return [n], by how far a run is from the rule's batch size and LR, in logs."""
-        rule, away = RULES[self.rule], np.zeros(len(runs))
+        rule = RULES[self.rule]
+        away = np.zeros(len(runs))
         for i, run in enumerate(runs.itertuples()):
             told = rule(Setting(run.params, run.tokens, int(run.seq_len)))  # type: ignore[attr-defined]
             away[i] = abs(np.log(run.batch_tokens / told.batch_tokens))  # type: ignore[attr-defined]
@@ -85,7 +86,8 @@ def _least_squares(rows: pd.DataFrame, *, with_batch: bool) -> Plain:
 
     def losses(theta: np.ndarray, runs: pd.DataFrame) -> np.ndarray:
         log_E, log_A, a, log_G, g, log_B_c = theta
-        n, d, b = (np.log(runs[name].to_numpy(float)) - x for name, x in centre.items())
+        sizes = np.log(runs[[*centre]].to_numpy(float)) - list(centre.values())
+        n, d, b = sizes.T
         waste = np.log1p(np.exp(b - log_B_c)) if with_batch else 0.0
         return np.exp(log_E) + np.exp(log_A - a * n) + np.exp(log_G - g * (d - waste))
 

@@ -139,7 +139,8 @@ def far_batch(name: str, table: pd.DataFrame, cell: np.ndarray) -> Iterator[Spli
         if len(sizes) >= FEWEST + 2 and sizes[-1] >= WIDE * sizes[0]:
             wide.append((i, max(sizes[-1] / SPAN, sizes[FEWEST - 1])))
     for turn in (0, 1) if len(wide) > 1 else ():
-        fitted, scored = np.ones(len(table), bool), np.zeros(len(table), bool)
+        fitted = np.ones(len(table), bool)
+        scored = np.zeros(len(table), bool)
         for i, most in wide[turn::2]:
             fitted &= (cell != i) | (batch <= most)
             scored |= (cell == i) & (batch >= FAR * most)
