@@ -50,15 +50,8 @@ def resample(
     errors, slopes = problem.linearize(solution, index)
     used = problem.used[index]
     limit = problem.clip * max(robust_scale(errors[used]), EXACT)
-    noise, scatter = redraw(
-        np.clip(errors, -limit, limit),
-        slopes,
-        used,
-        problem.replication[index],
-        count,
-        generator,
-        problem.least_noise,
-    )
+    scatter = problem.scatter(np.clip(errors, -limit, limit), slopes, index)
+    noise = redraw(scatter, used, problem.replication[index], count, generator)
     parameters = problem.refit(solution, index, np.where(used, errors, 0.0) + noise)
     return Refits(parameters, errors, noise, scatter)
 

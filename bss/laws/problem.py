@@ -8,14 +8,12 @@ from one fitted number; only these can be constrained.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bss.errors import InputError
-
-if TYPE_CHECKING:
-    from bss.laws.solver import Solution  # loads JAX, which reading a fit does not need
+from bss.laws.resampling import RunEffects, run_effects
 
 Residual = Callable[[Any, Any], Any]
 """(parameters [P], one problem's data) -> residuals; traced by JAX."""
@@ -36,6 +34,21 @@ class Data:
     run: np.ndarray
     name: np.ndarray
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+class Solution(NamedTuple):
+    """The best of all starts, for each of R problems.
+
+    Attributes:
+        parameters, cost: [R, P], and [R], half the sum of squared residuals.
+        converged: [R], whether the cosine of the residuals with every free derivative is < 1e-4.
+        at_bound: [R, P], whether a parameter ended on a bound (False if it is fixed).
+    """
+
+    parameters: np.ndarray
+    cost: np.ndarray
+    converged: np.ndarray
+    at_bound: np.ndarray
 
 
 class Search(NamedTuple):
@@ -65,31 +78,34 @@ class Problem:
     Attributes:
         used: [R, ...], which residuals are of measurements; others are padding or one-sided.
         replication: [R, ...], labels of the unit of replication: its errors are drawn together.
-        least_noise: smallest standard deviation of a residual.
         clip: robust standard deviations to which residuals are clipped before they are resampled.
     """
 
     used: np.ndarray
     replication: np.ndarray
-    least_noise: float = field(default=0.0, kw_only=True)
     clip: float = field(default=math.inf, kw_only=True)
 
-    def solve(self) -> "Solution":
+    def solve(self) -> Solution:
         """Return the best of all starts, for each of the R problems."""
         raise NotImplementedError
 
-    def linearize(self, solution: "Solution", index: int) -> tuple[np.ndarray, np.ndarray]:
+    def linearize(self, solution: Solution, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return residuals [...] of a problem, and their derivatives [..., F] by free parameters.
 
         A residual is fitted minus measured, in the unit in which errors are drawn.
         """
         raise NotImplementedError
 
-    def refit(self, solution: "Solution", index: int, changes: np.ndarray) -> np.ndarray:
+    def scatter(self, errors: np.ndarray, slopes: np.ndarray, index: int) -> RunEffects:
+        """Return the variances of residuals [...] with derivatives [..., F]."""
+        used = self.used[index]
+        return run_effects(errors[used], slopes[used], self.replication[index][used])
+
+    def refit(self, solution: Solution, index: int, changes: np.ndarray) -> np.ndarray:
         """Return parameters [n, P] fitted to measurements plus changes [n, ...], as residuals."""
         raise NotImplementedError
 
-    def without(self, solution: "Solution", folds: np.ndarray) -> np.ndarray:
+    def without(self, solution: Solution, folds: np.ndarray) -> np.ndarray:
         """Return parameters [F, R, P] of fits without folds [F, R, ...]."""
         raise NotImplementedError
 
@@ -126,12 +142,12 @@ class LeastSquares(Problem):
 
         return tree.map(lambda leaf: leaf[index], self.data)
 
-    def solve(self) -> "Solution":
+    def solve(self) -> Solution:
         """See `Problem.solve`."""
         box = self.lower, self.upper
         return self._solved(self.starts, box, self.data, self.search.fit)
 
-    def linearize(self, solution: "Solution", index: int) -> tuple[np.ndarray, np.ndarray]:
+    def linearize(self, solution: Solution, index: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Problem.linearize`."""
         from bss.laws.solver import linearize
 
@@ -140,7 +156,7 @@ class LeastSquares(Problem):
         free = (self.lower[index] < self.upper[index]) & ~solution.at_bound[index]
         return errors, slopes[..., free]
 
-    def refit(self, solution: "Solution", index: int, changes: np.ndarray) -> np.ndarray:
+    def refit(self, solution: Solution, index: int, changes: np.ndarray) -> np.ndarray:
         """See `Problem.refit`."""
         from bss.laws.solver import repeated
 
@@ -151,7 +167,7 @@ class LeastSquares(Problem):
         start = solution.parameters[index][None]
         return self._solved(start, box, changed, self.search.refit).parameters
 
-    def without(self, solution: "Solution", folds: np.ndarray) -> np.ndarray:
+    def without(self, solution: Solution, folds: np.ndarray) -> np.ndarray:
         """See `Problem.without`."""
         from jax import tree
 
@@ -177,7 +193,7 @@ class LeastSquares(Problem):
 
     def _solved(
         self, starts: np.ndarray, box: tuple[np.ndarray, np.ndarray], data: Any, rounds: int
-    ) -> "Solution":
+    ) -> Solution:
         from bss.laws.solver import solve
 
         lower, upper = box

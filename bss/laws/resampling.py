@@ -7,7 +7,7 @@ parametric bootstrap samples from these variances. The sampled variances follow 
 inverse chi-square, which widens intervals from few runs as Student's t does.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +32,7 @@ def rms(values: ArrayLike) -> float:
 
 def robust_scale(values: np.ndarray) -> float:
     """Return the standard deviation about 0 from the median size, which outliers do not move."""
-    return 1.4826 * float(np.median(np.abs(values)))
+    return 1.4826 * float(np.median(np.abs(values)))  # of a normal distribution
 
 
 def draw_noise(
@@ -94,36 +94,27 @@ def draw_errors(
     """Return errors [count, N] of that many repetitions of a design with labels of runs [N]."""
     Z = _members(runs)
     offset = draw_noise(effects.offset, effects.offset_dof, (count, Z.shape[1]), generator)
-    if not effects.noise:  # nothing is drawn, so that rows that are runs of their own draw once
+    if not effects.noise:  # as where each run has one row, which is then drawn once
         return offset @ Z.T
     return offset @ Z.T + draw_noise(effects.noise, effects.noise_dof, (count, len(Z)), generator)
 
 
 def redraw(
-    residuals: np.ndarray,
-    slopes: np.ndarray,
+    effects: RunEffects,
     used: np.ndarray,
     runs: np.ndarray,
     count: int,
     generator: "np.random.Generator",
-    least: float = 0.0,
-) -> tuple[np.ndarray, RunEffects]:
-    """Return errors [count, ...] of repetitions of a fit's design, 0 where a residual is not used.
+) -> np.ndarray:
+    """Return errors [count, ...] of repetitions of a design, 0 where a residual is not used.
 
     Args:
-        residuals: [...], at the minimum.
-        slopes: [..., P], their derivatives by the free parameters.
-        used: [...], which of them are measurements.
+        effects: the variances.
+        used: [...], which residuals are of measurements.
         runs: [...], labels.
         count: number of repetitions.
         generator: random numbers.
-        least: the smallest standard deviation of the offset of a run.
-
-    Returns:
-        The errors, and the variance components that they were sampled from.
     """
     errors = np.zeros((count, *used.shape))
-    effects = run_effects(residuals[used], slopes[used], runs[used])
-    effects = replace(effects, offset=max(effects.offset, least))
     errors[:, used] = draw_errors(effects, runs[used], count, generator)
-    return errors, effects
+    return errors

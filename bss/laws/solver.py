@@ -19,6 +19,7 @@ import numpy as np
 
 from bss.errors import InputError
 from bss.jitting import jit
+from bss.laws.problem import Residual, Solution
 
 TOLERANCE = 1e-4  # cosine of residuals and derivatives: at it, costs agree to 1e-8
 CHUNK = 8  # starts that descend together: bounds the memory of the curves' derivatives
@@ -26,22 +27,6 @@ ROUND = 10  # iterations between looks at what has converged
 EVERY = 8  # rounds that every start gets before the best one ends the search
 SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)
 AHEAD, BENT = 0.1, 0.75  # part of a step, and trusted size of the acceleration, as in the paper
-Residual = Callable[[jax.Array, Any], jax.Array]
-
-
-class Solution(NamedTuple):
-    """The best of all starts, for each of R problems.
-
-    Attributes:
-        parameters, cost: [R, P], and [R], half the sum of squared residuals.
-        converged: [R], whether the cosine of the residuals with every free derivative is < 1e-4.
-        at_bound: [R, P], whether a parameter ended on a bound (False if it is fixed).
-    """
-
-    parameters: np.ndarray
-    cost: np.ndarray
-    converged: np.ndarray
-    at_bound: np.ndarray
 
 
 def solve(

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bss.laws.critical.shape import CbsDefinition, fit_log_steps
+from bss.laws.critical.law import CbsDefinition, fit_log_steps
 from bss.laws.minimum import FEWEST
 from bss.stats import Effect
 

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.optima import PUBLISHED
-from bss.laws.critical.shape import Shape
+from bss.laws.critical.law import Shape
+from bss.laws.resampling import draw_noise
 from bss.points.measuring import measure_points
 from bss.tables import check_runs
 
@@ -109,7 +110,8 @@ def _fitted(cell: pd.DataFrame) -> tuple[Shape, np.ndarray]:
     batch = np.sort(cell["batch"].unique()).astype(float)
     shape = Shape.of(batch, np.array([one.mean() for one in logs]))
     if min(map(len, logs)) < 2:
-        return shape, shape.refits(batch, RESAMPLES, draw)[0].kappa
+        noise = draw_noise(shape.noise, max(len(batch) - 2, 1), (RESAMPLES, len(batch)), draw)
+        return shape, Shape.of(batch, shape.log_steps(batch) + noise).kappa
     means = [draw.choice(one, (RESAMPLES, len(one))).mean(axis=1) for one in logs]
     return shape, Shape.of(batch, np.stack(means, axis=1)).kappa
 

@@ -76,7 +76,8 @@ def test_what_is_not_used_is_not_drawn_and_outliers_do_not_move_the_scale():
     used = np.arange(24).reshape(4, 6) % 6 < 5
     runs = np.broadcast_to(np.arange(4)[:, None], used.shape)
     residuals = np.where(used, generator.standard_normal(used.shape), np.nan)
-    drawn, _ = redraw(residuals, np.ones((4, 6, 1)), used, runs, 500, generator)
+    effects = run_effects(residuals[used], np.ones((20, 1)), runs[used])
+    drawn = redraw(effects, used, runs, 500, generator)
     assert drawn.shape == (500, 4, 6) and not drawn[:, ~used].any()
     assert drawn[:, used].std() == pytest.approx(residuals[used].std(), rel=0.5)
     values = np.append(generator.normal(3.0, 2.0, 20_000), np.full(50, 1e9))

@@ -22,7 +22,7 @@ from bss.laws.base import (
     outside,
     run_table,
 )
-from bss.laws.critical.curves import UNITS, StepsCurve, Unknown
+from bss.laws.critical.data import UNITS, StepsCurve, Unknown
 from bss.laws.power import PowerFit, predict
 from bss.laws.resampling import rms
 from bss.values import Positive, Range
@@ -103,8 +103,8 @@ class CriticalBatch:
     @classmethod
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """The fields again."""
-        S_min, E_min = (entry["intervals"][name] for name in ("S_min", SEQUENCES))
-        return entry | {"curve": entry, "S_min": S_min, "E_min": E_min}
+        ends = entry["intervals"]
+        return entry | {"curve": entry, "S_min": ends["S_min"], "E_min": ends[SEQUENCES]}
 
 
 def _renamed(entry: dict[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class CriticalFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "critical"
-    SCHEMA = 4
+    SCHEMA = 4  # of the JSON
     RESIDUAL_UNIT = "log steps"
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
@@ -205,9 +205,10 @@ class CriticalFit(Fit):
     @property
     def answer(self) -> str:
         """The critical batch of the last curve, and the exponents of the law."""
-        at, (name, one) = self.fits[-1], ("critical batch size", self.critical[-1])
+        at = self.fits[-1]
         how = f"b/a of {at.curve.model}" if self.quantity == "B_crit" else str(at.curve.model)
-        line = described(f"{name.capitalize()}, {how}", one, self.unit, at.method)
+        name = f"Critical batch size, {how}"
+        line = described(name, self.critical[-1], self.unit, at.method)
         if self.law is None:
             return line
         pairs = zip(self.law.variables, self.law.exponents, strict=True)
@@ -338,7 +339,8 @@ class CriticalFit(Fit):
         """
         parts = []
         for at in self.fits:
-            curve, residual = at.curve, np.array(at.residuals)
+            curve = at.curve
+            residual = np.array(at.residuals)
             bend = at.B_crit.value or np.nan
             names = ("model", "params", "tokens", "target_loss", "batch")
             table = {name: getattr(curve, name) for name in names}

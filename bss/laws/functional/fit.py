@@ -39,7 +39,7 @@ from bss.laws.functional.problem import (
 )
 from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
 from bss.laws.problem import parse_ranges
-from bss.laws.resampling import redraw, rms, robust_scale
+from bss.laws.resampling import redraw, rms, robust_scale, run_effects
 from bss.laws.solver import Solution, linearize
 from bss.points.conditions import independent_runs, refuse_conditions
 from bss.points.copies import copied_rows
@@ -211,7 +211,8 @@ def _bootstrap(one: Solved, errors: np.ndarray, slopes: np.ndarray, options: Opt
     free = (problem.lower < problem.upper) & ~one.solution.at_bound[0]
     limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
     clipped, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
-    sampled, _ = redraw(clipped, slopes[..., free], used, runs, options.resamples, generator)
+    effects = run_effects(clipped[used], slopes[..., free][used], runs[used])
+    sampled = redraw(effects, used, runs, options.resamples, generator)
     observed = (problem.data["observed"] + errors)[None] + sampled
     starts = np.tile(one.theta, (options.resamples, 1, 1))
     return problem.solve(starts, ROUNDS["refit"], observed=observed)

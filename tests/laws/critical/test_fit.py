@@ -11,8 +11,9 @@ from scipy import optimize
 from bss.errors import InputError
 from bss.laws import fit_critical
 from bss.laws.base import Options
-from bss.laws.critical.curves import steps_curves
-from bss.laws.critical.shape import (
+from bss.laws.critical.data import steps_curves
+from bss.laws.critical.estimates import FittedCurve
+from bss.laws.critical.law import (
     CbsDefinition,
     Shape,
     measured_critical_batch,
@@ -87,10 +88,9 @@ def test_refits_scatter_about_the_fit(published):
     curves = steps_curves(published)
     generator = np.random.default_rng(1)
     for curve in curves:
-        shape = Shape.of(curve.batch, np.log(curve.steps))
-        refits, noise = shape.refits(curve.batch, 2000, generator)
-        assert refits.kappa.shape == (2000,) and noise.shape == (2000, len(curve.batch))
-        np.testing.assert_allclose(np.median(refits.kappa), shape.kappa, rtol=0.03)
+        one = FittedCurve.of(curve, 2000, generator)
+        assert one.refits.kappa.shape == (2000,) and one.noise.shape == (2000, len(curve.batch))
+        np.testing.assert_allclose(np.median(one.refits.kappa), one.shape.kappa, rtol=0.03)
 
 
 def test_exact_curves_are_recovered():

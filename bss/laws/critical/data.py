@@ -166,7 +166,8 @@ def _check_units(points: pd.DataFrame, unit: str) -> None:
 
 def _curve(key: Hashable, rows: pd.DataFrame, unit: str) -> StepsCurve:
     model, params, tokens, target, lr_phase, weights, seq_len = key  # type: ignore[misc]
-    met, censored = [], {}
+    met = []
+    censored = {}
     for batch, here in rows.groupby("batch"):
         size = float(batch) * (seq_len if unit == "tokens" else 1.0)  # type: ignore[arg-type]
         reached = here.loc[here["reached"]]

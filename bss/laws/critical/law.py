@@ -21,7 +21,6 @@ import numpy as np
 from scipy import special
 
 from bss.errors import check
-from bss.laws.resampling import draw_noise
 
 SMALLEST = "smallest"
 LEAST_NOISE = 1e-6  # steps are whole numbers: no fit is better than this relative error
@@ -39,7 +38,7 @@ class Shape(NamedTuple):
 
     a: Any
     kappa: Any
-    noise: Any
+    noise: Any = np.nan
 
     @classmethod
     def of(cls, batch: np.ndarray, log_steps: np.ndarray) -> "Shape":
@@ -55,14 +54,6 @@ class Shape(NamedTuple):
         """Return log S at each batch [n]."""
         return np.log(self.a) + np.log1p(self.kappa / batch)
 
-    def refits(
-        self, batch: np.ndarray, resamples: int, generator: np.random.Generator
-    ) -> tuple["Shape", np.ndarray]:
-        """Return refits [R] by a parametric bootstrap, and the noise of log S [R, n] of each."""
-        count = len(batch)
-        noise = draw_noise(self.noise, max(count - 2, 1), (resamples, count), generator)
-        return Shape.of(batch, self.log_steps(batch) + noise), noise
-
 
 def _rest(log_kappa: np.ndarray, log_batch: np.ndarray, log_steps: np.ndarray) -> np.ndarray:
     """Return residuals [..., n] of log S for κ [...], with the best a for each."""
@@ -72,16 +63,19 @@ def _rest(log_kappa: np.ndarray, log_batch: np.ndarray, log_steps: np.ndarray) -
 
 def fit_log_steps(log_batch: np.ndarray, log_steps: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return a, κ and noise [...] of log S [..., n]: the best of a grid, then Gauss-Newton."""
+    # Steps of a factor of about 1.2, between which the sum of squares has one minimum.
     grid = np.linspace(log_batch[0] - SEARCHED, log_batch[-1] + SEARCHED, 200)
     squares = [np.sum(_rest(at, log_batch, log_steps) ** 2, axis=-1) for at in grid]
     best = np.argmin(squares, axis=0)
-    low, high = grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)]
+    low = grid[np.maximum(best - 1, 0)]
+    high = grid[np.minimum(best + 1, len(grid) - 1)]
     at = grid[best]
-    for _ in range(30):
+    for _ in range(30):  # Gauss-Newton is exact to the last digits after ten
         slope = special.expit(at[..., None] - log_batch)
         slope = slope - slope.mean(axis=-1, keepdims=True)
         step = np.sum(slope * _rest(at, log_batch, log_steps), axis=-1)
-        at = np.clip(at + step / np.maximum(np.sum(slope**2, axis=-1), 1e-300), low, high)
+        size = np.maximum(np.sum(slope**2, axis=-1), 1e-300)  # 0 where all batches are equal
+        at = np.clip(at + step / size, low, high)
     rest = _rest(at, log_batch, log_steps)
     noise = np.sqrt(np.sum(rest**2, axis=-1) / max(len(log_batch) - 2, 1))
     log_a = log_steps - np.logaddexp(0.0, at[..., None] - log_batch)
@@ -100,8 +94,8 @@ class CbsDefinition:
         InputError: on construction, if one of them is out of range.
     """
 
-    overhead: float = 0.2
-    reference: float | str = 256.0
+    overhead: float = 0.2  # as in the paper, and so is the reference
+    reference: float | str = 256.0  # as in the paper
 
     def __post_init__(self) -> None:
         check(0 < self.overhead < np.inf, "overhead", self.overhead, "a positive share, e.g. 0.2")
@@ -121,7 +115,8 @@ class CbsDefinition:
     def _share(self) -> float:
         """Of b/a, up to 1; 0 if the reference is none."""
         share = re.fullmatch(r"(\d+\.?\d*|\.\d+)%", str(self.reference))
-        return float(share[1]) / 100 if share and float(share[1]) <= 100 else 0.0
+        whole = 100  # percent
+        return float(share[1]) / whole if share and float(share[1]) <= whole else 0.0
 
     def __str__(self) -> str:
         name = self.reference if isinstance(self.reference, str) else f"{self.reference:g}"
@@ -162,7 +157,8 @@ def measured_critical_batch(
     """
     if not batch[0] <= reference <= batch[-1]:
         return np.full(log_steps.shape[:-1], np.nan)
-    log_batch, at = np.log(batch), np.log(reference)
+    log_batch = np.log(batch)
+    at = np.log(reference)
     right = int(np.clip(np.searchsorted(log_batch, at), 1, len(batch) - 1))
     share = (at - log_batch[right - 1]) / (log_batch[right] - log_batch[right - 1])
     sequences = log_steps + log_batch
@@ -173,7 +169,8 @@ def measured_critical_batch(
     excess = excess - start[..., None] - np.log1p(overhead)
     last = len(knots) - 1 - np.argmax(excess[..., ::-1] <= 0, axis=-1)
     following = np.minimum(last + 1, len(knots) - 1)
-    low, high = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (last, following))
+    low = np.take_along_axis(excess, last[..., None], -1)[..., 0]
+    high = np.take_along_axis(excess, following[..., None], -1)[..., 0]
     part = np.where(following > last, -low / np.where(high > low, high - low, 1.0), 0.0)
     crossing = np.exp(knots[last] + part * (knots[following] - knots[last]))
     return np.where(last == len(knots) - 1, np.inf, crossing)
