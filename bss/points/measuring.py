@@ -335,7 +335,7 @@ def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def envelope(points: pd.DataFrame, diverged: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return the points at the best LR of each (model, kind, target, batch, seed).
+    """Return the points at the best LR of each (model, `lr_phase`, target, batch, seed).
 
     Runs with equal LR and seed but different names are repeats. The LR is chosen by their mean
     log tokens, and all runs at the chosen LR are kept. If the LRs of a batch size do not share

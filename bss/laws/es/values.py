@@ -353,10 +353,11 @@ class EsFit(Fit):
         return pd.DataFrame(rows)
 
     def details(self) -> dict[str, pd.DataFrame]:
-        """Return errors of the laws at left-out batch sizes."""
+        """Return errors of the laws at left-out batch sizes; the first one chooses the law."""
         if self.comparison is None:
             return {}
-        errors = {"interior_log_E": "CV error (log tokens)"}
+        errors = {"interior_loss": "ranking error (nats)"}
+        errors |= {"interior_log_E": "CV error (log tokens)"}
         errors |= {"edge_log_E": "at the smallest and largest batch"}
         table = pd.DataFrame(self.comparison.table)[["law", "parameters", *errors]]
         chosen = table["law"].eq(self.comparison.winner) & (self.choice == CROSS_VALIDATED)
