@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Without bytecode every process would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow matrix test-ray test-trainers browser bench notebooks docs release format setup lock clean
+.PHONY: demo test test-slow matrix test-ray test-trainers browser bench notebooks docs pictures release format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
@@ -77,6 +77,9 @@ docs: setup .cache/docs/ready  ## the pages of docs/, every option and the Pytho
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
 		--target .cache/docs --constraint requirements.lock -r .cache/docs.txt
 	touch $@
+
+pictures: setup  ## what README and docs show, from committed data: docs/assets/*.png and *.json
+	$(BIN)/python docs/_site/pictures.py
 
 release: setup  ## dist/: sdist and wheel, each tried in a fresh environment
 	rm -rf dist

@@ -10,7 +10,7 @@ from bss.plots import style
 
 BINS = 6  # groups of equal size at most, whose medians are drawn
 EACH = 6  # rows of a group
-SPREAD = 8.0  # ratio of largest to smallest from which an axis is logarithmic
+SPREAD = 4.0  # ratio of largest to smallest from which an axis is logarithmic
 FITTED, LEFT_OUT = "#10375c", "#c2571a"
 
 
@@ -43,10 +43,9 @@ def residuals_figure(fit: Fit) -> Figure:
             ax.set_xscale("log")
             style.tokens_axis(ax.xaxis, most=5)
         style.panel_title(ax, "", xlabel=label, ylabel=fit.RESIDUAL_UNIT)
-    entries = [
-        style.handle(text, color=color, marker="o", ms=4, lw=1.6)
-        for color, text in columns.values()
-    ]
+    dots = {"ls": "none", "marker": "o", "ms": 4}
+    entries = [style.handle(text, color=color, **dots) for color, text in columns.values()]
+    entries.append(style.handle("median of a group", color=style.INK, lw=1.6))
     return style.side_legend(figure, entries, "measured minus fitted")
 
 

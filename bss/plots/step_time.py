@@ -17,7 +17,8 @@ def time_figure(
     """Plot tokens, time and cost to a target against the batch size, with intervals.
 
     A diamond marks the best batch size of each panel, and a bar below it the interval of that batch
-    size. The cost is left out if it is proportional to the time.
+    size. Grey dots are the tokens of the runs. The cost is left out if it is proportional to the
+    time.
 
     Args:
         fit: E(S).
@@ -28,11 +29,15 @@ def time_figure(
     loss = fit.fits[-1].target_loss if target_loss is None else target_loss
     batch, curves = by_criterion(fit, loss, step_time, price)
     best = best_batches(fit, loss, step_time, price).set_index("criterion")
+    every = fit.residuals()
+    rows = every[np.isclose(every["target_loss"], loss)]
     varied = len(set(step_time.devices)) > 1
     shown = [name for name in CRITERIA if name != "cost" or varied]
     figure, axes = style.new_figure(3.1, columns=len(shown))
     for ax, name in zip(axes[0], shown, strict=True):
         values = curves[name]
+        if name == "tokens":
+            ax.plot(rows["batch"], rows["measured"], ".", color=style.FAINT, ms=6, zorder=1)
         ax.plot(batch, values[:, 0], color=style.INK, lw=1.5)
         if values.shape[1] > 1:
             ends = np.quantile(values[:, 1:], tails(fit.level), axis=1)
@@ -48,6 +53,7 @@ def time_figure(
         title = f"{LABELS[name]} to {loss:.4g} nats"
         style.panel_title(ax, title, xlabel="batch B (sequences)", ylabel=LABELS[name])
     entries = [
+        style.handle("a run", marker=".", ls="none", color=style.FAINT, ms=6),
         style.handle(f"fit, with {fit.level:.0%} band", color=style.INK, lw=1.5),
         style.handle("best batch size;\nbar: its interval", marker="D", ls="none", mfc="white",
                      mec="#c2571a"),

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 BESIDE = "repository"
 HISTORY = ("results/LOG.md", "CHANGELOG.md")
 LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?!\w+:|#)(?P<path>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+PICTURE = re.compile(r"(?P<start>!\[[^\]]*\])\((?P<path>[^)\s]*assets/\w+)\.png\)")
 
 
 def path_of(page: str) -> str:
@@ -69,7 +70,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     if page.file.src_uri.startswith(f"{BESIDE}/"):
         page.meta["search"] = {"boost": 0.1}  # the pages of docs/ are found first
-    return LINK.sub(rewritten, markdown)
+    return PICTURE.sub(both_schemes, LINK.sub(rewritten, markdown))
+
+
+def both_schemes(picture: re.Match[str]) -> str:
+    """The light and the dark picture, of which the theme shows one.
+
+    Examples:
+        >>> PICTURE.sub(both_schemes, "![Tokens](assets/equal_time.png)")
+        '![Tokens](assets/equal_time.png#only-light)![Tokens](assets/equal_time-dark.png#only-dark)'
+    """
+    start, path = picture["start"], picture["path"]
+    return f"{start}({path}.png#only-light){start}({path}-dark.png#only-dark)"
 
 
 def _added(files: Any, path: str, config: Any) -> list[Any]:
