@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import (
     CoercionError,
     MissingArgumentError,
@@ -58,6 +58,13 @@ COMMANDS = {
     "models": "named models, their parameters and FLOPs",
     "runs": "list a runs directory",
 }
+TASKS = {
+    "Start": ("advise", "import", "fit", "report"),
+    "Use a fit": ("predict", "next", "schedule", "plan"),
+    "Train": ("train", "sweep", "runs", "compile"),
+    "Reference": ("rules", "models", "points", "check", "theory"),
+}
+"""The groups of the help page, in the order in which a user needs them."""
 GROUPS = {
     "fit": "fit a law to measurements",
     "theory": "kernel regression and least squares under SGD, exactly",
@@ -81,20 +88,27 @@ def application(called: str = "") -> App:
     """Return the command line; of subcommands only the one that is called is imported."""
     app = App(
         "bss",
-        help="Batch-size scaling laws.",
+        help="Find the batch size of a training run. First step: "
+        "`bss advise --params 350M --tokens 30B --seq-len 2048`.",
         version=version,
         help_format="markdown",
         default_parameter=Parameter(
             negative=(), show_default=_shown, consume_multiple=False, allow_repeating=True
         ),
     )
-    groups = {name: App(name, help=about) for name, about in GROUPS.items()}
+    panels = [Group(task, sort_key=i) for i, task in enumerate(TASKS)]
+    tasks = {
+        name: panel for panel, names in zip(panels, TASKS.values(), strict=True) for name in names
+    }
+    groups = {name: App(name, help=about, group=tasks[name]) for name, about in GROUPS.items()}
     for group in groups.values():
         app.command(group)
     for name, about in COMMANDS.items():
         group, _, last = name.rpartition(" ")
         module, function = command_path(name)
         how: dict[str, Any] = {"name": last, "help": about}
+        if name in tasks:
+            how["group"] = tasks[name]
         if name == called:
             target = getattr(importlib.import_module(module), function)
             how["help_epilogue"] = _examples(target.__doc__)

@@ -1,4 +1,4 @@
-"""Tables on a terminal: as wide as it is, and no number cut."""
+"""Tables on a terminal: no wider than it is, no number cut, and columns left out are named."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,9 @@ from bss.cells import Table
 
 
 def lines(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table; of one wider than the terminal, a line per row and column.
+    """Yield the lines of a table. One wider than the terminal is printed without its last columns.
+
+    If no more than half of the columns fit, each row and column has a line of its own.
 
     Examples:
         >>> table = Table("runs", ("run", "tokens", "loss"), [("a", "1,000", "1.9 ± 0.1")])
@@ -16,7 +18,14 @@ def lines(table: Table, width: int) -> Iterator[str]:
         ──────────────────────────
          a      1,000   1.9 ± 0.1
         <BLANKLINE>
-        >>> print(*lines(table, 21), sep="\\n")
+        >>> print(*lines(table, 20), sep="\\n")
+        runs
+         run   tokens
+        ──────────────
+         a      1,000
+        (not shown: loss; a wider terminal or --json has it)
+        <BLANKLINE>
+        >>> print(*lines(table, 12), sep="\\n")
         runs
         run      a
         tokens   1,000
@@ -27,12 +36,18 @@ def lines(table: Table, width: int) -> Iterator[str]:
         yield table.title
     cells = [[str(cell) for cell in row] for row in (table.columns, *table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if sum(widths) + 3 * len(widths) - 1 <= width:
+    count = len(widths)
+    while count and sum(widths[:count]) + 3 * count - 1 > width:
+        count -= 1
+    if 2 * count > len(widths):
         head, *rows = [
-            f" {row[0]:<{widths[0]}}" + "".join(map("   {:>{}}".format, row[1:], widths[1:]))
+            f" {row[0]:<{widths[0]}}"
+            + "".join(map("   {:>{}}".format, row[1:count], widths[1:count]))
             for row in cells
         ]
         yield from (head.rstrip(), "─" * (len(head) + 1), *(row.rstrip() for row in rows))
+        if left := cells[0][count:]:
+            yield f"(not shown: {', '.join(left)}; a wider terminal or --json has it)"
     else:
         first = max(map(len, cells[0]))
         for i, row in enumerate(cells[1:]):

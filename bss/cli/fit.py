@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from bss import fitting, laws
 from bss.cells import Table, fit_tables
 from bss.cli.options import Number, Repeated, Trust
@@ -16,7 +18,7 @@ from bss.cli.reading import (
 )
 from bss.cli.step_time import TimeOptions
 from bss.laws.step_time import CRITERIA, equal_time, sentence
-from bss.units import parse_tokens
+from bss.units import parse_tokens, rounded_tokens
 
 
 def es(
@@ -172,7 +174,26 @@ def _output(fit: Any) -> Output:
     outliers = [f"outlier: {one}" for one in fit.outliers]
     warnings = [*fit.warnings, *outliers]
     draw = figure("fits.fit_figure", fit)
-    return Output(fit.to_dict(), fit.answer, shown, warnings, notes, figure=draw)
+    answer = "\n".join(filter(None, (fit.answer, _plainly(fit))))
+    return Output(fit.to_dict(), answer, shown, warnings, notes, figure=draw)
+
+
+def _plainly(fit: Any) -> str:
+    """Return what to use, and the tokens that half and twice of it cost; "" if that is unknown."""
+    fits = fit.fits if isinstance(fit, laws.EsFit) else ()
+    known = [at for at in fits if at.best.value and at.status == "converged"]
+    if not known:
+        return ""
+    loss, best = known[-1].target_loss, known[-1].best.value
+    half, at, twice = fit.tokens(best * np.array([0.5, 1, 2]), loss)
+    if not (min(fit.batches) <= best / 2 and 2 * best <= max(fit.batches) and twice < np.inf):
+        return ""
+    rounded = f"{best:,.0f}" if best >= 10 else f"{best:.2g}"
+    size = f"{rounded} sequences ({rounded_tokens(best * fit.seq_len)} tokens) per step"
+    return (
+        f"Use about {size}: half of it needs {half / at - 1:.0%} more tokens, "
+        f"twice {twice / at - 1:.0%}"
+    )
 
 
 def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output:

@@ -101,8 +101,15 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
         style.handle(text, color=style.INK, marker=marker, ls="none", ms=6)
         for text, marker in (("at most", "v"), ("at least", "^"))
     ]
+    if any(_is_measured(at.shown("B_opt")) for fit in shown.values() for at in fit.fits):
+        bounds.append(style.hollow("measured minimum", ms=5))
     interval = style.handle("bars: 90% of the fit", ls="none")
     return style.side_legend(figure, [*style.handles(looks, ms=5), *bounds, interval])
+
+
+def _is_measured(best: Any) -> bool:
+    """Return whether a B_opt is the measured minimum, not that of the law."""
+    return getattr(best, "method", "") == "measured"
 
 
 def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
@@ -118,7 +125,8 @@ def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
         losses = [at.target_loss for at in fits]
         x = x + 0.025 * (i - (len(shown) - 1) / 2) * (max(losses) - min(losses) or 1.0)
         found = np.isfinite(value)
-        style.bars(ax, (x[found], value[found], low[found], high[found]), look)
+        of_law = np.array([not _is_measured(e) for _, e in rows if e is not None], bool)
+        style.bars(ax, (x[found], value[found], low[found], high[found]), look, of_law[found])
         style.bounds(ax, x[~found], low[~found], high[~found], color=look["color"])
         ends += [*np.where(found, value, np.fmax(low, np.nan_to_num(high)))]
         if missing := len(fits) - int((found | np.isfinite(low) | np.isfinite(high)).sum()):
@@ -131,7 +139,7 @@ def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
     if numbers := [end for end in ends if end > 0]:
         ax.set_ylim(min(numbers) / 3, max(numbers) * 3)
     else:
-        ax.text(0.5, 0.5, "unidentified", transform=ax.transAxes, ha="center", color=style.FAINT)
+        ax.text(0.5, 0.5, "not resolved", transform=ax.transAxes, ha="center", color=style.FAINT)
     style.batch_axis(ax.yaxis)
 
 

@@ -20,7 +20,6 @@ from bss.laws import fit_es
 from bss.laws.base import DRAWS, Options
 from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.compare import compare
-from bss.plots.curves import loss_curves
 from bss.points.curve import default_targets, points
 from bss.policies.derive import derive_schedule
 from bss.policies.policy import Limits
@@ -102,7 +101,6 @@ def experiment(study: Study) -> None:
             "comparison.json": comparison,
             "schedule.json": {"batch": str(schedule), "law": derived.law, "note": derived.note},
             "contenders.csv": contender_table(compared, trainer.statuses).drop(columns="peak_lr"),
-            "loss_curves.png": loss_curves(runs, targets),
         },
         trainer,
         question="How large should the batch be, when should it grow, and does growing it beat "

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bss.cli import main
-from bss.cli.app import COMMANDS, application
+from bss.cli.app import COMMANDS, TASKS, application
 
 
 def dense(text):
@@ -38,3 +38,14 @@ def test_the_star_of_a_step_time_is_shown(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main([*command.split(), "--help"]) == 0
     assert '"0.05 + 0.002*B" or "50ms + 2ms*B"' in capsys.readouterr().out
+
+
+def test_the_first_page_has_every_command_in_four_groups_and_a_first_step(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["--help"]) == 0
+    page = capsys.readouterr().out
+    assert "First step: bss advise --params 350M" in page
+    order = [page.index(f"─ {task} ─") for task in TASKS]
+    assert len(order) == 4 and order == sorted(order)
+    listed = [name for names in TASKS.values() for name in names]
+    assert sorted(listed) == sorted({command.partition(" ")[0] for command in COMMANDS})

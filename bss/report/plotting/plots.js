@@ -15,13 +15,25 @@ const MOST_POINTS = 2000; // of a curve; more draw no better
 // Draw loss against tokens of runs, {name, batch, tokens, losses}, into a figure.
 export function drawRuns(figure, runs) {
   const batches = [...new Set(runs.map(({ batch }) => batch))];
+  const labels = labelsOf(runs.map(({ batch }) => `batch ${batch}`));
+  const colored = (run, i) => ({ ...runSeries(run), label: labels[i], color: batches.indexOf(run.batch) });
   draw(figure, {
-    series: runs.map((run) => ({ ...runSeries(run), color: batches.indexOf(run.batch) })),
+    series: runs.map(colored),
     x: "tokens",
     y: "loss (nats per token)",
     caption:
       "Loss against tokens of each run, one colour per batch size. Hover for a run, its tokens and " +
       "loss; a legend entry switches its run off.",
+  });
+}
+
+// Return texts that differ: those of several runs are counted.
+function labelsOf(texts) {
+  const seen = {};
+  return texts.map((text) => {
+    seen[text] = (seen[text] ?? 0) + 1;
+    const many = texts.filter((other) => other === text).length > 1;
+    return many ? `${text} (${seen[text]})` : text;
   });
 }
 
