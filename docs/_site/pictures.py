@@ -26,6 +26,7 @@ import bss
 from bss.laws import read_fit
 from bss.laws.step_time import StepTime
 from bss.plots import style
+from bss.plots.fits import fit_figure
 from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
 from bss.plots.step_time import time_figure
@@ -89,6 +90,12 @@ def rates_map() -> Figure:
     return rates_figure(read_fit(ROOT / "bss/laws/published/steplaw_rates.json"))
 
 
+def best_lr() -> Figure:
+    """The best LR of published runs at one batch size, with its law."""
+    runs = pd.read_csv(ROOT / "results/published/steplaw_rates.csv", comment="#")
+    return fit_figure(bss.fit_lr(runs[runs["batch"] == 256]))
+
+
 def residuals() -> Figure:
     """The residuals of the committed fit of published final losses."""
     return residuals_figure(read_fit(ROOT / "bss/laws/published/steplaw_dense.json"))
@@ -98,6 +105,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "batch_sizes": batch_sizes,
     "equal_time": equal_time,
     "rates_map": rates_map,
+    "best_lr": best_lr,
     "residuals": residuals,
 }
 

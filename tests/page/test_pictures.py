@@ -15,7 +15,7 @@ from tests.test_docs import hook
 
 ASSETS = ROOT / "docs" / "assets"
 pictures = hook("pictures")
-DEAR = ("batch_sizes", "equal_time", "rates_map")  # fits, and a map of 24 s
+DEAR = ("batch_sizes", "best_lr", "equal_time", "rates_map")  # fits, and a map of 24 s
 
 
 def written(name):
