@@ -182,9 +182,10 @@ def _plainly(fit: Any) -> str:
     """Return what to use, and the tokens that half and twice of it cost; "" if that is unknown."""
     fits = fit.fits if isinstance(fit, laws.EsFit) else ()
     known = [at for at in fits if at.best.value and at.status == "converged"]
-    if not known:
+    best = known[-1].best.value if known else None
+    if best is None:
         return ""
-    loss, best = known[-1].target_loss, known[-1].best.value
+    loss = known[-1].target_loss
     half, at, twice = fit.tokens(best * np.array([0.5, 1, 2]), loss)
     if not (min(fit.batches) <= best / 2 and 2 * best <= max(fit.batches) and twice < np.inf):
         return ""
