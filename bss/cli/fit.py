@@ -181,7 +181,8 @@ def _output(fit: Any) -> Output:
 def _plainly(fit: Any) -> str:
     """Return what to use, and the tokens that half and twice of it cost; "" if that is unknown."""
     fits = fit.fits if isinstance(fit, laws.EsFit) else ()
-    known = [at for at in fits if at.best.value and at.status == "converged"]
+    of_law = [at for at in fits if at.status == "converged" and at.best.method != "measured"]
+    known = [at for at in of_law if at.best.value]
     best = known[-1].best.value if known else None
     if best is None:
         return ""
@@ -192,7 +193,7 @@ def _plainly(fit: Any) -> str:
     rounded = f"{best:,.0f}" if best >= 10 else f"{best:.2g}"
     size = f"{rounded} sequences ({rounded_tokens(best * fit.seq_len)} tokens) per step"
     return (
-        f"Use about {size}: half of it needs {half / at - 1:.0%} more tokens, "
+        f"Use about {size} to loss {loss:g}: half of it needs {half / at - 1:.0%} more tokens, "
         f"twice {twice / at - 1:.0%}"
     )
 
