@@ -172,7 +172,7 @@ def planted_curves():
 
     from bss.laws import CurveFit
     from bss.laws.base import Estimate
-    from bss.laws.functional.curves import plan_path, stack
+    from bss.laws.functional.data import plan_path, stack
     from bss.laws.functional.law import CurveLaw, law_losses
     from bss.schedules.batch import BatchSchedule
     from bss.schedules.plan import resolve

@@ -31,7 +31,7 @@ import pandas as pd
 from benchmarks.laws import planted_curves, planted_schedules, planted_tables
 from bss.laws import check_losses, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
-from bss.laws.functional.curves import curves_of
+from bss.laws.functional.data import curves_of
 from bss.laws.functional.values import last_losses
 from bss.points.curve import points
 from bss.provenance import commit, machine

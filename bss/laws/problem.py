@@ -21,6 +21,29 @@ Ranges = Mapping[str, tuple[float, float]]
 """Ranges of parameters by printed name, as a user constrained them; see `parse_ranges`."""
 
 
+class Parameter(NamedTuple):
+    """A parameter of a law, as it is printed.
+
+    Attributes:
+        name: in formulas, tables and constraints.
+        lower, upper: bounds.
+        log: whether its logarithm is fitted; it is then above 0.
+        usual: value before any measurement, from which `spread` is reckoned.
+        spread: standard deviation of the fitted number about it; infinite without a prior.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    log: bool = False
+    usual: float = 1.0
+    spread: float = math.inf
+
+    def fitted(self, printed: float) -> float:
+        """Return the fitted number of a value."""
+        return Scale(0, log=self.log).fitted(printed)
+
+
 @dataclass(frozen=True)
 class Data:
     """Rows that a law is fitted to; every array is [N].

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 
 from bss.jitting import jit
 from bss.laws import CurveFit
-from bss.laws.functional.curves import plan_path, stack
+from bss.laws.functional.data import plan_path, stack
 from bss.laws.functional.law import CurveLaw, EvalPoints, Segments, curve_losses, law_losses
 from bss.laws.functional.values import check_identified, schedule_losses
 from bss.laws.solver import float64

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bss.laws.functional.curves import curves_of
+from bss.laws.functional.data import curves_of
 from bss.laws.functional.fit import fitted_runs
 from bss.plots.curves import fitted_curves
 

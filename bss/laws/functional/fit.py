@@ -15,32 +15,34 @@ import pandas as pd
 
 from bss.laws.base import (
     DRAWS,
-    SPANS,
     WIDE,
     Estimate,
     Options,
     Outlier,
-    interval,
     rounded,
     tails,
-    too_wide,
 )
-from bss.laws.functional.curves import Curves, curves_of
+from bss.laws.functional.data import Curves, curves_of
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.problem import (
     CLOCKS,
     FEWEST,
     NAMES,
-    ROUNDS,
+    OUTLIER,
     Solved,
-    curve_errors,
     curve_problem,
-    solved,
 )
 from bss.laws.functional.values import MAX_ROWS, CurveFit, FittedRun
-from bss.laws.problem import parse_ranges
-from bss.laws.resampling import redraw, rms, robust_scale, run_effects
-from bss.laws.solver import Solution, linearize
+from bss.laws.inference import (
+    Candidate,
+    OutlierRule,
+    choose,
+    identified,
+    percentiles,
+    resample,
+    times_of_others,
+)
+from bss.laws.resampling import rms
 from bss.points.conditions import independent_runs, refuse_conditions
 from bss.points.copies import copied_rows
 from bss.points.curve import loss_column
@@ -48,7 +50,8 @@ from bss.points.divergence import without_diverged
 from bss.points.groups import SEED_NOISE, apart
 from bss.tables import check_runs
 
-OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
+FAR = OutlierRule(OUTLIER, fewest=2 * FEWEST)
+MAY_BE_0 = ("L_0", "A_1", "B_phi")
 
 
 def fit_curve(
@@ -86,7 +89,8 @@ def fit_curve(
     refuse_conditions(independent, schedules=True)
     several = clock is None and len(curves.runs) >= FEWEST
     every = _solved_by_clock(curves, CLOCKS if several else (clock or "sgd",), constraints)
-    fit = _fitted(curves, every, since, warmup, options or Options(resamples=60))
+    how = options or Options(resamples=60)  # dear ones, of which an interval has six at each end
+    fit = _fitted(curves, every, since, warmup, constraints, how)
     return replace(fit, warnings=(*diverged, *copies, *apart(independent), *fit.warnings))
 
 
@@ -105,26 +109,35 @@ def independent_curves(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _solved_by_clock(curves: Curves, clocks: Sequence[str], constraints: str) -> dict[str, Solved]:
-    """Return the solution per time variable, the lowest cross-validated error first.
+    """Return the solution per time variable, that of the lowest cross-validated error first.
 
     A time variable with the same free parameters as an earlier one is skipped.
     """
     every: dict[str, Solved] = {}
     for clock in clocks:
         problem = curve_problem(curves, clock, constraints)
-        known = [one.problem.lower < one.problem.upper for one in every.values()]
-        if not any(np.array_equal(problem.lower < problem.upper, free) for free in known):
-            every[clock] = solved(curves, problem)
-    return dict(sorted(every.items(), key=lambda entry: entry[1].cv_error or 0.0))
+        known = [one.problem.is_fixed for one in every.values()]
+        if not any(np.array_equal(problem.is_fixed, fixed) for fixed in known):
+            every[clock] = Solved.of(problem)
+    candidates = {clock: Candidate(one.cv_error or 0.0) for clock, one in every.items()}
+    best = choose(candidates)
+    return {best: every[best]} | every
 
 
 def _fitted(
-    curves: Curves, every: dict[str, Solved], since: int, warmup: int, options: Options
+    curves: Curves,
+    every: dict[str, Solved],
+    since: int,
+    warmup: int,
+    constraints: str,
+    options: Options,
 ) -> CurveFit:
     """Return the fit with the first time variable, with its intervals."""
     clock, one = next(iter(every.items()))
-    errors, slopes = linearize(curve_errors, one.theta, one.problem.data)
-    refits, level, law = _bootstrap(one, errors, slopes, options), options.level, one.problem.law
+    generator = np.random.default_rng(options.seed)
+    refits = resample(one.problem, one.solution, 0, options.resamples, generator)
+    level = options.level
+    law = one.problem.law
     parameters = _parameters(one, refits.parameters, clock, level)
     status = one.problem.reasons.get("c_K", "converged")
     status = status if one.solution.converged[0] else "not converged"
@@ -136,7 +149,7 @@ def _fitted(
         parameters=parameters,
         status=status,
         identified=status == "converged" and known,
-        rmse=rms(errors[curves.weight > 0]),
+        rmse=rms(refits.errors[curves.weight > 0]),
         cv_errors={name: x.cv_error for name, x in every.items() if x.cv_error is not None},
         seq_len=curves.seq_len,
         **_ranges(curves),
@@ -151,7 +164,7 @@ def _fitted(
         level=level,
         resamples=options.resamples,
         warnings=tuple(_warnings(curves, parameters, known)),
-        constraints=one.problem.constraints,
+        constraints=constraints,
     )
 
 
@@ -203,52 +216,39 @@ def _noise_is_known(one: Solved, draws: np.ndarray, level: float) -> bool:
     return not one.solution.at_bound[0, size] and bool(high - low <= np.log(WIDE))
 
 
-def _bootstrap(one: Solved, errors: np.ndarray, slopes: np.ndarray, options: Options) -> Solution:
-    """Return refits of the parameters to losses with a run offset and noise sampled anew."""
-    problem = one.problem
-    used = problem.data["weight"] > 0
-    runs = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
-    free = (problem.lower < problem.upper) & ~one.solution.at_bound[0]
-    limit = OUTLIER * max(robust_scale(errors[used]), 1e-9)
-    clipped, generator = np.clip(errors, -limit, limit), np.random.default_rng(options.seed)
-    effects = run_effects(clipped[used], slopes[..., free][used], runs[used])
-    sampled = redraw(effects, used, runs, options.resamples, generator)
-    observed = (problem.data["observed"] + errors)[None] + sampled
-    starts = np.tile(one.theta, (options.resamples, 1, 1))
-    return problem.solve(starts, ROUNDS["refit"], observed=observed)
-
-
 def _outliers(curves: Curves, one: Solved) -> list[Outlier]:
     """Return runs whose end differs by far more from the other runs' law than other ends do."""
-    errors, found = one.ends, []
-    for i, name in enumerate(curves.runs) if len(errors) >= 2 * FEWEST else ():
-        scale = max(robust_scale(np.delete(errors, i)), 1e-9)
-        if abs(errors[i]) > OUTLIER * scale:
-            off = float(-errors[i]), float(abs(errors[i]) / scale)
-            found.append(Outlier({"run": name}, f"run={name}", *off, "log loss at the end"))
-    return sorted(found, key=lambda run: -run.times)
+    errors = one.ends
+    if len(errors) < FAR.fewest:
+        return []
+    times = times_of_others(errors)
+    found = []
+    for i in FAR.of(times):
+        run = curves.runs[i]
+        numbers = (float(-errors[i]), float(times[i]))
+        found.append(Outlier({"run": run}, f"run={run}", *numbers, "log loss at the end"))
+    return found
 
 
 def _parameters(one: Solved, draws: np.ndarray, clock: str, level: float) -> dict[str, Estimate]:
     """Return each parameter with its interval, or with the reason why it has no value."""
     problem = one.problem
-    law, spread, fixed = problem.law(one.theta), problem.law(draws), problem.lower == problem.upper
-    estimates, ranges = {}, parse_ranges(problem.constraints)
+    law = problem.law(one.theta)
+    estimates = percentiles(CurveLaw._fields, law, problem.law(draws), level)
     for i, name in enumerate(CurveLaw._fields):
-        value = float(law[i])
-        estimate, note = interval(value, spread[i], level=level), ""
-        if name in ranges:
-            pass  # its value, or its bounds, are the user's
-        elif fixed[i] and clock == "sgd" and name in ("p", "m", "B_phi"):
-            estimate = Estimate(value, value, value, level, "fixed at the value for SGD")
-        elif fixed[i]:
-            note = problem.reasons[name]
-            estimate = Estimate(None, level=level)
-        elif name in ("L_0", "A_1", "B_phi"):
-            pass  # may be 0
-        elif one.solution.at_bound[0, i]:
-            note = "unidentified: ended at a bound of the fit"
-        elif name != "p" and too_wide(estimate):
-            note = f"unidentified: {SPANS}"
-        estimates[name] = replace(estimate, value=None, note=note) if note else estimate
+        if name in problem.ranges:
+            continue  # its value, or its bounds, are the user's
+        if problem.is_fixed[i]:
+            estimates[name] = _fixed(name, float(law[i]), problem.reasons, clock, level)
+        elif name not in MAY_BE_0:
+            at_bound = bool(one.solution.at_bound[0, i])
+            known = identified(estimates[name], at_bound=at_bound, positive=name != "p")
+            estimates[name] = known
     return estimates
+
+
+def _fixed(name: str, value: float, reasons: dict[str, str], clock: str, level: float) -> Estimate:
+    """Return a parameter that is not fitted: that of the clock of SGD, or why it has no value."""
+    if clock == "sgd" and name in ("p", "m", "B_phi"):
+        return Estimate(value, value, value, level, "fixed at the value for SGD")
+    return Estimate(None, level=level, note=reasons[name])

@@ -11,17 +11,15 @@ is a sequence of segments of constant (η, B). The kernel is integrated exactly 
 and the signal in the integral is its exact mean there. N losses of G segments cost O(N·G).
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bss.jitting import jit
+from bss.laws.functional.data import Curves, EvalPoints, Segments
 from bss.laws.solver import float64
-
-if TYPE_CHECKING:
-    from bss.laws.functional.curves import Curves
 
 Number = Any
 """A scalar or an array, of NumPy or traced."""
@@ -47,22 +45,7 @@ class CurveLaw(NamedTuple):
     B_phi: Number
 
 
-class Segments(NamedTuple):
-    """Trajectories [R, G] of segments in order: steps (0 is padding), learning rate, batch."""
-
-    steps: Number
-    lr: Number
-    batch: Number
-
-
-class EvalPoints(NamedTuple):
-    """The points [R, N] of the losses: index of the segment, and fraction of the segment done."""
-
-    segment: Number
-    fraction: Number
-
-
-def law_losses(law: CurveLaw, curves: "Curves") -> np.ndarray:
+def law_losses(law: CurveLaw, curves: Curves) -> np.ndarray:
     """Return the losses in nats at the evaluation points of curves, [R, N], float64."""
     with jax.enable_x64(True):
         return np.asarray(_jitted(*float64((law, curves.segments, curves.points))))
@@ -117,7 +100,8 @@ def _remembered_slopes(
     in_c_K, in_q, in_times, in_begins, in_jumps = tangents
     lag = times[..., :, None] - begins[..., None, :]
     left = jnp.maximum(lag, 0.0)
-    log, power = jnp.log1p(c_K * left), 1 - q
+    log = jnp.log1p(c_K * left)
+    power = 1 - q
     grown = _grown(c_K * left, power)
     raised = 1 + power * grown
     kernel = jnp.where(lag > 0, raised / (1 + c_K * left), 0.0)
@@ -125,7 +109,8 @@ def _remembered_slopes(
     by_power = (log * raised - grown) / jnp.where(near, 1.0, power)
     by_power = jnp.where(near, log**2 * (0.5 + power * log / 3), by_power)
     memory = grown / c_K
-    by_c_K, by_q = (left * kernel - memory) / c_K @ jumps, -by_power / c_K @ jumps
+    by_c_K = (left * kernel - memory) / c_K @ jumps
+    by_q = -by_power / c_K @ jumps
     slopes = memory @ in_jumps - kernel @ (in_begins[..., None] * jumps)
     slopes += (kernel @ jumps) * in_times[..., None] + by_c_K * in_c_K + by_q * in_q
     return memory @ jumps, slopes

@@ -19,11 +19,20 @@ from bss.errors import InputError, check
 from bss.jitting import jit
 from bss.laws import minimum
 from bss.laws.functional import law as curve_law
-from bss.laws.functional.curves import Curves, unidentified_by_design
+from bss.laws.functional.data import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
-from bss.laws.problem import Scale, narrowed, parse_ranges
+from bss.laws.inference import folds_of, leave_out, refuse_few
+from bss.laws.problem import (
+    LeastSquares,
+    Ranges,
+    Scale,
+    Search,
+    Solution,
+    narrowed,
+    parse_ranges,
+)
 from bss.laws.resampling import rms
-from bss.laws.solver import CHUNK, ROUND, Solution, float64, linearize, repeated, solve
+from bss.laws.solver import CHUNK, ROUND, float64, repeated
 
 HUBER = 1e-3  # of log loss, as in Li et al.
 NAMES = ("L_0", "signal", "s", "T_0", "noise", "feedback", "c_K", "q", "p", "m", "B_phi")
@@ -41,28 +50,27 @@ _BOX = {
     "m": (0.1, 3.0),
     "B_phi": (0.0, 300.0),
 }
+FEWEST = minimum.FEWEST + 1  # runs from which each is left out: the rest identify the law
+OUTLIER = 5.0  # robust standard deviations: one in 2 million by a normal distribution
+# Rounds of ten iterations: many where parameters trade off, few from the solution of all runs.
+SEARCH = Search(iterations=ROUND, accelerated=True, fit=200, refit=20, fold=3)
 # Values of parameters that the runs cannot identify: noise is forgotten at once.
 _FIXED = {"c_K": np.log(1e5), "q": 2.0, "feedback": 0.0, "p": 1.0, "m": 1.0, "B_phi": 0.0}
 
 
 @dataclass(frozen=True)
-class CurveProblem:
-    """The law's problem over some curves: bounds [P], and data of one problem.
+class CurveProblem(LeastSquares):
+    """The law's problem over some curves; runs are the unit of replication.
 
     Attributes:
         reasons: names in `CurveLaw` that the runs cannot identify, which are fixed, and why.
-        lower, upper: bounds of the fitted parameters NAMES.
-        data: arrays in units of the longest run's time and of the mean learning rate and batch.
-        units: of time, learning rate and batch.
-        constraints: of the user.
+        units: of time, learning rate and batch: those of the longest run, and means.
+        ranges: constraints of the user.
     """
 
     reasons: dict[str, str]
-    lower: np.ndarray
-    upper: np.ndarray
-    data: dict[str, Any]
     units: tuple[float, float, float]
-    constraints: str = ""
+    ranges: Ranges
 
     def law(self, theta: np.ndarray) -> CurveLaw:
         """Return the law in the runs' units: floats for theta [P], arrays [Q] for [Q, P]."""
@@ -70,11 +78,17 @@ class CurveProblem:
             law = in_units(law_of(np.moveaxis(theta, -1, 0)), self.units)
         return CurveLaw(*(np.asarray(value, np.float64)[()] for value in law))
 
-    def solve(self, starts: np.ndarray, rounds: int, **changed: np.ndarray) -> Solution:
-        """Solve from starts [K, P], or from [R, 1, P] with the data that differ, [R, ...]."""
-        data = repeated(self.data, len(starts) if changed else 1, **changed)
-        box, how = (self.lower, self.upper), {"iterations": ROUND, "accelerated": True}
-        return solve(curve_residual, starts, *box, data, rounds=rounds, **how)
+    @property
+    def is_fixed(self) -> np.ndarray:
+        """Which parameters [P] are fixed."""
+        return self.lower[0] == self.upper[0]
+
+    @property
+    def folds(self) -> np.ndarray:
+        """Each run [F, 1, R, N], if the others identify the law; none otherwise."""
+        runs = self.replication
+        values = np.unique(runs)
+        return folds_of(runs, values if len(values) >= FEWEST else ())
 
 
 def curve_problem(curves: Curves, clock: str, constraints: str = "") -> CurveProblem:
@@ -107,13 +121,29 @@ def curve_problem(curves: Curves, clock: str, constraints: str = "") -> CurvePro
     lower, upper = np.array([box[name] for name in NAMES]).T
     units, data = _scaled(curves)
     lower, upper = narrowed(lower, upper, ranges, _scales(units), text)
-    free, losses = int((lower < upper).sum()), int(data["weight"].sum())
-    if losses <= free:
-        raise InputError(
-            f"runs: {losses} losses for the {free} parameters of the law; evaluate more often, add "
-            "runs, or lower since"
-        )
-    return CurveProblem(reasons, lower, upper, data, units, constraints)
+    refuse_few(
+        int(data["weight"].sum()),
+        int((lower < upper).sum()),
+        "runs: {} losses",
+        "the law",
+        "evaluate more often, add runs, or lower since",
+    )
+    used = data["weight"] > 0
+    return CurveProblem(
+        used=used[None],
+        replication=np.broadcast_to(np.arange(len(used))[:, None], used.shape)[None],
+        residual=curve_residual,
+        starts=curve_starts(lower, upper, data)[None],
+        lower=lower[None],
+        upper=upper[None],
+        data=repeated(data, 1),
+        errors=curve_errors,
+        search=SEARCH,
+        clip=OUTLIER,
+        reasons=reasons,
+        units=units,
+        ranges=ranges,
+    )
 
 
 def _scaled(curves: Curves) -> tuple[tuple[float, float, float], dict[str, Any]]:
@@ -172,8 +202,8 @@ def curve_residual(theta: Any, data: Any) -> Any:
     return (error * jnp.sqrt(2 / (1 + jnp.sqrt(1 + (error / HUBER) ** 2)))).ravel()
 
 
-def curve_starts(problem: CurveProblem) -> np.ndarray:
-    """Return starts [K, P]: the best of a grid of exponents and scales, a chunk of the solver.
+def curve_starts(lower: np.ndarray, upper: np.ndarray, data: dict[str, Any]) -> np.ndarray:
+    """Return starts [K, P] in a box [P]: the best of a grid, as many as the solver takes at once.
 
     Sizes are fitted to each by non-negative least squares.
     """
@@ -187,16 +217,16 @@ def curve_starts(problem: CurveProblem) -> np.ndarray:
     }
     for name in grid:
         i = NAMES.index(name)
-        if problem.lower[i] == problem.upper[i]:
-            grid[name] = [problem.lower[i]]
+        if lower[i] == upper[i]:
+            grid[name] = [lower[i]]
     combined = np.array(list(itertools.product(*grid.values())))
     points = np.zeros((len(combined), len(NAMES)))
     points[:, NAMES.index("p")] = 1.0
     points[:, [NAMES.index(name) for name in grid]] = combined
     with jax.enable_x64(True):
-        signal, noise = map(np.asarray, _terms(*float64((points, problem.data))))
-    used = problem.data["weight"] > 0
-    loss = np.exp(problem.data["observed"][used])
+        signal, noise = map(np.asarray, _terms(*float64((points, data))))
+    used = data["weight"] > 0
+    loss = np.exp(data["observed"][used])
     costs = []
     for k in range(len(points)):
         columns = np.column_stack([np.ones(len(loss)), signal[k][used], noise[k][used]])
@@ -207,7 +237,7 @@ def curve_starts(problem: CurveProblem) -> np.ndarray:
     best = points[np.argsort(costs)[: CHUNK - 2]]
     with_feedback = best[:2].copy()
     with_feedback[:, NAMES.index("feedback")] = 1.0
-    return np.clip(np.concatenate([best, with_feedback]), problem.lower, problem.upper)
+    return np.clip(np.concatenate([best, with_feedback]), lower, upper)
 
 
 @jit
@@ -222,11 +252,6 @@ def _terms(points: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
     return jax.lax.map(terms, points)
 
 
-FEWEST = minimum.FEWEST + 1  # runs from which each is left out: the rest identify the law
-# Rounds of ten iterations: many where parameters trade off, few from the solution of all runs.
-ROUNDS = {"fit": 200, "refit": 20, "fold": 3}
-
-
 @dataclass(frozen=True)
 class Solved:
     """A problem, its solution, and errors [R] at the ends of left-out runs, or [0]."""
@@ -234,6 +259,17 @@ class Solved:
     problem: CurveProblem
     solution: Solution
     ends: np.ndarray
+
+    @classmethod
+    def of(cls, problem: CurveProblem) -> "Solved":
+        """Solve a problem from many starts, and without each run if there are enough."""
+        solution = problem.solve()
+        folds = problem.folds
+        if not len(folds):
+            return cls(problem, solution, np.array([]))
+        errors = leave_out(problem, solution, folds).errors[0]
+        last = problem.used[0].sum(axis=1) - 1
+        return cls(problem, solution, errors[np.arange(len(errors)), last])
 
     @property
     def theta(self) -> np.ndarray:
@@ -244,26 +280,3 @@ class Solved:
     def cv_error(self) -> float | None:
         """Root mean square error of log loss at left-out ends."""
         return rms(self.ends) if len(self.ends) else None
-
-
-def solved(curves: Curves, problem: CurveProblem) -> Solved:
-    """Return the solution from many starts; cross-validated if there are enough runs."""
-    solution = problem.solve(curve_starts(problem), ROUNDS["fit"])
-    enough = len(curves.runs) >= FEWEST
-    return Solved(problem, solution, left_out(problem, solution) if enough else np.array([]))
-
-
-def left_out(problem: CurveProblem, solution: Solution) -> np.ndarray:
-    """Return errors of log loss [R] at the end of each run, by a fit to the others.
-
-    Args:
-        problem: of all runs.
-        solution: of it, from which the fits start.
-    """
-    weight = problem.data["weight"]
-    folds = weight * ~np.eye(len(weight), dtype=bool)[..., None]
-    starts = np.repeat(solution.parameters[None], len(weight), axis=0)
-    fits = problem.solve(starts, ROUNDS["fold"], weight=folds).parameters
-    last = (weight > 0).sum(axis=1) - 1
-    errors = [linearize(curve_errors, theta, problem.data)[0] for theta in fits]
-    return np.array([error[i, last[i]] for i, error in enumerate(errors)])

@@ -28,7 +28,7 @@ from bss.laws.base import (
     interval,
     tails,
 )
-from bss.laws.functional.curves import VARIED, Curves, curves_of, plan_path, stack
+from bss.laws.functional.data import VARIED, Curves, curves_of, plan_path, stack
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import wsd

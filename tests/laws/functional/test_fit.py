@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
-from bss.laws.functional.curves import curves_of, plan_path, stack, unidentified_by_design
+from bss.laws.functional.data import curves_of, plan_path, stack, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.problem import NAMES, curve_problem
 from bss.laws.functional.values import schedule_losses
@@ -243,7 +243,7 @@ def test_no_clock_holds_the_exponent_of_a_rate_that_varies(planted_curves):
         problem = curve_problem(curves, clock)
         fitted = {
             n
-            for n, few, most in zip(NAMES, problem.lower, problem.upper, strict=True)
+            for n, few, most in zip(NAMES, problem.lower[0], problem.upper[0], strict=True)
             if few < most
         }
         assert fitted & {"p", "m", "B_phi"} == free

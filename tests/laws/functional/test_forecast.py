@@ -12,7 +12,7 @@ from benchmarks.laws.__main__ import measures, schedules
 from bss.errors import InputError
 from bss.laws import fit_curve, predict_schedule
 from bss.laws.base import Options
-from bss.laws.functional.curves import curves_of, plan_path, stack
+from bss.laws.functional.data import curves_of, plan_path, stack
 from bss.laws.functional.law import law_losses
 from bss.laws.functional.values import forecast, last_losses, untested
 from bss.schedules.batch import BatchSchedule

@@ -9,7 +9,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.laws.base import Estimate
-from bss.laws.functional.curves import Curves, unidentified_by_design
+from bss.laws.functional.data import Curves, unidentified_by_design
 from bss.laws.functional.law import EvalPoints, Segments
 from bss.laws.functional.values import check_identified, unidentified_for
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bss.laws.functional.curves import READINGS, SEGMENTS, curves_of, plan_path, stack
+from bss.laws.functional.data import READINGS, SEGMENTS, curves_of, plan_path, stack
 from bss.laws.functional.law import law_losses
 from bss.schedules import rates
 from bss.schedules.batch import BatchSchedule

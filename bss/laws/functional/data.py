@@ -9,14 +9,13 @@ identify by design.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
 from bss.laws.base import refuse_mixed
-from bss.laws.functional.law import EvalPoints, Segments
 from bss.points.curve import loss_column
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -35,6 +34,21 @@ _CUTS = np.concatenate([[0.0], _EARLY, np.arange(6, SEGMENTS + 1) / SEGMENTS])
 READINGS = 32  # losses kept per run: neighbours of more are correlated and add nothing but cost
 LOSSES = 16 * READINGS  # of all runs together, at least 8 per run: bounds the cost of a fit
 VARIED = 1.2  # ratio of the largest to the smallest value from which a quantity varies
+
+
+class Segments(NamedTuple):
+    """Trajectories [R, G] of segments in order: steps (0 is padding), learning rate, batch."""
+
+    steps: Any
+    lr: Any
+    batch: Any
+
+
+class EvalPoints(NamedTuple):
+    """The points [R, N] of the losses: index of the segment, and fraction of the segment done."""
+
+    segment: Any
+    fraction: Any
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> P
     Args:
         rows: of a checked run table, in order, with columns lr and loss; a row without a loss gives
             the schedule alone.
-        warmup, since: in tokens, as in `bss.laws.functional.curves.curves_of`.
+        warmup, since: in tokens, as in `bss.laws.functional.data.curves_of`.
         most: number of losses to keep; None evaluates every row after step 0, with or without loss.
 
     Raises:
