@@ -12,9 +12,9 @@ from bss.cli.options import Count, Number, Sizes
 from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.peak_lr import PeakLR, best_peak
 from bss.errors import InputError
-from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.coupling import LR_RULES, Coupling
+from bss.schedules.lengths import Budget
 from bss.schedules.momentum import told
 from bss.schedules.plan import Plan
 from bss.schedules.plan import plan as make_plan
@@ -86,8 +86,10 @@ class LROptions:
     """The learning-rate schedule.
 
     Attributes:
-        warmup: tokens, or a percentage of the budget
-        decay: tokens, or a percentage of the budget
+        warmup: tokens, a percentage of the budget, or a number like 2000steps or 80samples
+        decay: at the end, in the same form
+        horizon: where the LR schedule ends, in the same form, if it is beyond the end of the run;
+            percentages are then shares of it
         shape: of the decay
         lr_schedule: wsd, another named schedule, or module:ATTRIBUTE
         floor: last learning rate as a fraction of the peak
@@ -98,6 +100,7 @@ class LROptions:
 
     warmup: str = "0"
     decay: str = "0"
+    horizon: str | None = None
     shape: Shape = "linear"
     lr_schedule: str = next(iter(RATES))
     floor: Number = 0.0
@@ -110,8 +113,8 @@ class LROptions:
 
 def plan(
     *,
-    tokens: Count,
-    seq_len: Count,
+    tokens: str,
+    seq_len: Count | None = None,
     batch: str,
     lr: PeakLR,
     params: Count | None = None,
@@ -124,10 +127,11 @@ def plan(
     """Print, plot or export a plan.
 
     Args:
-        tokens: token budget, e.g. 10M
-        seq_len: tokens per sequence
+        tokens: token budget, e.g. 10M; or 255000steps or 1440samples
+        seq_len: tokens per sequence; left out where --batch has the lengths
         batch: in sequences: 8; "0:8 2M:16" from token counts on; "0:8 20000steps:16"; a
-            linear ramp "128-512:50%"; or Megatron's "16 8 300000:512"
+            linear ramp "128-512:50%" or "128-512:20000steps"; Megatron's "16 8 300000:512"; or
+            with lengths of sequences, "0:1024x4096 252M:1024x8192"
         lr: peak learning rate; with --lr-coupling that of --lr-batch, by default of the first
             batch; or from:FIT, the best one by a fit of `bss fit lr`
         params: non-embedding parameters, for --lr from:FIT
@@ -137,34 +141,45 @@ def plan(
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr from:LR.json --params 350M
+        bss plan --tokens 100steps --seq-len 4096 --batch "8 8 160:16" --lr 1e-3 --decay 20steps
     """
-    schedule = BatchSchedule.parse(batch, total=tokens, seq_len=seq_len)
-    reference = schedule.batches[0] if rate.lr_batch is None else rate.lr_batch
+    run = Budget.read(batch, tokens, seq_len, field="--tokens")
+    if not run.tokens:
+        raise InputError(f"--tokens {tokens}: expected a count above 0, e.g. 10M")
+    reference = run.schedule.batches[0] if rate.lr_batch is None else rate.lr_batch
     best = None
     if isinstance(lr, Path):
-        best = best_peak(lr, params, tokens, reference)
+        best = best_peak(lr, params, run.tokens, reference)
         lr = best.peak
-    learning_rate = LRSchedule(
-        rate.lr_schedule,
-        peak=lr,
-        warmup=parse_tokens(rate.warmup, field="--warmup", total=tokens),
-        decay=parse_tokens(rate.decay, field="--decay", total=tokens),
-        shape=rate.shape,
-        floor=rate.floor,
-    )
-    for name in learning_rate.foreign:
-        raise InputError(f"--{name}: --lr-schedule {rate.lr_schedule} has none; leave it out")
-    if int(learning_rate.warmup) > tokens:
-        too_long = f"--warmup {learning_rate.warmup}: longer than the {tokens} tokens; shorten it"
-        raise InputError(too_long)
-    coupling = optimizer.coupling(tokens, lr=rate.lr_coupling, reference_batch=reference)
-    resolved = make_plan(schedule, tokens, seq_len, lr=learning_rate, coupling=coupling)
+    learning_rate = _learning_rate(rate, lr, run)
+    coupling = optimizer.coupling(run.tokens, lr=rate.lr_coupling, reference_batch=reference)
+    resolved = make_plan(run.schedule, run.tokens, run.seq_len, lr=learning_rate, coupling=coupling)
     warn_about(resolved)
     shown = plan_output(resolved, export, BucketSizes(buckets))
     if best is None:
         return shown
     known = {**shown.json, "peak_lr": best.to_dict()}
     return replace(shown, json=known, notes=[*shown.notes, best.line], warnings=best.warnings)
+
+
+def _learning_rate(rate: LROptions, lr: float, run: Budget) -> LRSchedule:
+    """Return the LR schedule of the options, with lengths in tokens."""
+    whole = run.over(rate.horizon, "--horizon")
+    learning_rate = LRSchedule(
+        rate.lr_schedule,
+        peak=lr,
+        warmup=whole.from_start(rate.warmup, "--warmup"),
+        decay=whole.to_end(rate.decay, "--decay"),
+        shape=rate.shape,
+        floor=rate.floor,
+        horizon=None if rate.horizon is None else whole.tokens,
+    )
+    for name in learning_rate.foreign:
+        raise InputError(f"--{name}: --lr-schedule {rate.lr_schedule} has none; leave it out")
+    if int(learning_rate.warmup) > whole.tokens:
+        too_long = f"--warmup {rate.warmup}: longer than the {whole.tokens} tokens; shorten it"
+        raise InputError(too_long)
+    return learning_rate
 
 
 def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Output:
@@ -175,12 +190,14 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
     """
     entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
-        settings = plan.coupling.settings(1.0, segment["batch"], plan.seq_len)
+        length = segment.get("seq_len", plan.seq_len)
+        settings = plan.coupling.settings(1.0, segment["batch"], length)
         segment |= {name: getattr(settings, name) for name in plan.coupling.given}
         bucket = buckets.bucket(segment["batch"])
         rates = {name: segment.pop(name) for name in ("lr_start", "lr_end")}
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
-    programs = len(buckets.max_microbatches(plan))
+    shapes = {(buckets.bucket(one.batch), one.seq_len) for one in plan.segments}
+    programs = len(shapes)
     entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
     text = ""
     if options.export:
@@ -203,11 +220,11 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
 def warn_about(plan: Plan, *, second_moment: bool = True) -> None:
     """Print to stderr: stages never reached or very short, second moments that are too short."""
     short = short_second_moments([plan]).values() if second_moment else ()
-    for message in (*plan.unseen(), *plan.brief(), *short):
+    for message in (*plan.unseen(), *plan.brief(), *plan.delayed(), *short):
         print(f"warning: {message}", file=sys.stderr)
 
 
-def rate_of(lr: float, tokens: int, warmup: str, decay: str) -> WarmupStableDecay:
+def rate_of(lr: float, run: Budget, warmup: str, decay: str) -> WarmupStableDecay:
     """Return the LR schedule of the options --lr, --warmup and --decay."""
-    start = parse_tokens(warmup, field="--warmup", total=tokens)
-    return wsd(lr, tokens, start, parse_tokens(decay, field="--decay", total=tokens), "linear")
+    start = run.from_start(warmup, "--warmup")
+    return wsd(lr, run.tokens, start, run.to_end(decay, "--decay"), "linear")

@@ -30,7 +30,7 @@ from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.reading import read_loss_tables, read_run_table
-from bss.schedules.batch import BatchSchedule
+from bss.schedules.lengths import Budget
 from bss.schedules.plan import resolve
 from bss.tables import Reading
 from bss.tables.columns import Origin
@@ -64,8 +64,8 @@ class Question:
         batch: es, table, lr: in sequences; curve: also a schedule, e.g. "0:8 2M:16"
         seq_len: table: tokens per sequence
         lr: table, curve: peak learning rate
-        warmup: curve: tokens, or a percentage of the budget
-        decay: curve: tokens, or a percentage of the budget
+        warmup: curve: tokens, a percentage of the budget, or a number like 2000steps
+        decay: curve: at the end, in the same form
         runs: table, curve: a table of runs, to predict each; may be repeated; its loss is
             optional
         columns: names of its columns, OURS=THEIRS
@@ -188,12 +188,13 @@ def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:
 def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     """Return the loss at the end of a schedule."""
     tokens, ends = given["tokens"], (given.get(name, "0") for name in ("warmup", "decay"))
-    schedule = BatchSchedule.parse(given["batch"], total=tokens, seq_len=fit.seq_len)
-    rate = rate_of(fit.peak_lr(given.get("lr")), tokens, *ends)
+    run = Budget.read(given["batch"], tokens, fit.seq_len)
+    schedule = run.schedule
+    rate = rate_of(fit.peak_lr(given.get("lr")), run, *ends)
     plan = resolve(schedule, tokens, fit.seq_len)
     loss = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
-    run = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
-    return run, untested_of(fit, schedule, tokens, rate)
+    found = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
+    return found, untested_of(fit, schedule, tokens, rate)
 
 
 def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:

@@ -23,15 +23,19 @@ from bss.laws import CurveFit, read_fit
 from bss.policies import parse_settings
 from bss.policies.derive import POLICIES_OF, DerivedSchedule
 from bss.policies.functional_best import assumed_rate
+from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.coupling import LR_RULES
+from bss.schedules.lengths import Budget, check_plain
+from bss.schedules.notation import split_unit
 from bss.schedules.plan import plan as make_plan
+from bss.schedules.rates import WarmupStableDecay
 
 
 def schedule(
     *,
     fit: Annotated[Path, Parameter(name="--from")],
-    tokens: Count,
+    tokens: str,
     policy: str | None = None,
     settings: Annotated[Repeated, Parameter(name="--set")] = (),
     stages: Count = 4,
@@ -54,7 +58,7 @@ def schedule(
 
     Args:
         fit: JSON of `bss fit --json`
-        tokens: token budget, e.g. 10M
+        tokens: token budget, e.g. 10M or 200Ksamples
         policy: name of a policy, or package.module:ATTRIBUTE; the default depends on the fit
         settings: NAME=VALUE, a setting of the policy; may be repeated
         stages: constant stages at most
@@ -62,8 +66,8 @@ def schedule(
         min_batch: in sequences; by default the smallest batch measured
         max_batch: in sequences; by default the largest batch measured
         lr: peak learning rate of the plan; without it the plan has none
-        warmup: of the learning rate: tokens, or a percentage of the budget
-        decay: of the learning rate: tokens, or a percentage of the budget
+        warmup: of the learning rate: tokens, a percentage of the budget, or 2000steps
+        decay: of the learning rate, at its end, in the same form
         lr_coupling: scale the LR with the batch: none, linear, sqrt, a power such as 0.35, or
             module:ATTRIBUTE
         lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
@@ -80,14 +84,14 @@ def schedule(
     if lr is None and (warmup, decay) != ("0", "0"):
         raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
     _check_coupling(lr, lr_coupling, lr_batch)
-    rate = None if lr is None else rate_of(lr, tokens, warmup, decay)
     if fitted.seq_len is None:
         raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
-    seq_len = int(fitted.seq_len)
+    budget = _budget(tokens, int(fitted.seq_len))
+    rate = None if lr is None else _rate_before(fitted, lr, budget, warmup, decay)
     if isinstance(fitted, CurveFit):
-        rate = rate or assumed_rate(fitted, tokens)
+        rate = rate or assumed_rate(fitted, budget.tokens)
     derived = fitted.schedule(
-        tokens,
+        budget.tokens,
         stages=stages,
         multiple_of=multiple_of,
         min_batch=min_batch,
@@ -98,15 +102,45 @@ def schedule(
     )
     batch = derived.schedule
     reference = batch.batches[0] if lr_batch is None else lr_batch
-    coupling = optimizer.coupling(tokens, lr=lr_coupling, reference_batch=reference)
-    plan = make_plan(derived, tokens, seq_len, lr=rate, coupling=coupling)
+    if rate is None and lr is not None:
+        rate = rate_of(lr, replace(budget, schedule=batch), warmup, decay)
+    coupling = optimizer.coupling(budget.tokens, lr=lr_coupling, reference_batch=reference)
+    plan = make_plan(derived, budget.tokens, budget.seq_len, lr=rate, coupling=coupling)
     warn_about(plan)
     shown = plan_output(plan, export, BucketSizes())
     if isinstance(fitted, CurveFit) and rate is not None:
         expected = {"lr": rate.peak, **derived.expected}
-        more = {"lr": asdict(rate), "extrapolation": tokens / fitted.tokens}
+        more = {"lr": asdict(rate), "extrapolation": budget.tokens / fitted.tokens}
         return _output(derived, shown, expected, {**expected, **more})
     return _output(derived, shown, {}, {})
+
+
+def _budget(tokens: str, seq_len: int) -> Budget:
+    """Return the token budget; its schedule is not derived yet."""
+    if split_unit(tokens)[1] == "steps":
+        check_plain(tokens, "--tokens", "the batches, which are derived here")
+    budget = Budget.read(BatchSchedule.constant(1), tokens, seq_len, field="--tokens")
+    if not budget.tokens:
+        raise InputError(f"--tokens {tokens}: expected a count above 0, e.g. 10M")
+    return budget
+
+
+def _rate_before(
+    fit: Any, lr: float, budget: Budget, warmup: str, decay: str
+) -> WarmupStableDecay | None:
+    """Return the LR schedule; None if it depends on batches that are not derived yet.
+
+    Raises:
+        InputError: If it does, and the fit derives the batches from the LR.
+    """
+    units = [split_unit(length)[1] for length in (warmup, decay)]
+    if "steps" not in units and "samples" not in units:
+        return rate_of(lr, budget, warmup, decay)
+    if isinstance(fit, CurveFit):
+        why = "the batches, which are derived at this LR"
+        check_plain(warmup, "--warmup", why)
+        check_plain(decay, "--decay", why)
+    return None
 
 
 def _output(

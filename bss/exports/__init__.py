@@ -13,7 +13,7 @@ named `package.module:ATTRIBUTE`.
 from collections.abc import Sequence
 
 from bss.errors import InputError, check_type
-from bss.exports.base import HEAD, Export, functions, stages
+from bss.exports.base import HEAD, Export, functions, size_of_stage, stages
 from bss.exports.loops import JAX, PYTHON, TORCH
 from bss.exports.programs import DEEPSPEED, HUGGINGFACE, OLMO_CORE, TORCHTITAN
 from bss.exports.settings import CSV, LEVANTER, MAXTEXT, MEGATRON
@@ -75,6 +75,7 @@ def export(
     chosen = EXPORTS.load(trainer)
     if plan.start:
         raise InputError(f"export: the plan starts at {plan.start}; export a plan from position 0")
+    chosen.check_lengths(plan, trainer)
     if chosen.text:
         return chosen.text(plan)
     if plan.rate is not None and not hasattr(plan.rate, "code"):
@@ -95,9 +96,10 @@ def export(
             fix = f"{other if near.schedule != plan.schedule else ''}pass --approximate to export"
             raise InputError(f"export {trainer}: {'; '.join(refusals)}; {fix} the nearest")
         plan = near
+    lengths = ", ".join(map(str, dict.fromkeys(plan.seq_lens or (plan.seq_len,))))
     about = [
         f"# {plan.schedule} over {format_tokens(plan.budget)} tokens: {plan.steps} steps of "
-        f"sequences of {plan.seq_len} tokens; {plan.remainder_tokens} tokens remain"
+        f"sequences of {lengths} tokens; {plan.remainder_tokens} tokens remain"
     ]
     if plan.rate is None:
         about.append("# The plan has no learning rate: set your own.")
@@ -106,5 +108,6 @@ def export(
         about.append(f"# {ruled}.")
     about += [f"# {text}." for text in refusals]
     if chosen.program:
-        about += [HEAD, chosen.program.substitute(plan=functions(plan, sets_all=chosen.sets_all))]
+        named = {"plan": functions(plan, sets_all=chosen.sets_all), "size": size_of_stage(plan)}
+        about += [HEAD, chosen.program.substitute(named)]
     return "\n".join((*about, *chosen.lines(plan))) + "\n"

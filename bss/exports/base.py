@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any, cast
 
+from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
-from bss.schedules.plan import Plan, resolve
+from bss.schedules.plan import Plan, Segment, resolve
 from bss.schedules.rates import WarmupStableDecay
 from bss.units import format_tokens
 
@@ -35,7 +36,8 @@ class Export:
             are added to the general checks. Without `approximate` they are errors, else comments.
         nearest: Return the plan with the nearest batch schedule that the trainer can follow.
         sets_all: Whether it sets LR, betas and weight decay at every step.
-        text: Return the whole export of any plan. Replaces all other attributes.
+        lengths: Whether it follows a plan in which the lengths of sequences change.
+        text: Return the whole export of any plan. Replaces all other attributes but `lengths`.
     """
 
     name: str
@@ -45,7 +47,20 @@ class Export:
     cannot: Callable[[Plan], Iterable[str]] = lambda plan: ()
     nearest: Callable[[Plan], Plan] = lambda plan: plan
     sets_all: bool = False
+    lengths: bool = False
     text: Callable[[Plan], str] | None = None
+
+    def check_lengths(self, plan: Plan, trainer: str) -> None:
+        """Raise InputError if lengths of sequences change and the trainer cannot follow them."""
+        if not plan.seq_lens or self.lengths:
+            return
+        name = self.name or trainer
+        texts = [f"sequences of {length} tokens" for length in plan.seq_lens]
+        raise InputError(
+            f"export {trainer}: {name} has one length of sequences per run, and the plan has "
+            f"{', '.join(str(n) for n in dict.fromkeys(plan.seq_lens))}; restart from a checkpoint "
+            f"{_restarts(plan, texts)}, or export csv or python, which follow it"
+        )
 
     def refusals(self, plan: Plan) -> list[str]:
         """Return one text for each part of the plan that the trainer does not support."""
@@ -69,10 +84,11 @@ class Export:
                 factor = "the LR factor" if scheduled is None else "the peak LR"
                 what = factor if field == "lr" else field
                 each = ", ".join(f"{value:.6g}" for value in values)
+                settings_of = [f"{what} {value:.6g}" for value in values]
                 yield (
                     f"{self.name} cannot change {what} with the batch: it stays {values[0]:.6g}, "
                     f"not {each}; to follow the plan, restart from a checkpoint "
-                    f"{_restarts(plan, what, values)}"
+                    f"{_restarts(plan, settings_of)}"
                 )
 
     def _unaligned(self, plan: Plan) -> Iterator[str]:
@@ -86,12 +102,11 @@ class Export:
                 )
 
 
-def _restarts(plan: Plan, what: str, values: list[float]) -> str:
+def _restarts(plan: Plan, settings: list[str]) -> str:
     """Return where a trainer is restarted with another setting, and with which."""
-    places = zip(itertools.pairwise(values), plan.segments[1:], strict=True)
+    places = zip(itertools.pairwise(settings), plan.segments[1:], strict=True)
     return ", and ".join(
-        f"at step {segment.start_step} ({format_tokens(segment.start_tokens)} tokens) with {what} "
-        f"{after:.6g}"
+        f"at step {segment.start_step} ({format_tokens(segment.start_tokens)} tokens) with {after}"
         for (before, after), segment in places
         if before != after
     )
@@ -174,6 +189,8 @@ def rate_by_steps(plan: Plan, trainer: str) -> Iterator[str]:
         return
     if rate.decay and (shape := shape_of(rate)) != rate.shape:
         yield f"{trainer} has no {rate.shape} decay: it becomes {shape}"
+    if rate.decay and rate.total > plan.budget and rate.total - rate.decay < plan.tokens:
+        yield f"{trainer} ends the decay with the run, the plan at {rate.total} tokens"
     if moves_at_a_change(plan, rate):
         yield f"{trainer} changes the LR by steps, the plan by tokens, across a batch change"
 
@@ -201,31 +218,45 @@ def rate(step):
 $rate''')
 
 
+def size_of_stage(plan: Plan) -> str:
+    """Return Python for the tokens of a step in stage i."""
+    return "BATCH[i] * SEQ_LEN[i]" if plan.seq_lens else "BATCH[i] * SEQ_LEN"
+
+
+LENGTH = '''
+
+
+def seq_len(step):
+    """Return the tokens per sequence of a step. Steps count from 0."""
+    return SEQ_LEN[bisect_right(FIRST, step) - 1]'''
+
+
 def functions(plan: Plan, *, sets_all: bool = False) -> str:
     """Return Python with the plan's numbers and the functions batch(step) and rate(step).
 
     Its ADAMW has the settings at the first batch size, or with `sets_all` those of each one.
     """
     segments = plan.segments
-    adamw = f"{ {'lr': 1.0, **_adamw(plan, segments[0].batch)} }  # the scheduler sets the LR"
+    adamw = f"{ {'lr': 1.0, **_adamw(plan, segments[0])} }  # the scheduler sets the LR"
     if sets_all:
-        adamw = f"{[_adamw(plan, s.batch) for s in segments]}  # more settings of each batch size"
-    return FUNCTIONS.substitute(
+        adamw = f"{[_adamw(plan, s) for s in segments]}  # more settings of each batch size"
+    text = FUNCTIONS.substitute(
         steps=plan.steps,
-        seq_len=plan.seq_len,
+        seq_len=[*plan.seq_lens] or plan.seq_len,
         first=[s.start_step for s in segments],
         tokens=[s.start_tokens for s in segments],
         batch=[s.batch for s in segments],
-        scale=[plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments],
+        scale=[plan.coupling.settings(1.0, s.batch, s.seq_len).lr for s in segments],
         adamw=adamw,
         peak="" if plan.rate else "PEAK = None  # the plan has no LR: write your peak LR here\n",
         rate="\n".join(f"    {line}" for line in _rate(plan)),
     )
+    return text + LENGTH if plan.seq_lens else text
 
 
-def _adamw(plan: Plan, batch: int) -> dict[str, Any]:
-    """Return the betas and weight decay that the plan sets at a batch size, by PyTorch's names."""
-    settings = plan.coupling.settings(1.0, batch, plan.seq_len)
+def _adamw(plan: Plan, stage: Segment) -> dict[str, Any]:
+    """Return the betas and weight decay that the plan sets in a stage, by PyTorch's names."""
+    settings = plan.coupling.settings(1.0, stage.batch, stage.seq_len)
     given: dict[str, Any] = {}
     if {"beta1", "beta2"} & {*plan.coupling.given}:
         given["betas"] = (settings.beta1, settings.beta2)
@@ -239,7 +270,7 @@ def _rate(plan: Plan) -> Iterator[str]:
         yield "assert PEAK, 'the plan has no learning rate: set PEAK to your peak LR'"
         yield "return PEAK * SCALE[i]"
         return
-    yield "size = BATCH[i] * SEQ_LEN"
+    yield f"size = {size_of_stage(plan)}"
     yield "middle = TOKENS[i] + (step - FIRST[i]) * size + size / 2"
     yield from cast(Any, plan.rate).code()
     yield "return value * SCALE[i]"

@@ -19,7 +19,7 @@ $plan
 def step_at(tokens):
     """Return the complete steps at a position in tokens: rate(step_at(tokens)) is by tokens."""
     i = bisect_right(TOKENS, tokens) - 1
-    return min(FIRST[i] + (tokens - TOKENS[i]) // (BATCH[i] * SEQ_LEN), [*FIRST[1:], STEPS][i])
+    return min(FIRST[i] + (tokens - TOKENS[i]) // ($size), [*FIRST[1:], STEPS][i])
 
 
 def accumulation(step, micro_batch, world_size=1):
@@ -33,7 +33,7 @@ def adamw(step):
     """Return the settings of a step, for a group of PyTorch's `optimizer.param_groups`."""
     return {"lr": rate(step), **ADAMW[bisect_right(FIRST, step) - 1]}'''
 
-PYTHON = Export("Python", program=Template(_PYTHON), sets_all=True)
+PYTHON = Export("Python", program=Template(_PYTHON), sets_all=True, lengths=True)
 
 
 _TORCH = '''
@@ -153,7 +153,7 @@ def _arguments(plan: Plan) -> Iterator[str]:
 
 
 def _betas_change(plan: Plan) -> bool:
-    settings = (plan.coupling.settings(1.0, s.batch, plan.seq_len) for s in plan.segments)
+    settings = (plan.coupling.settings(1.0, s.batch, s.seq_len) for s in plan.segments)
     return len({(each.beta1, each.beta2) for each in settings}) > 1
 
 

@@ -205,7 +205,8 @@ MOST_ROWS = 2_000_000
 
 
 def _rows(plan: Plan) -> str:
-    """Return CSV rows: step, tokens before it, batch (sequences), and what the plan sets.
+    """Return CSV rows: step, tokens before it, batch (sequences), and what the plan sets; with
+    tokens per sequence, if they change.
 
     Raises:
         InputError: If the plan has more steps than a table has rows.
@@ -215,14 +216,17 @@ def _rows(plan: Plan) -> str:
             f"export csv: {plan.steps:,} steps are more than the {MOST_ROWS:,} rows of a table; "
             "leave --export out for a row per stage, or export code, e.g. to huggingface"
         )
-    names = ["step", "tokens", "batch", *(["rate"] if plan.rate else []), *plan.coupling.given]
+    names = ["step", "tokens", "batch", *(["seq_len"] if plan.seq_lens else [])]
+    names += [*(["rate"] if plan.rate else []), *plan.coupling.given]
     lines = [",".join(names)]
     for segment in plan.segments:
         steps = np.arange(segment.steps)
-        size = segment.batch * plan.seq_len
-        settings = plan.coupling.settings(1.0, segment.batch, plan.seq_len)
+        size = segment.size
+        settings = plan.coupling.settings(1.0, segment.batch, segment.seq_len)
         tokens = segment.start_tokens + size * steps
         columns = [segment.start_step + steps, tokens, segment.batch]
+        if plan.seq_lens:
+            columns.append(segment.seq_len)
         if plan.rate:
             columns.append(plan.rate(tokens + size / 2) * settings.lr)
         columns += [getattr(settings, name) for name in plan.coupling.given]
@@ -231,4 +235,4 @@ def _rows(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-CSV = Export("CSV", text=_rows)
+CSV = Export("CSV", text=_rows, lengths=True)

@@ -48,10 +48,11 @@ def plot_plan(plan: Plan, ax: Axes | None = None) -> Axes:
 def _draw_batch(ax: Axes, plan: Plan) -> list[Line2D]:
     """Draw the batch size of every stage."""
     edges = [plan.segments[0].start_tokens, *(s.end_tokens for s in plan.segments)]
-    batches = [segment.batch for segment in plan.segments]
+    unit = "tokens" if plan.seq_lens else "sequences"
+    batches = [s.size if plan.seq_lens else s.batch for s in plan.segments]
     batches.append(batches[-1])
     lines = ax.plot(edges, batches, ds="steps-post", color=style.INK, lw=2, label="batch size")
-    ax.set(ylabel="batch size (sequences)", ylim=(min(batches) / 1.6, 1.6 * max(batches)))
+    ax.set(ylabel=f"batch size ({unit})", ylim=(min(batches) / 1.6, 1.6 * max(batches)))
     style.batch_axis(ax.yaxis, batches)
     return lines
 
@@ -74,5 +75,5 @@ def _sampled_rates(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     even = [plan.step_at(plan.start + length * i // SAMPLES) for i in range(SAMPLES + 1)]
     steps = sorted({min(step, plan.steps - 1) for step in (*first, *last, *even)})
     specs = [plan.at(step) for step in steps]
-    midpoints = [spec.tokens + spec.batch * plan.seq_len / 2 for spec in specs]
+    midpoints = [(spec.tokens + plan.tokens_at(spec.step + 1)) / 2 for spec in specs]
     return np.array(midpoints), np.array([spec.settings.lr for spec in specs])

@@ -9,10 +9,8 @@ Megatron-LM uses the same notation.
 import itertools
 import math
 import operator
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -21,14 +19,17 @@ from typing import Self
 import numpy as np
 
 from bss.errors import InputError, check_type
+from bss.schedules.notation import (
+    UNITS,
+    megatron_ramp,
+    pairs_of,
+    parse_size,
+    ramp_of,
+    ramp_parts,
+    split_unit,
+)
+from bss.schedules.stretches import tokens_after
 from bss.units import format_tokens, parse_tokens
-
-RAMP_STAGES = 15  # increments of a ramp without one of its own
-_RAMP = re.compile(r"([^\s:/-]+)-([^\s:/-]+)(?:/([^\s:/-]+))?:(\S+)")
-_STEPS = re.compile(r"(\S+)steps")
-MOST = 10**18
-"""Above all batch sizes: a step of them would have more tokens than a table can count."""
-_SAMPLES = re.compile(r"(\d{1,18}) (\d{1,18}) (\d{1,18})(?::(\d{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class BatchSchedule:
     Attributes:
         starts: counts, strictly increasing, the first 0.
         batches: sequences per step, each at least 1.
+        seq_lens: tokens per sequence of each stage, if lengths change with the batch size; empty
+            for a schedule of sequences of one length, which is given elsewhere.
 
     Raises:
         InputError: If the values do not form a schedule.
@@ -53,9 +56,10 @@ class BatchSchedule:
 
     starts: tuple[int, ...]
     batches: tuple[int, ...]
+    seq_lens: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("starts", "batches"):
+        for name in ("starts", "batches", "seq_lens"):
             check_type(name, getattr(self, name), (list, tuple), "a list of whole numbers")
         starts = [_integer(start, "batch schedule start") for start in self.starts]
         batches = [_positive(batch, "batch") for batch in self.batches]
@@ -74,9 +78,16 @@ class BatchSchedule:
                     f"batch schedule: start {format_tokens(after)} follows "
                     f"{format_tokens(before)}; write starts in increasing order"
                 )
-        switches = [i for i, batch in enumerate(batches) if i == 0 or batch != batches[i - 1]]
+        lengths = [_positive(length, "seq_len") for length in self.seq_lens]
+        if lengths and len(lengths) != len(batches):
+            raise InputError(
+                f"batch schedule: {len(lengths)} lengths for {len(batches)} batches; give each one"
+            )
+        shapes = list(zip(batches, lengths or batches, strict=True))
+        switches = [i for i, shape in enumerate(shapes) if i == 0 or shape != shapes[i - 1]]
         object.__setattr__(self, "starts", tuple(starts[i] for i in switches))
         object.__setattr__(self, "batches", tuple(batches[i] for i in switches))
+        object.__setattr__(self, "seq_lens", tuple(lengths[i] for i in switches if lengths))
 
     def __call__(self, count: int) -> int:
         """Return the batch size, in sequences, at a count of 0 or more."""
@@ -87,9 +98,15 @@ class BatchSchedule:
     def __str__(self) -> str:
         """Return the notation, exact: `BatchSchedule.parse(str(schedule)) == schedule`."""
         if len(self.batches) == 1:
-            return str(self.batches[0])
-        pairs = zip(self.starts, self.batches, strict=True)
-        return " ".join(f"{format_tokens(start)}:{batch}" for start, batch in pairs)
+            return self.stage(0).partition(":")[2]
+        return " ".join(self.stage(i) for i in range(len(self.batches)))
+
+    def stage(self, number: int) -> str:
+        """Return the text of a stage, e.g. "2M:16" or "2M:16x4096"."""
+        size = str(self.batches[number])
+        if self.seq_lens:
+            size = f"{size}x{self.seq_lens[number]}"
+        return f"{format_tokens(self.starts[number])}:{size}"
 
     @property
     def constant_batch(self) -> int:
@@ -120,13 +137,16 @@ class BatchSchedule:
 
         Args:
             text: "8" for a fixed batch size, or "0:8 2M:16" with starts as in
-                `bss.units.parse_tokens`. "0:8 20000steps:16" has starts in steps. "128-512:50%" is
-                a linear ramp up to that count; "128-512/16:50%" sets its increment. By default the
-                increment is a divisor of both ends that makes `RAMP_STAGES` or more.
+                `bss.units.parse_tokens`. "0:8 20000steps:16" has starts in steps, "0:8
+                1Msamples:16" in samples. "128-512:50%" is a linear ramp up to that count;
+                "128-512/16:50%" sets its increment; "128-512:20000steps" is linear in steps. By
+                default the increment is a divisor of both ends that makes `RAMP_STAGES` or more.
                 "16 8 300000:512" is Megatron-LM's `--rampup-batch-size 16 8 300000`, i.e. first
-                batch, increment and samples, with its global batch.
+                batch, increment and samples, with its global batch. "0:1024x4096 252M:1024x8192"
+                has a length of sequences for each stage.
             total: count of which percentages are taken.
-            seq_len: tokens per sequence, for starts in steps or samples.
+            seq_len: tokens per sequence, for starts in steps or samples, and for stages without a
+                length beside others with one.
 
         Raises:
             InputError: If the text is not a schedule.
@@ -138,49 +158,28 @@ class BatchSchedule:
             '0:2 100:4 300:6 500:8'
             >>> str(BatchSchedule.parse("0:.5K 1K:2K"))
             '0:500 1K:2000'
+            >>> str(BatchSchedule.parse("0: 8 × 64, 1M: 8 × 128"))
+            '0:8x64 1M:8x128'
         """
         if not isinstance(text, str):
             raise InputError(f"batch: {text!r} given; write a text like '8' or '0:8 2M:16'")
-        if samples := _SAMPLES.fullmatch(text.strip()):
-            return cls._by_samples(samples, seq_len)
-        pairs = text.split()
-        starts: list[int] = []
-        batches: list[int] = []
-        if len(pairs) == 1 and ":" not in text:
+        if ramp := megatron_ramp(text):
+            first, increment, samples, last = ramp
+            if seq_len is None:
+                raise InputError(f"batch: {text} needs the tokens of a sequence; give --seq-len")
+            return cls.linear(first, last, samples * seq_len, increment)
+        pairs = pairs_of(text)
+        if len(pairs) == 1 and ":" not in pairs[0]:
             pairs = [f"0:{pairs[0]}"]
-        elif pairs and (ramp := _RAMP.fullmatch(pairs[0])):
-            low, high, increment, over = ramp.groups()
-            problem = f"{pairs[0]} is no ramp; write it like '128-512/16:50%'"
-            starts, batches = _ramp(
-                _parse_size(low, problem),
-                _parse_size(high, problem),
-                _parse_size(increment or "0", problem),
-                parse_tokens(over, field="batch schedule ramp", total=total),
-            )
+        stages = _Stages(total, seq_len)
+        if pairs and (parts := ramp_parts(pairs[0])):
+            low, high, increment, over, length = parts
+            stages.add_ramp(low, high, increment, over, length)
             pairs = pairs[1:]
         for pair in pairs:
-            start, _, batch = pair.partition(":")
-            problem = f"{pair} is not start:batch; write it like '0:8 2M:16'"
-            size = _parse_size(batch if start else "", problem)
-            if steps := _STEPS.fullmatch(start):
-                step = parse_tokens(steps[1], field="batch schedule step")
-                starts.append(_tokens_at(step, starts, batches, seq_len))
-            else:
-                starts.append(parse_tokens(start, field="batch schedule start", total=total))
-            batches.append(size)
-        return cls(tuple(starts), tuple(batches))
-
-    @classmethod
-    def _by_samples(cls, match: re.Match[str], seq_len: int | None) -> Self:
-        """Return Megatron-LM's ramp: equal increments after equal numbers of samples."""
-        first, increment, samples, last = match.groups()
-        text = f"{first} {increment} {samples}"
-        if last is None:
-            raise InputError(f"batch: {text} has no global batch; add it, like '{text}:512'")
-        if seq_len is None:
-            raise InputError(f"batch: {text} needs the tokens of a sequence; give --seq-len")
-        _growing(int(first), int(last))
-        return cls.linear(int(first), int(last), int(samples) * seq_len, int(increment))
+            start, _, size = pair.partition(":")
+            stages.add(pair, start, size)
+        return cls(*stages.parts())
 
     @classmethod
     def constant(cls, batch: int) -> Self:
@@ -272,63 +271,84 @@ class BatchSchedule:
         return cls(tuple(starts), tuple(batches))
 
 
-def _ramp(low: int, high: int, increment: int, over: int) -> tuple[list[int], list[int]]:
-    """Return starts and batch sizes of a line from `low` at 0 to `high` at count `over`, rounded to
-    nearest.
+class _Stages:
+    """The stages of a text while it is read."""
 
-    The default increment is the greatest common divisor of both ends, halved until there are
-    `RAMP_STAGES`.
-    """
-    _growing(low, high)
-    if not increment:
-        increment = math.gcd(low, high) or 1
-        while increment % 2 == 0 and (high - low) // increment < RAMP_STAGES:
-            increment //= 2
-    n, rest = divmod(high - low, increment)
-    if rest or not n or not over:
-        raise InputError(
-            f"batch: {low}-{high}/{increment} over {over} tokens is not a ramp; write a divisor of "
-            "the difference, and where it ends, like '128-512/16:50%'"
-        )
-    starts = [0, *(over * (2 * i - 1) // (2 * n) for i in range(1, n + 1))]
-    return starts, [low + increment * i for i in range(n + 1)]
+    def __init__(self, total: int | None, seq_len: int | None) -> None:
+        self.total = total
+        self.seq_len = seq_len
+        self.starts: list[int] = []
+        self.batches: list[int] = []
+        self.lengths: list[int | None] = []  # None where the text has none
 
+    def add(self, pair: str, start: str, size: str) -> None:
+        """Add the stage of a text like 2M:16 or 2M:16x4096."""
+        problem = f"{pair} is not start:batch; write it like '0:8 2M:16'"
+        batch, times, length = size.partition("x")
+        number = parse_size(batch if start else "", problem)
+        tokens = None
+        if times:
+            tokens = parse_size(length, f"{pair} has no length; write it like '0:1024x4096'")
+        self._append(self._position(start), number, tokens)
 
-def _growing(first: int, last: int) -> None:
-    """Refuse a ramp that does not grow."""
-    if last <= first:
-        raise InputError(
-            f"batch: the ramp from {first} to {last} does not grow; write the smaller batch first"
-        )
+    def add_ramp(self, low: int, high: int, increment: int, over: str, length: str) -> None:
+        """Add the stages of a ramp, linear in tokens or in the steps or samples of its end."""
+        tokens = None
+        if length:
+            example = "write it like '128-512x4096:50%'"
+            tokens = parse_size(length, f"{length} is no length of sequences; {example}")
+        number, unit = split_unit(over)
+        if unit not in UNITS:
+            end = parse_tokens(number, field="batch schedule ramp", total=self.total)
+            counts, batches = ramp_of(low, high, increment, end, "tokens")
+            for start, batch in zip(counts, batches, strict=True):
+                self._append(start, batch, tokens)
+            return
+        end = parse_tokens(number, field="batch schedule ramp")
+        counts, batches = ramp_of(low, high, increment, end, unit)
+        # Of increments within one step the last one is used.
+        for count, batch in dict(zip(counts, batches, strict=True)).items():
+            self._append(self._after(count, unit), batch, tokens)
 
+    def _append(self, start: int, batch: int, length: int | None) -> None:
+        self.starts.append(start)
+        self.batches.append(batch)
+        self.lengths.append(length)
 
-def _parse_size(text: str, problem: str) -> int:
-    """Return the batch size of a text such as 8 or 2K; raise InputError if it is none."""
-    with suppress(InputError):
-        size = parse_tokens(text)
-        if size < MOST:
-            return size
-    raise InputError(f"batch: {problem}")
+    def parts(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Return starts, batch sizes and lengths; no lengths if the text has none."""
+        known = [self.seq_len if length is None else length for length in self.lengths]
+        if self.lengths == [None] * len(known):
+            return tuple(self.starts), tuple(self.batches), ()
+        if None in known:
+            number = known.index(None)
+            stage = f"{format_tokens(self.starts[number])}:{self.batches[number]}"
+            raise InputError(
+                f"batch: the stage {stage} has no length, and others have; write it like "
+                "0:1024x4096, or give --seq-len"
+            )
+        return tuple(self.starts), tuple(self.batches), tuple(n for n in known if n is not None)
 
+    def _position(self, text: str) -> int:
+        """Return the start of the next stage in tokens."""
+        number, unit = split_unit(text)
+        if unit in UNITS:
+            count = parse_tokens(number, field=f"batch schedule {unit.removesuffix('s')}")
+            return self._after(count, unit)
+        return parse_tokens(number, field="batch schedule start", total=self.total)
 
-def _tokens_at(
-    step: int, starts: Sequence[int], batches: Sequence[int], seq_len: int | None
-) -> int:
-    """Return the tokens consumed before a step, after stages that start at these counts.
-
-    A stage begins at the first step that starts at or after its count, as in a plan.
-    """
-    if seq_len is None:
-        raise InputError(f"batch: {step}steps needs the tokens of a sequence; give --seq-len")
-    position = done = 0
-    for i, batch in enumerate(batches):
-        steps = step - done
-        size = batch * seq_len
-        if i + 1 < len(starts):
-            steps = min(steps, max(0, -((position - starts[i + 1]) // size)))
-        position += steps * size
-        done += steps
-    return position
+    def _after(self, count: int, unit: str) -> int:
+        """Return the tokens consumed after steps or samples of the stages so far."""
+        if not self.starts:
+            if count:
+                raise InputError(
+                    f"batch schedule: starts at {count}{unit}; the first start must be 0"
+                )
+            return 0
+        schedule = BatchSchedule(*self.parts())
+        if self.seq_len is None and not schedule.seq_lens:
+            raise InputError(f"batch: {count}{unit} needs the tokens of a sequence; give --seq-len")
+        return tokens_after(schedule, self.seq_len or 0, count, unit)
 
 
 def _nearest(values: np.ndarray, choices: Sequence[int], multiple_of: int) -> np.ndarray:

@@ -22,8 +22,8 @@ def lr_schedule(plan: "Plan") -> Callable[[Any], Any]:
     if rate is None:
         raise InputError("lr_schedule: the plan has no learning rate; give `bss.plan` an lr")
     segments = plan.segments
-    sizes = [segment.batch * plan.seq_len for segment in segments]
-    scales = [plan.coupling.settings(1.0, s.batch, plan.seq_len).lr for s in segments]
+    sizes = [segment.size for segment in segments]
+    scales = [plan.coupling.settings(1.0, s.batch, s.seq_len).lr for s in segments]
 
     def lr(step: Any) -> Any:
         xp, step, firsts, stage = _stage(plan, step)

@@ -8,9 +8,44 @@ from typing import Any, ClassVar
 from bss.errors import InputError
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import check_rules, idle_rules
+from bss.schedules.lengths import Budget
 from bss.schedules.momentum import share_of
+from bss.schedules.notation import UNITS, pairs_of, split_unit
 from bss.schedules.rates import RATES, SETTINGS, Shape
 from bss.units import parse_tokens
+
+
+def without_units(entry: dict[str, Any], seq_len: int) -> dict[str, Any]:
+    """Return the fields of a schedule with steps and samples as tokens, e.g. warmup "2000steps".
+
+    Args:
+        entry: Fields of a `ScheduleConfig` as they are in JSON.
+        seq_len: Tokens per sequence of the run.
+
+    Raises:
+        InputError: If a text is invalid.
+    """
+    names = [name for name in ("tokens", "warmup", "decay") if _has_unit(entry.get(name))]
+    batch = entry.get("batch", ScheduleConfig.batch)
+    if not names and not (isinstance(batch, str) and any(map(_has_unit, _starts(batch)))):
+        return entry
+    batch = str(batch) if isinstance(batch, int) else batch
+    tokens = entry.get("tokens", ScheduleConfig.tokens)
+    run = Budget.read(batch, tokens, seq_len, field="schedule.tokens")
+    lengths: dict[str, Any] = {"tokens": run.tokens}
+    for name, resolve in (("warmup", run.from_start), ("decay", run.to_end)):
+        if name in entry:
+            lengths[name] = resolve(entry[name], f"schedule.{name}")
+    return {**entry, **lengths, "batch": str(run.schedule)}
+
+
+def _starts(batch: str) -> list[str]:
+    """Return where the stages of a text begin, and where its ramp ends."""
+    return [part for pair in pairs_of(batch) for part in pair.split(":")]
+
+
+def _has_unit(length: Any) -> bool:
+    return split_unit(length)[1] in UNITS
 
 
 @dataclass(frozen=True)
@@ -59,6 +94,11 @@ class ScheduleConfig:
     reference_batch: int = 0
 
     def __post_init__(self) -> None:
+        if self.batch.seq_lens:
+            raise InputError(
+                f"schedule.batch: {self.batch} changes the length of sequences, and a run has one; "
+                "write batches alone, and data.seq_len"
+            )
         check_rules(self.lr_coupling, self.weight_decay_coupling)
         share_of(self.beta1_coupling)
         RATES.load(self.rate)

@@ -8,6 +8,7 @@ integers, and takes O(log segments) for budgets of 10^4 or 10^13 tokens. The rul
 - Trailing tokens that fill no batch are the remainder; they are not trained on.
 """
 
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,9 @@ from bss.installation import from_above
 from bss.schedules import by_step
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling, Settings
+from bss.schedules.lengths import Budget, settled
 from bss.schedules.rates import LRSchedule, constant
+from bss.schedules.stretches import stretches_within
 from bss.units import format_tokens, parse_number, parse_tokens
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ class Segment:
         start_step: steps of the plan before it.
         lr_start: LR of its first step, scaling with the batch size included.
         lr_end: LR of its last step.
+        seq_len: tokens per sequence.
     """
 
     start_tokens: int
@@ -60,6 +64,12 @@ class Segment:
     start_step: int
     lr_start: float
     lr_end: float
+    seq_len: int
+
+    @property
+    def size(self) -> int:
+        """Tokens per step."""
+        return self.batch * self.seq_len
 
 
 @dataclass(frozen=True)
@@ -128,12 +138,12 @@ class Plan:
 
     Attributes:
         schedule: the batch schedule.
-        seq_len: tokens per sequence.
+        seq_len: tokens per sequence; those of the first stage, if lengths change.
         start: position of the first step.
         budget: position at which the tokens run out.
         rate: LR as a function of the position; None if none was given.
         coupling: scaling of the settings with the batch size.
-        segments: in order, at least one; neighbours differ in batch size.
+        segments: in order, at least one; neighbours differ in batch size or length of sequences.
         remarks: sentences that an export states as comments, e.g. how far the plan is beyond the
             runs of its fit.
 
@@ -180,7 +190,7 @@ class Plan:
     @property
     def warnings(self) -> list[str]:
         """Remarks, and stages that are never reached, or very short."""
-        return [*self.remarks, *self.unseen(), *self.brief()]
+        return [*self.remarks, *self.unseen(), *self.brief(), *self.delayed()]
 
     @property
     def steps(self) -> int:
@@ -198,6 +208,11 @@ class Plan:
         return self.budget - self.tokens
 
     @property
+    def seq_lens(self) -> tuple[int, ...]:
+        """Tokens per sequence of each stage; empty if all sequences have one length."""
+        return self.schedule.seq_lens and tuple(segment.seq_len for segment in self.segments)
+
+    @property
     def devices(self) -> int:
         """The largest number of devices that the batch size of every step divides into."""
         return math.gcd(*(segment.batch for segment in self.segments))
@@ -211,7 +226,7 @@ class Plan:
             )
         i = bisect_right(self.segments, tokens, key=lambda s: s.start_tokens) - 1
         segment = self.segments[i]
-        done = (tokens - segment.start_tokens) // (segment.batch * self.seq_len)
+        done = (tokens - segment.start_tokens) // segment.size
         return segment.start_step + min(done, segment.steps)
 
     def tokens_at(self, step: int) -> int:
@@ -219,7 +234,7 @@ class Plan:
         if not 0 <= step <= self.steps:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps}")
         segment = self._segment(step)
-        return segment.start_tokens + (step - segment.start_step) * segment.batch * self.seq_len
+        return segment.start_tokens + (step - segment.start_step) * segment.size
 
     def tokens_at_each(self, steps: np.ndarray) -> np.ndarray:
         """Return `tokens_at` of many steps, unchecked, in float64."""
@@ -240,7 +255,7 @@ class Plan:
             raise InputError(f"step: {step} is outside the plan; write 0 to {self.steps - 1}")
         segment = self._segment(step)
         tokens = self.tokens_at(step)
-        settings = _settings(self.rate, self.coupling, tokens, segment.batch, self.seq_len)
+        settings = _settings(self.rate, self.coupling, tokens, segment.batch, segment.seq_len)
         given = (*(() if self.rate is None else ("lr",)), *self.coupling.given)
         return StepSpec(step, tokens, segment.batch, settings, given)
 
@@ -330,11 +345,10 @@ class Plan:
         beyond: list[str] = []
         short: list[str] = []
         ends = [*self.schedule.starts[1:], self.budget]
-        for first, end, batch in zip(
-            self.schedule.starts, ends, self.schedule.batches, strict=True
-        ):
-            stage = f"{format_tokens(first)}:{batch}"
-            size = batch * self.seq_len
+        lengths = self.schedule.seq_lens or (self.seq_len,) * len(ends)
+        for number, (first, end) in enumerate(zip(self.schedule.starts, ends, strict=True)):
+            stage = self.schedule.stage(number)
+            size = self.schedule.batches[number] * lengths[number]
             begin = max(first, self.start)
             last = min(end, self.budget)
             if first >= self.budget:
@@ -347,11 +361,24 @@ class Plan:
             lines += [f"stage {stage}{more}{others}" for stage in stages[:1]]
         return lines
 
+    def delayed(self) -> list[str]:
+        """Return a warning about stages that wait for a whole sequence of their length."""
+        late = []
+        for before, segment in itertools.pairwise(self.segments):
+            due = bisect_right(self.schedule.starts, segment.start_tokens) - 1
+            if segment.start_tokens - self.schedule.starts[due] >= before.size:
+                late.append(
+                    f"stage {self.schedule.stage(due)} begins at {segment.start_tokens:,} tokens, "
+                    f"the first step there at a whole sequence of {segment.seq_len} tokens"
+                )
+        return late
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan for JSON: segments and totals."""
         totals = ("steps", "tokens", "remainder_tokens", "devices")
+        left_out = {"start_step"} if self.seq_lens else {"start_step", "seq_len"}
         segments = [
-            {name: value for name, value in asdict(segment).items() if name != "start_step"}
+            {name: value for name, value in asdict(segment).items() if name not in left_out}
             for segment in self.segments
         ]
         return {"segments": segments, **{name: getattr(self, name) for name in totals}}
@@ -359,7 +386,8 @@ class Plan:
     def to_frame(self) -> "pd.DataFrame":
         """Return a row per stage.
 
-        Columns start_tokens, end_tokens, batch (sequences), steps, lr_start and lr_end.
+        Columns start_tokens, end_tokens, batch (sequences), steps, lr_start and lr_end; seq_len if
+        lengths of sequences change.
         """
         import pandas as pd
 
@@ -406,7 +434,7 @@ class Plan:
 def resolve(
     schedule: BatchSchedule,
     tokens: int,
-    seq_len: int,
+    seq_len: int | None,
     *,
     rate: Callable[[Any], Any] | None = None,
     coupling: Coupling | None = None,
@@ -417,7 +445,7 @@ def resolve(
     Args:
         schedule: batch size in sequences as a function of the position in tokens.
         tokens: the budget, i.e. the position at which the tokens run out.
-        seq_len: tokens per sequence.
+        seq_len: tokens per sequence; None if the schedule has its lengths.
         rate: LR as a function of the position, such as `bss.schedules.rates.wsd`. By default it is
             1, so that the plan contains the factors of the coupling.
         coupling: scaling of the settings with the batch size; none by default. Its `tokens` is set
@@ -432,19 +460,27 @@ def resolve(
         >>> [(s.batch, s.steps) for s in plan.segments], plan.remainder_tokens
         ([(8, 1954), (16, 487)], 1728)
     """
+    schedule, seq_len = settled(schedule, seq_len)
     check(seq_len >= 1, "seq_len", seq_len, "a positive number of tokens")
     check(start >= 0 and tokens >= 1, "tokens", f"from {start} to {tokens}", "a positive budget")
     coupling = replace(coupling or Coupling(), tokens=tokens)
-    least = min(schedule.batches) * seq_len  # at a larger batch a shorter one may be what is meant
+    if schedule.seq_lens:
+        _check_lengths(schedule, coupling, start)
+    lengths = schedule.seq_lens or (seq_len,) * len(schedule.batches)
+    # At a larger batch a shorter half-life may be what is meant.
+    least = min(batch * length for batch, length in zip(schedule.batches, lengths, strict=True))
     half_life = coupling.beta1_half_life or least
     check(half_life >= least, "beta1_half_life", half_life, f"a step's {least:,} tokens or more")
     segments: list[Segment] = []
-    for position, batch, steps in _stretches(schedule, tokens, seq_len, start):
-        end = position + steps * batch * seq_len
-        first = _settings(rate, coupling, position, batch, seq_len).lr
-        last = _settings(rate, coupling, end - batch * seq_len, batch, seq_len).lr
-        before = segments[-1].start_step + segments[-1].steps if segments else 0
-        segments.append(Segment(position, end, batch, steps, before, first, last))
+    done = 0
+    for one in stretches_within(schedule, seq_len, tokens, start):
+        steps = int(one.steps)
+        end = one.start + steps * one.size
+        shape = (one.batch, one.seq_len)
+        first = _settings(rate, coupling, one.start, *shape).lr
+        last = _settings(rate, coupling, end - one.size, *shape).lr
+        segments.append(Segment(one.start, end, one.batch, steps, done, first, last, one.seq_len))
+        done += steps
     if not segments:
         raise InputError(
             f"tokens: {format_tokens(tokens)} holds no step of {schedule(start)} sequences of "
@@ -456,7 +492,7 @@ def resolve(
 def plan(
     batch: Any,
     tokens: str | int,
-    seq_len: str | int,
+    seq_len: str | int | None = None,
     *,
     lr: Any = None,
     coupling: Coupling | None = None,
@@ -466,10 +502,11 @@ def plan(
 
     Args:
         batch: Batch size in sequences: 256; a schedule as text, "0:8 2M:16", whose starts are
-            tokens or percentages; a `BatchSchedule`; or the result of `fit.schedule`, also by
-            sequence length.
-        tokens: Token budget, e.g. "10B".
-        seq_len: Tokens per sequence.
+            tokens, percentages, steps or samples; a `BatchSchedule`; or the result of
+            `fit.schedule`, also by sequence length. "0:1024x4096 252M:1024x8192" has the lengths of
+            sequences too.
+        tokens: Token budget, e.g. "10B"; or "255000steps" or "1440samples" of this schedule.
+        seq_len: Tokens per sequence; left out if the schedule has the lengths.
         lr: A peak LR that stays; an `LRSchedule`; or the LR as a function of tokens, such as
             `bss.wsd(peak, total, warmup, decay)` or an optax schedule. By default the plan has no
             LR, and the factors of the coupling instead.
@@ -489,20 +526,20 @@ def plan(
         >>> made.to_frame()["steps"].tolist()
         [49, 24]
     """
-    budget = parse_tokens(tokens, field="tokens")
-    length = parse_tokens(seq_len, field="seq_len")
+    length = None if seq_len is None else parse_tokens(seq_len, field="seq_len")
     check_type("coupling", coupling, (Coupling, type(None)), "bss.Coupling(...)")
     if isinstance(batch, Mapping):
         if length not in batch:
             known = ", ".join(map(str, batch))
             raise InputError(f"seq_len: no schedule of {length}; choose one of {known}")
         batch = batch[length]
+    run = Budget.read(_batch_of(batch), tokens, length)
     return replace(
         resolve(
-            _batch_schedule(batch, budget, length),
-            budget,
-            length,
-            rate=_learning_rate(lr, budget),
+            run.schedule,
+            run.tokens,
+            run.seq_len,
+            rate=_learning_rate(lr, run),
             coupling=coupling,
             start=parse_tokens(start, field="start"),
         ),
@@ -510,13 +547,11 @@ def plan(
     )
 
 
-def _batch_schedule(batch: Any, tokens: int, seq_len: int) -> BatchSchedule:
-    """Return the batch schedule that an argument of `plan` means."""
+def _batch_of(batch: Any) -> str | BatchSchedule:
+    """Return the batch schedule that an argument of `plan` means, as a value or as text."""
     schedule = getattr(batch, "schedule", batch)  # of a `DerivedSchedule`
-    if isinstance(schedule, BatchSchedule):
+    if isinstance(schedule, BatchSchedule | str):
         return schedule
-    if isinstance(schedule, str):
-        return BatchSchedule.parse(schedule, total=tokens, seq_len=seq_len)
     if isinstance(schedule, int) and not isinstance(schedule, bool):
         return BatchSchedule.constant(schedule)
     raise InputError(
@@ -525,38 +560,26 @@ def _batch_schedule(batch: Any, tokens: int, seq_len: int) -> BatchSchedule:
     )
 
 
-def _learning_rate(lr: Any, tokens: int) -> Callable[[Any], Any] | None:
+def _learning_rate(lr: Any, run: Budget) -> Callable[[Any], Any] | None:
     """Return the LR that an argument of `plan` means, as a function of tokens."""
     if isinstance(lr, LRSchedule):
-        return lr.over(tokens)
+        return lr.over(run)
     if lr is None or callable(lr):
         return lr
     return constant(parse_number(lr, field="lr"))
 
 
-def _stretches(
-    schedule: BatchSchedule, budget: int, seq_len: int, start: int
-) -> list[tuple[int, int, int]]:
-    """Return position, batch size and steps of each sequence of equal steps, in order."""
-    stretches: list[tuple[int, int, int]] = []
-    position = start
-    while True:
-        batch = schedule(position)
-        size = batch * seq_len
-        steps = (budget - position) // size
-        if steps < 1:
-            return stretches
-        i = bisect_right(schedule.starts, position)
-        if i < len(schedule.starts):
-            steps = min(steps, -((position - schedule.starts[i]) // size))
-        # A stage that begins and ends within one step is never seen, so the batch past it can be
-        # the one before it.
-        if stretches and stretches[-1][1] == batch:
-            first, _, before = stretches.pop()
-            stretches.append((first, batch, before + steps))
-        else:
-            stretches.append((position, batch, steps))
-        position += steps * size
+def _check_lengths(schedule: BatchSchedule, coupling: Coupling, start: int) -> None:
+    """Refuse what a schedule with several lengths of sequences cannot have."""
+    for name, rule in (("lr", coupling.lr), ("weight_decay_rule", coupling.weight_decay_rule)):
+        if rule != "none":
+            raise InputError(
+                f"coupling {name}: {rule} counts the sequences of a batch, whose length changes in "
+                f"{schedule}; leave it out, and set the LR with --lr-schedule"
+            )
+    stage = bisect_right(schedule.starts, start) - 1
+    length = schedule.seq_lens[stage]
+    check(start % length == 0, "start", start, f"a whole sequence of {length} tokens")
 
 
 def _settings(

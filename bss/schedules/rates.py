@@ -30,6 +30,8 @@ import numpy as np
 
 from bss.errors import InputError, check, check_number
 from bss.registry import Registry, attempt
+from bss.schedules.batch import BatchSchedule
+from bss.schedules.lengths import Budget, check_plain
 from bss.units import parse_number, parse_tokens
 
 SETTINGS = ("tokens", "warmup", "decay", "shape", "floor")
@@ -435,10 +437,13 @@ class LRSchedule:
         name: "wsd", "cosine", "linear", "constant", "1-sqrt", "inverse_sqrt", "power", or
             `package.module:ATTRIBUTE`.
         peak: The largest LR.
-        warmup: Length of the linear warm-up: tokens, e.g. "500M", or a share of the budget, "5%".
+        warmup: Length of the linear warm-up: tokens, e.g. "500M", a share of the budget, "5%", or
+            "2000steps" or "80samples" of the batch schedule.
         decay: Length of the final decay, in the same form, for a schedule that has one.
         shape: Shape of the decay: "linear", "1-sqrt", "cosine" or "exponential".
         floor: The last LR as a fraction of the peak.
+        horizon: Where the LR schedule ends, in the same form, if that is beyond the end of the run;
+            percentages are then shares of it. By default it ends with the budget.
 
     Raises:
         InputError: On construction, if there is no such schedule or the peak is not positive.
@@ -456,6 +461,7 @@ class LRSchedule:
     decay: str | int = field(default=0, kw_only=True)
     shape: Shape = field(default="linear", kw_only=True)
     floor: float = field(default=0.0, kw_only=True)
+    horizon: str | int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -468,23 +474,34 @@ class LRSchedule:
     @property
     def foreign(self) -> tuple[str, ...]:
         """The given settings that this schedule does not take."""
-        given = {"warmup": 0, "decay": 0, "shape": "linear", "floor": 0.0}
-        takes = RATES[self.name].takes
+        given = {"warmup": 0, "decay": 0, "shape": "linear", "floor": 0.0, "horizon": None}
+        takes = [*RATES[self.name].takes]
+        if "tokens" in takes:
+            takes.append("horizon")
         return tuple(n for n, x in given.items() if n not in takes and getattr(self, n) != x)
 
-    def over(self, tokens: str | int) -> Callable[[Any], Any]:
+    def over(self, tokens: "str | int | Budget") -> Callable[[Any], Any]:
         """Return the LR over a budget, a function of the tokens consumed, as optax schedules are.
+
+        Args:
+            tokens: The budget in tokens; or a `Budget`, which resolves lengths in steps or samples.
 
         Raises:
             InputError: If a setting is not one of this schedule, a length is longer than the
-                budget, or a custom schedule is invalid.
+                budget, the horizon is before its end, or a custom schedule is invalid.
         """
-        total = parse_tokens(tokens, field="tokens")
         for name in self.foreign:
             raise InputError(f"{name}: the LR schedule {self.name} has none; leave it out")
+        if isinstance(tokens, Budget):
+            run = tokens
+        else:
+            for name in ("warmup", "decay", "horizon"):
+                check_plain(getattr(self, name), name, "the batch sizes, which are not given here")
+            run = Budget(BatchSchedule.constant(1), 1, parse_tokens(tokens, field="tokens"))
+        whole = run.over(self.horizon)
         lengths = {
-            name: parse_tokens(getattr(self, name), field=name, total=total)
-            for name in ("warmup", "decay")
+            "warmup": whole.from_start(self.warmup, "warmup"),
+            "decay": whole.to_end(self.decay, "decay"),
         }
-        settings = {"tokens": total, **lengths, "shape": self.shape, "floor": self.floor}
+        settings = {"tokens": whole.tokens, **lengths, "shape": self.shape, "floor": self.floor}
         return RATES[self.name](self.name, self.peak, settings)

@@ -33,12 +33,12 @@ def short_second_moments(plans: Iterable[Plan]) -> dict[str, str]:
     worst: dict[str, tuple[float, str]] = {}
     for plan in plans:
         for segment in plan.segments:
-            beta2 = plan.coupling.settings(1.0, segment.batch, plan.seq_len).beta2
+            beta2 = plan.coupling.settings(1.0, segment.batch, segment.seq_len).beta2
             steps = half_life(beta2, 1) if beta2 else 0.0
             name = _name(plan.coupling)
             if steps < min(STEPS, worst.get(name, (STEPS,))[0]):
                 effect = f"makes beta2 {beta2:.3g} at batch {segment.batch:,}, a half-life of"
-                mend = _mend(plan.coupling, segment.batch * plan.seq_len)
+                mend = _mend(plan.coupling, segment.size)
                 worst[name] = steps, f"{name} {effect} {steps:.2g} steps; {mend}"
     return {name: effect for name, (_, effect) in worst.items()}
 

@@ -17,7 +17,7 @@ from typing import Any
 from bss.errors import InputError, check_least
 from bss.models import ModelFamily
 from bss.registry import Registered
-from bss.schedules.config import ScheduleConfig
+from bss.schedules.config import ScheduleConfig, without_units
 from bss.schedules.coupling import Coupling
 from bss.schedules.momentum import beta1_by
 from bss.schedules.plan import Plan, resolve
@@ -200,6 +200,20 @@ class RunConfig:
                 f"schedule.beta1_coupling is {rule}; {self.optimizer.chosen} averages with one "
                 "beta1 throughout, so leave it out"
             )
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of an entry, with lengths of the schedule in steps or samples resolved.
+
+        The tokens of a sequence are those of its data.
+        """
+        schedule = entry.get("schedule")
+        if isinstance(schedule, dict):
+            data = entry.get("data")
+            given = data.get("seq_len") if isinstance(data, dict) else None
+            seq_len = given if isinstance(given, int) else DataConfig.seq_len
+            entry["schedule"] = without_units(schedule, seq_len)
+        return entry
 
     @functools.cached_property
     def id(self) -> str:

@@ -95,7 +95,7 @@ def test_the_whole_plan_of_three_stages():
         "devices": 8,
     }  # fmt: skip
     assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
-    assert plan.segments[0] == Segment(0, 2_000_896, 8, 1954, 0, 4e-3 * 512 / 200_000, 4e-3)
+    assert plan.segments[0] == Segment(0, 2_000_896, 8, 1954, 0, 4e-3 * 512 / 200_000, 4e-3, 128)
 
 
 def test_ten_trillion_tokens_are_exact():

@@ -201,9 +201,12 @@ def plan_path(
         at: [N] tokens at which losses are evaluated; by default the end of the last step.
 
     Raises:
-        InputError: if `at` is outside the budget, or the budget has no step.
+        InputError: if `at` is outside the budget, the budget has no step, or the schedule changes
+            the length of sequences.
     """
     plan = resolve(schedule, tokens, seq_len)
+    if plan.seq_lens:
+        raise InputError(f"batch: {schedule} changes the length of sequences; a fit has one length")
     bounds = np.array([*(s.start_step for s in plan.segments), plan.steps], float)
     consumed = np.array([*(s.start_tokens for s in plan.segments), plan.tokens], float)
     batch = np.array([segment.batch for segment in plan.segments], float)
