@@ -7,6 +7,7 @@ and lengths are tokens, percentages, steps ("2000steps", "2K iterations") or sam
 import math
 import re
 from contextlib import suppress
+from functools import partial
 
 from bss.errors import InputError
 from bss.units import parse_tokens
@@ -73,11 +74,14 @@ def megatron_ramp(text: str) -> tuple[int, int, int, int] | None:
     if match is None or ":" in match[1] + match[2]:
         return None
     problem = f"{text.strip()} is no ramp; write it like '16 8 300000:512'"
-    first, increment, samples = (parse_size(match[i], problem) for i in (1, 2, 3))
+    parse = partial(parse_size, problem=problem)
+    first = parse(match[1])
+    increment = parse(match[2])
+    samples = parse(match[3])
     if match[4] is None:
         written = " ".join(text.split())
         raise InputError(f"batch: {written} has no global batch; add it, like '{written}:512'")
-    last = parse_size(match[4], problem)
+    last = parse(match[4])
     check_growing(first, last)
     return first, increment, samples, last
 
@@ -89,8 +93,8 @@ def ramp_parts(pair: str) -> tuple[int, int, int, str, str] | None:
         return None
     low, high, increment, length, over = match.groups()
     problem = f"{pair} is no ramp; write it like '128-512/16:50%'"
-    first, last, step = (parse_size(part or "0", problem) for part in (low, high, increment))
-    return first, last, step, over, length or ""
+    parse = partial(parse_size, problem=problem)
+    return parse(low), parse(high), parse(increment or "0"), over, length or ""
 
 
 def ramp_of(
