@@ -145,8 +145,8 @@ class BatchSchedule:
                 batch, increment and samples, with its global batch. "0:1024x4096 252M:1024x8192"
                 has a length of sequences for each stage.
             total: count of which percentages are taken.
-            seq_len: tokens per sequence, for starts in steps or samples, and for stages without a
-                length beside others with one.
+            seq_len: tokens per sequence, for starts in steps or samples, and for stages whose length
+                is not in the text.
 
         Raises:
             InputError: If the text is not a schedule.
@@ -279,7 +279,7 @@ class _Stages:
         self.seq_len = seq_len
         self.starts: list[int] = []
         self.batches: list[int] = []
-        self.lengths: list[int | None] = []  # None where the text has none
+        self.lengths: list[int | None] = []  # None if the text has none
 
     def add(self, pair: str, start: str, size: str) -> None:
         """Add the stage of a text like 2M:16 or 2M:16x4096."""
@@ -296,7 +296,7 @@ class _Stages:
         tokens = None
         if length:
             example = "write it like '128-512x4096:50%'"
-            tokens = parse_size(length, f"{length} is no length of sequences; {example}")
+            tokens = parse_size(length, f"{length} is not a length of sequences; {example}")
         number, unit = split_unit(over)
         if unit not in UNITS:
             end = parse_tokens(number, field="batch schedule ramp", total=self.total)

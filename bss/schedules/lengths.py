@@ -103,7 +103,7 @@ def settled(schedule: BatchSchedule, seq_len: int | None) -> tuple[BatchSchedule
     """Return a schedule and its tokens per sequence; a schedule with one length becomes plain.
 
     Raises:
-        InputError: If there is no length, or a given one is not among those of the schedule.
+        InputError: If there is no length, or the schedule does not have the given one.
     """
     lengths = dict.fromkeys(schedule.seq_lens)
     if not lengths:
@@ -112,7 +112,7 @@ def settled(schedule: BatchSchedule, seq_len: int | None) -> tuple[BatchSchedule
         return schedule, seq_len
     if seq_len is not None and seq_len not in lengths:
         raise InputError(
-            f"seq_len: {seq_len} is no length of {schedule}; leave it out, or write one of "
+            f"seq_len: {seq_len} is not a length in {schedule}; leave it out, or write one of "
             f"{', '.join(map(str, lengths))}"
         )
     if len(lengths) == 1:

@@ -73,7 +73,7 @@ def megatron_ramp(text: str) -> tuple[int, int, int, int] | None:
     match = _SAMPLES.fullmatch(" ".join(text.split()).replace(" :", ":").replace(": ", ":"))
     if match is None or ":" in match[1] + match[2]:
         return None
-    problem = f"{text.strip()} is no ramp; write it like '16 8 300000:512'"
+    problem = f"{text.strip()} is not a ramp; write it like '16 8 300000:512'"
     parse = partial(parse_size, problem=problem)
     first = parse(match[1])
     increment = parse(match[2])
@@ -92,7 +92,7 @@ def ramp_parts(pair: str) -> tuple[int, int, int, str, str] | None:
     if match is None:
         return None
     low, high, increment, length, over = match.groups()
-    problem = f"{pair} is no ramp; write it like '128-512/16:50%'"
+    problem = f"{pair} is not a ramp; write it like '128-512/16:50%'"
     parse = partial(parse_size, problem=problem)
     return parse(low), parse(high), parse(increment or "0"), over, length or ""
 

@@ -138,7 +138,7 @@ class Plan:
 
     Attributes:
         schedule: the batch schedule.
-        seq_len: tokens per sequence; those of the first stage, if lengths change.
+        seq_len: tokens per sequence; of the first stage, if lengths change.
         start: position of the first step.
         budget: position at which the tokens run out.
         rate: LR as a function of the position; None if none was given.
@@ -501,10 +501,9 @@ def plan(
     """Return the plan of batch sizes and LRs over a token budget.
 
     Args:
-        batch: Batch size in sequences: 256; a schedule as text, "0:8 2M:16", whose starts are
-            tokens, percentages, steps or samples; a `BatchSchedule`; or the result of
-            `fit.schedule`, also by sequence length. "0:1024x4096 252M:1024x8192" has the lengths of
-            sequences too.
+        batch: Batch size in sequences: 256; a schedule as text, "0:8 2M:16"; a `BatchSchedule`; or
+            the result of `fit.schedule`, also by sequence length. Starts are tokens, percentages,
+            steps or samples. "0:1024x4096 252M:1024x8192" has the lengths of sequences too.
         tokens: Token budget, e.g. "10B"; or "255000steps" or "1440samples" of this schedule.
         seq_len: Tokens per sequence; left out if the schedule has the lengths.
         lr: A peak LR that stays; an `LRSchedule`; or the LR as a function of tokens, such as

@@ -1,8 +1,8 @@
 """Stretches: a schedule's stages as sequences of equal steps, by position.
 
-Only here is decided where a stage begins: at the first step that starts at or after its position,
-and, if lengths of sequences change, at a whole sequence of its length (derived here). Everything is
-exact, in Python integers.
+A stage begins at the first step that starts at or after its position. If lengths of sequences
+change, it begins at a whole sequence of its length (derived here). Only this module decides where.
+Everything is exact, in Python integers.
 """
 
 import math

@@ -133,7 +133,7 @@ def test_one_length_in_the_text_is_that_of_the_run():
 @pytest.mark.parametrize(
     ("batch", "tokens", "seq_len", "message"),
     [
-        ("0:8x64 1M:16x128", "3M", 256, "is no length of"),
+        ("0:8x64 1M:16x128", "3M", 256, "is not a length in"),
         ("0:8x64 1M:16", "3M", None, "1M:16 has no length"),
         ("0:8", "3M", None, "seq_len: missing"),
         ("0:8 100steps:16", "3M", None, "--seq-len"),
