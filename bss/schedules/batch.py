@@ -145,8 +145,8 @@ class BatchSchedule:
                 batch, increment and samples, with its global batch. "0:1024x4096 252M:1024x8192"
                 has a length of sequences for each stage.
             total: count of which percentages are taken.
-            seq_len: tokens per sequence, for starts in steps or samples, and for stages whose length
-                is not in the text.
+            seq_len: tokens per sequence, for starts in steps or samples, and for stages without a
+                length in the text.
 
         Raises:
             InputError: If the text is not a schedule.

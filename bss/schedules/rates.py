@@ -487,8 +487,8 @@ class LRSchedule:
             tokens: The budget in tokens; or a `Budget`, which resolves lengths in steps or samples.
 
         Raises:
-            InputError: If a setting is not one of this schedule, or a custom schedule is invalid. If
-                a length is longer than the budget, or the horizon is before its end.
+            InputError: If a setting is not one of this schedule, or a custom schedule is invalid.
+                If a length is longer than the budget, or the horizon is before its end.
         """
         for name in self.foreign:
             raise InputError(f"{name}: the LR schedule {self.name} has none; leave it out")
