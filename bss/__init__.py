@@ -25,10 +25,19 @@ if TYPE_CHECKING:
     from bss.data.corpus import Corpus
     from bss.errors import InputError
     from bss.exports import export
-    from bss.fitting import fit_critical, fit_curve, fit_es, fit_loss, fit_lr, measure_points
+    from bss.fitting import (
+        fit_branches,
+        fit_critical,
+        fit_curve,
+        fit_es,
+        fit_loss,
+        fit_lr,
+        measure_points,
+    )
     from bss.importers.imported import ImportedLogs, import_logs
     from bss.installation import version
     from bss.laws import (
+        BranchFit,
         CriticalFit,
         CurveFit,
         EsFit,
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from bss.points.agreement import compare_curves
     from bss.points.curve import default_targets
     from bss.policies.derive import DerivedSchedule, derive_schedule
+    from bss.policies.from_noise import NoiseRamp, schedule
     from bss.policies.policy import Limits
     from bss.report.page import write_report
     from bss.schedules.batch import BatchSchedule

@@ -12,11 +12,12 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.laws import CriticalFit, CurveFit, EsFit, LossFit, LrFit
+from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.points.units import in_nats
 from bss.reading import (
     measured_points,
+    read_branches,
     read_loss_tables,
     read_point_tables,
     read_run_table,
@@ -24,6 +25,7 @@ from bss.reading import (
     sources_of,
 )
 from bss.tables import Reading
+from bss.tables.columns import Origin
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -423,6 +425,64 @@ def fit_curve(
         options=options or _options(resamples or 60, level, seed),
     )
     return _warned(fit, [*warnings, *units])
+
+
+def fit_branches(
+    branches: Any,
+    *,
+    tolerance: float = 0.02,
+    seq_len: int | None = None,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> BranchFit:
+    """Fit the penalty of larger batch sizes along a run, from branches at its checkpoints.
+
+    Args:
+        branches: Branches of one run: a table, a file or a directory, or a list of them. Columns
+            fork (tokens at the checkpoint), batch, loss, tokens (at the end), seq_len, run. At each
+            checkpoint one branch has the batch size of the run, and others a larger one, for the
+            same tokens. The last losses of loss curves are taken.
+        tolerance: Penalty that is allowed, in nats.
+        seq_len: As in `fit_es`; so are columns, keep, drop, level and seed.
+        columns: See `fit_es`.
+        keep: See `fit_es`.
+        drop: See `fit_es`.
+        level: Coverage of the intervals.
+        resamples: Draws of the penalty curve, 400 by default.
+        seed: Of the draws.
+        options: The same as one value.
+
+    Returns:
+        The fit: `answer`, `summary()`, `penalties()`, `best_batch(tokens)`, `plot()`,
+        `schedule(tokens)`.
+
+    Raises:
+        InputError: If a column is missing, or no checkpoint has branches at two batch sizes.
+
+    Source: Merrill et al. (arXiv 2505.23971); the last crossing is derived here.
+
+    Examples:
+        >>> rows = [{"fork": at * 10**8, "batch": b, "seq_len": 64, "tokens": at * 10**8 + 10**7,
+        ...          "loss": 3 + (b - 8) * 0.01 / at} for at in range(1, 9) for b in (8, 16)]
+        >>> fit = fit_branches(pd.DataFrame(rows))
+        >>> fit.best_batch(3e8).value, fit.best_batch(5e8).value
+        (8.0, 16.0)
+    """
+    read, origin, warnings = read_branches(
+        sources_of(branches, "branches"), reading(columns, seq_len)
+    )
+    fit = laws.fit_branches(
+        selected(read, _texts(keep), _texts(drop)),
+        tolerance=tolerance,
+        options=options or _options(resamples or 400, level, seed),
+        source=Origin(origin.source),
+    )
+    return _warned(fit, warnings)
 
 
 def measure_points(

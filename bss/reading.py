@@ -115,6 +115,27 @@ def read_point_tables(sources: Sequence[Source], how: Reading) -> tuple[pd.DataF
     return join_tables(tables), warnings
 
 
+def read_branches(
+    sources: Sequence[Source], how: Reading
+) -> tuple[pd.DataFrame, Origin, list[str]]:
+    """Read tables of branches from checkpoints as one; return it with its origin and warnings.
+
+    Raises:
+        InputError: if a file cannot be read.
+    """
+    from bss.laws.ramps.branches import holds_branches
+
+    warnings: list[str] = []
+    tables: list[tuple[pd.DataFrame, Origin]] = []
+    for source in sources:
+        for one in _tables_of(source, how, holds_branches, "tables of branches", warnings):
+            tables.append(_table_of(one, how))
+    if len(tables) == 1:
+        return *tables[0], warnings
+    joined = pd.concat([frame for frame, _ in tables], ignore_index=True)
+    return joined, Origin("branches"), warnings
+
+
 def read_curves(
     sources: Sequence[Source], how: Reading, *, training_loss: bool = False
 ) -> tuple[pd.DataFrame, list[str]]:

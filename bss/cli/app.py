@@ -45,9 +45,10 @@ COMMANDS = {
     "fit loss": "the law of final losses over model size, tokens and batch",
     "fit lr": "the best learning rate of each size, and its law in size, tokens and batch",
     "fit curve": "the functional scaling law, from loss curves under any schedule",
+    "fit branches": "the penalty of a larger batch, from branches at checkpoints of a run",
     "predict": "a loss or a batch size by a fitted law, with its interval",
     "next": "the runs that narrow a fit's answer the most per FLOP",
-    "schedule": "derive a batch-size schedule from a fit",
+    "schedule": "derive a batch-size schedule from a fit or a measured noise scale",
     "advise": "recommend a batch size for a planned run, with the cost of others",
     "rules": "published rules for batch size and learning rate, side by side",
     "theory risk": "the exact excess risk of a batch schedule",
@@ -73,13 +74,15 @@ GROUPS = {
 WAITED_FOR = ("fit", "import", "check", "report", "compile")
 """Commands of seconds or more that do not print their progress."""
 
+ONE_THREAD = ("plan", "advise", "rules", "schedule", "fit branches")
+"""Commands of small matrices, for which threads of BLAS cost more than the answer."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
     given = [str(one) for one in (sys.argv[1:] if arguments is None else arguments)]
     name = next((" ".join(given[:n]) for n in (2, 1) if " ".join(given[:n]) in COMMANDS), "")
-    if name in ("plan", "advise", "rules") and "numpy" not in sys.modules:
-        # Threads of BLAS cost more than the answer.
+    if name in ONE_THREAD and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return ended(f"bss {name}".strip(), partial(_run, given, name))
 

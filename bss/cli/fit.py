@@ -7,9 +7,10 @@ import numpy as np
 
 from bss import fitting, laws
 from bss.cells import Table, fit_tables
-from bss.cli.options import Number, Repeated, Trust
+from bss.cli.options import Number, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot, figure
 from bss.cli.reading import (
+    DrawOptions,
     FitOptions,
     PointTables,
     TableOptions,
@@ -165,6 +166,29 @@ def curve(
     of_fit: dict[str, Any] = {"clock": clock, "since": since}
     of_fit["warmup"] = parse_tokens(warmup, field="--warmup")
     return _output(fitting.fit_curve(runs, **of_fit, **table.given(), **how.given()))
+
+
+def branches(
+    runs: Tables,
+    /,
+    *,
+    tolerance: Positive = 0.02,
+    table: TableOptions = TableOptions(),
+    how: DrawOptions = DrawOptions(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit the penalty of larger batches along a run, from branches at its checkpoints.
+
+    Args:
+        runs: CSV or Parquet with a row per branch: fork (tokens at the checkpoint), batch, loss,
+            tokens (at its end) and seq_len. The last rows of loss curves are taken
+        tolerance: penalty that is allowed, in nats
+
+    Examples:
+        bss fit branches BRANCHES.csv
+        bss fit branches BRANCHES.csv --tolerance 0.01 --plot branches.png
+    """
+    return _output(fitting.fit_branches(runs, tolerance=tolerance, **table.given(), **how.given()))
 
 
 def _output(fit: Any) -> Output:

@@ -89,6 +89,33 @@ class RowOptions:
 
 @Parameter(name="*", group=Group("Fit", sort_key=4))
 @dataclass(frozen=True)
+class DrawOptions(RowOptions):
+    """Options for intervals from draws of a curve.
+
+    Attributes:
+        resamples: draws of the curve, for intervals; 10 or more
+        level: coverage of the intervals
+        seed: of the draws
+        drop: leave rows out, by COLUMN=VALUE joined by commas
+        keep: leave out all rows but these, in the same form
+    """
+
+    resamples: Resamples | None = None
+    level: Number = 0.90
+    seed: int = 0
+
+    def given(self) -> dict[str, Any]:
+        """Return the options as `bss.fitting.fit_branches` takes them."""
+        return {
+            **self.rows(),
+            "resamples": self.resamples,
+            "level": self.level,
+            "seed": self.seed,
+        }
+
+
+@Parameter(name="*", group=Group("Fit", sort_key=4))
+@dataclass(frozen=True)
 class FitOptions(RowOptions):
     """Options for fitting a law.
 

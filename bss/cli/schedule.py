@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from bss.cells import Table
+from bss.cli.noise import NoiseOptions, is_table, ramp_of, with_switches
 from bss.cli.options import Count, Number, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
@@ -22,6 +23,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit, read_fit
 from bss.policies import parse_settings
 from bss.policies.derive import POLICIES_OF, DerivedSchedule
+from bss.policies.from_noise import NoiseRamp
 from bss.policies.functional_best import assumed_rate
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.buckets import BucketSizes
@@ -31,6 +33,9 @@ from bss.schedules.notation import split_unit
 from bss.schedules.plan import plan as make_plan
 from bss.schedules.rates import WarmupStableDecay
 
+STAGES = 4
+"""Constant stages at most, of a schedule from a fit."""
+
 
 def schedule(
     *,
@@ -38,7 +43,7 @@ def schedule(
     tokens: str,
     policy: str | None = None,
     settings: Annotated[Repeated, Parameter(name="--set")] = (),
-    stages: Count = 4,
+    stages: Count | None = None,
     multiple_of: Count = 1,
     min_batch: Number | None = None,
     max_batch: Number | None = None,
@@ -48,6 +53,7 @@ def schedule(
     lr_coupling: str = next(iter(LR_RULES)),
     lr_batch: Count | None = None,
     minimize: Literal["tokens", "time", "cost"] | None = None,
+    noise: NoiseOptions = NoiseOptions(),
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
     export: ExportOptions = ExportOptions(),
@@ -57,11 +63,12 @@ def schedule(
     """Derive the schedule and its plan.
 
     Args:
-        fit: JSON of `bss fit --json`
+        fit: JSON of `bss fit --json`; or a table of noise scales over tokens, CSV or Parquet, or
+            a directory of runs with them
         tokens: token budget, e.g. 10M or 200Ksamples
         policy: name of a policy, or package.module:ATTRIBUTE; the default depends on the fit
         settings: NAME=VALUE, a setting of the policy; may be repeated
-        stages: constant stages at most
+        stages: constant stages at most; by default 4, with noise scales one for each doubling
         multiple_of: batches are multiples of it
         min_batch: in sequences; by default the smallest batch measured
         max_batch: in sequences; by default the largest batch measured
@@ -74,32 +81,31 @@ def schedule(
         minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss
 
     Examples:
+        bss schedule --from NOISE.csv --tokens 10B --seq-len 2048
         bss schedule --from FIT.json --tokens 1M --stages 3 --lr 4e-3 --lr-coupling sqrt
         bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
-    fitted = read_fit(fit, POLICIES_OF, "--from")
-    name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
-    given = {**parse_settings(settings), **_time_settings(policy, minimize, time)}
-    if lr is None and (warmup, decay) != ("0", "0"):
-        raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
+    _check_lr(lr, warmup, decay)
     _check_coupling(lr, lr_coupling, lr_batch)
-    if fitted.seq_len is None:
-        raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
-    budget = _budget(tokens, int(fitted.seq_len))
-    rate = None if lr is None else _rate_before(fitted, lr, budget, warmup, decay)
-    if isinstance(fitted, CurveFit):
-        rate = rate or assumed_rate(fitted, budget.tokens)
-    derived = fitted.schedule(
-        budget.tokens,
-        stages=stages,
-        multiple_of=multiple_of,
-        min_batch=min_batch,
-        max_batch=max_batch,
-        policy=name,
-        lr=rate,
-        settings=given,
-    )
+    limits: dict[str, Any] = {"multiple_of": multiple_of, "stages": stages}
+    limits |= {"min_batch": min_batch, "max_batch": max_batch}
+    fitted = None
+    if is_table(fit):
+        if policy or settings or minimize or time.step_time:
+            raise InputError("--from: a table of noise scales takes no policy; give a fit for one")
+        ramp = ramp_of(fit, tokens, noise, limits)
+        derived: DerivedSchedule = ramp
+        budget = Budget.read(ramp.schedule, tokens, ramp.seq_len, field="--tokens")
+        rate = None
+    else:
+        fitted = read_fit(fit, POLICIES_OF, "--from")
+        given = {**parse_settings(settings), **_time_settings(policy, minimize, time)}
+        budget = _budget(fitted, tokens)
+        rate = _rate_before(fitted, lr, budget, warmup, decay)
+        name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
+        how = {**limits, "stages": stages or STAGES, "policy": name, "settings": given}
+        derived = fitted.schedule(budget.tokens, lr=rate, **how)
     batch = derived.schedule
     reference = batch.batches[0] if lr_batch is None else lr_batch
     if rate is None and lr is not None:
@@ -108,6 +114,8 @@ def schedule(
     plan = make_plan(derived, budget.tokens, budget.seq_len, lr=rate, coupling=coupling)
     warn_about(plan)
     shown = plan_output(plan, export, BucketSizes())
+    if isinstance(derived, NoiseRamp):
+        return with_switches(derived, shown, exported=export.export is not None)
     if isinstance(fitted, CurveFit) and rate is not None:
         expected = {"lr": rate.peak, **derived.expected}
         more = {"lr": asdict(rate), "extrapolation": budget.tokens / fitted.tokens}
@@ -115,24 +123,37 @@ def schedule(
     return _output(derived, shown, {}, {})
 
 
-def _budget(tokens: str, seq_len: int) -> Budget:
+def _check_lr(lr: float | None, warmup: str, decay: str) -> None:
+    """Raise InputError for lengths of an LR schedule without its peak."""
+    if lr is None and (warmup, decay) != ("0", "0"):
+        raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
+
+
+def _budget(fit: Any, tokens: str) -> Budget:
     """Return the token budget; its schedule is not derived yet."""
+    if fit.seq_len is None:
+        raise InputError("--from: the table had no sequence length; fit it again with --seq-len")
     if split_unit(tokens)[1] == "steps":
         check_plain(tokens, "--tokens", "the batches, which are derived here")
-    budget = Budget.read(BatchSchedule.constant(1), tokens, seq_len, field="--tokens")
+    one = BatchSchedule.constant(1)
+    budget = Budget.read(one, tokens, int(fit.seq_len), field="--tokens")
     if not budget.tokens:
         raise InputError(f"--tokens {tokens}: expected a count above 0, e.g. 10M")
     return budget
 
 
 def _rate_before(
-    fit: Any, lr: float, budget: Budget, warmup: str, decay: str
+    fit: Any, lr: float | None, budget: Budget, warmup: str, decay: str
 ) -> WarmupStableDecay | None:
     """Return the LR schedule; None if it depends on batches that are not derived yet.
+
+    Without a peak LR, a fit of loss curves has one.
 
     Raises:
         InputError: If it does, and the fit derives the batches from the LR.
     """
+    if lr is None:
+        return assumed_rate(fit, budget.tokens) if isinstance(fit, CurveFit) else None
     units = [split_unit(length)[1] for length in (warmup, decay)]
     if "steps" not in units and "samples" not in units:
         return rate_of(lr, budget, warmup, decay)

@@ -7,6 +7,7 @@ Import the public names from this package. Its subpackages are:
 - final_loss: final losses of finished runs.
 - lr: best learning rates of sweeps.
 - functional: whole loss curves under any schedule.
+- ramps: what a measured noise scale, and branches from checkpoints, allow the batch to be.
 
 A subpackage is imported at the first use of one of its names. Reading a stored fit therefore does
 not load the code that fits, which takes ten times as long.
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from bss.laws.lr.data import check_rates
     from bss.laws.lr.fit import fit_lr
     from bss.laws.lr.values import LrFit
+    from bss.laws.ramps.branches import BranchFit, fit_branches
 
 _EXPORTS, __getattr__ = attach(__name__, __file__)
 FITS = {
@@ -43,6 +45,7 @@ FITS = {
     "loss": "LossFit",
     "curve": "CurveFit",
     "lr": "LrFit",
+    "branches": "BranchFit",
 }
 """The class of each kind of fit, as its JSON names the kind."""
 __all__ = [*_EXPORTS]
@@ -69,7 +72,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         field: the option that named the file, for error messages.
 
     Returns:
-        An EsFit, CriticalFit, LossFit, CurveFit or LrFit.
+        An EsFit, CriticalFit, LossFit, CurveFit, LrFit or BranchFit.
 
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.

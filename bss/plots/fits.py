@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws import CriticalFit, CurveFit, EsFit, LossFit, LrFit
+from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit
 from bss.laws.base import Fit
 from bss.plots import style
 from bss.plots.best_lr import draw_best_lrs
 from bss.plots.critical import SYMBOLS, curve_handles, draw_law, draw_steps, law_handles
 from bss.plots.final_loss import draw_model, explained
+from bss.plots.ramps import draw_branches
 from bss.units import rounded_tokens
 
 RUNS = 10  # of loss curves that are drawn
@@ -29,6 +30,7 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
     - Final losses: against batch size, for the largest model.
     - Loss curves: loss against tokens.
     - Best LRs: against tokens, model size or batch size; of one sweep the losses.
+    - Branches: penalty of each larger batch size against tokens at the checkpoint.
     """
     ax = style.axes_or_new(ax)
     if isinstance(fit, EsFit):
@@ -41,6 +43,8 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
         _draw_curves(ax, fit)
     elif isinstance(fit, LrFit):
         draw_best_lrs(ax, fit)
+    elif isinstance(fit, BranchFit):
+        draw_branches(ax, fit)
     return ax
 
 

@@ -14,6 +14,7 @@ from bss.errors import InputError
 from bss.policies.follow_budget import FollowBudget
 from bss.policies.follow_optimum import FollowOptimum, Soonest
 from bss.policies.functional_best import FunctionalBest
+from bss.policies.last_crossing import LastCrossing
 from bss.policies.policy import Policy
 from bss.policies.unfitted import LateSwitch, Theory
 from bss.registry import Registry
@@ -28,6 +29,7 @@ POLICIES: Registry[Policy] = Registry(
         "functional-best": FunctionalBest(),
         "soonest": Soonest(),
         "theory": Theory(),
+        "last-crossing": LastCrossing(),
     },
     Policy,
 )

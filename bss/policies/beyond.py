@@ -1,7 +1,7 @@
 """How far a schedule goes beyond the runs of its fit, which no measurement supports."""
 
 from bss.errors import InputError
-from bss.laws import CurveFit, EsFit, LossFit
+from bss.laws import BranchFit, CurveFit, EsFit, LossFit
 from bss.laws.functional.values import untested_of
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import WarmupStableDecay
@@ -10,7 +10,7 @@ from bss.values import SLACK
 
 
 def beyond_measured(
-    fit: EsFit | CurveFit | LossFit,
+    fit: EsFit | CurveFit | LossFit | BranchFit,
     schedule: BatchSchedule,
     tokens: int,
     rate: WarmupStableDecay | None = None,
@@ -31,7 +31,7 @@ def beyond_measured(
     found = []
     if isinstance(fit, EsFit):
         found += _beyond_targets(fit, schedule, tokens)
-    elif isinstance(fit, LossFit):
+    elif isinstance(fit, LossFit | BranchFit):
         found += fit.untested({"tokens": tokens})
     elif rate is not None:
         found += untested_of(fit, schedule, tokens, rate)

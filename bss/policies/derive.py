@@ -21,7 +21,12 @@ from bss.tables.schema import check_points
 from bss.units import parse_number, parse_tokens, rounded_tokens
 from bss.values import SLACK
 
-POLICIES_OF = {"es": "follow-optimum", "loss": "best-batch", "curve": "functional-best"}
+POLICIES_OF = {
+    "es": "follow-optimum",
+    "loss": "best-batch",
+    "curve": "functional-best",
+    "branches": "last-crossing",
+}
 """The default policy, by kind of fit that has a best batch size."""
 
 

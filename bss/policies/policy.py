@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from bss.errors import InputError, check_number, check_type
-from bss.laws import CurveFit, EsFit, LossFit
+from bss.laws import BranchFit, CurveFit, EsFit, LossFit
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import WarmupStableDecay
 
@@ -149,12 +149,12 @@ class Basis:
 
     Attributes:
         seq_len: Tokens per sequence.
-        fit: A fit of E(S), of loss curves, or of final losses.
+        fit: A fit of E(S), of loss curves, of final losses, or of branches.
         rate: LR of the run as a function of tokens.
     """
 
     seq_len: int
-    fit: EsFit | CurveFit | LossFit | None = None
+    fit: EsFit | CurveFit | LossFit | BranchFit | None = None
     rate: WarmupStableDecay | None = None
 
     @property

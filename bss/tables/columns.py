@@ -1,8 +1,8 @@
 """Check the columns of a table; errors name the file and the line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -41,6 +41,24 @@ def refuse_odd(frame: object, origin: Origin) -> None:
         raise InputError(f"{origin.source}: columns have several levels; give them one name each")
     for name in frame.columns[frame.columns.duplicated()][:1]:
         raise InputError(f"{origin.source}: column {name} is there twice; drop or rename one")
+
+
+def renamed(frame: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Return a table with our names for columns that have another known one, in any spelling.
+
+    Args:
+        frame: any.
+        names: other names of a column, by ours. A column of our name is never replaced.
+    """
+    plain = {str(name).strip().lower().replace(" ", "_").replace("-", "_"): name for name in frame}
+    found: dict[Any, str] = {}
+    for ours, others in names.items():
+        if ours in frame:
+            continue
+        theirs = next((plain[name] for name in (ours, *others) if name in plain), None)
+        if theirs is not None and theirs not in names:
+            found[theirs] = ours
+    return frame.rename(columns=found)
 
 
 def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ from bss.units import parse_tokens
 
 COUNTS = (
     "params", "tokens", "batch", "batch_tokens", "seq_len", "step", "steps", "budget_tokens",
-    "tokens_to_target",
+    "tokens_to_target", "fork",
 )  # fmt: skip
 """Columns that may be written with a suffix, as 350M, 1.5B or 2^20."""
 
@@ -27,6 +27,7 @@ SETTINGS = ("beta1", "beta2", "beta2_half_life", "average", "hyper")
 COLUMNS = (
     *COUNTS, *SETTINGS, "run", "model", "params_m", "loss", "eval_loss", "lr", "peak_lr", "seed",
     "data_seed", "target_loss", "lr_phase", "weights", "reached", "eval_spacing",
+    "noise_scale",
 )  # fmt: skip
 """Columns that the readers of tables know."""
 

@@ -11,12 +11,13 @@ TASKS = {
         "measure_points", "default_targets", "compare_curves", "Reading", "write_table",
     ),
     "Fit scaling laws": (
-        "fit_es", "fit_critical", "fit_loss", "fit_curve", "fit_lr", "read_fit", "EsFit",
-        "CriticalFit", "LossFit", "CurveFit", "LrFit", "Options", "next_runs",
+        "fit_es", "fit_critical", "fit_loss", "fit_curve", "fit_branches", "fit_lr", "read_fit",
+        "EsFit", "CriticalFit", "LossFit", "CurveFit", "BranchFit", "LrFit", "Options", "next_runs",
     ),
     "Schedules and plans": (
         "plan", "Plan", "LRSchedule", "LearningRate", "wsd", "cosine", "BatchSchedule",
-        "DerivedSchedule", "derive_schedule", "Limits", "Coupling", "export",
+        "DerivedSchedule", "derive_schedule", "schedule", "NoiseRamp", "Limits", "Coupling",
+        "export",
     ),
     "In your own loop": ("microbatch_grad", "Weighted", "NoiseScale"),
     "Advice": ("advise", "Advice"),
