@@ -71,7 +71,17 @@ GROUPS = {
     "theory": "kernel regression and least squares under SGD, exactly",
 }
 
-WAITED_FOR = ("fit", "import", "check", "report", "compile")
+WAITED_FOR = (
+    "fit",
+    "import",
+    "check",
+    "report",
+    "compile",
+    "points",
+    "predict",
+    "next",
+    "schedule",
+)
 """Commands of seconds or more that do not print their progress."""
 
 ONE_THREAD = ("plan", "advise", "rules", "schedule", "fit branches")

@@ -73,6 +73,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return PICTURE.sub(both_schemes, LINK.sub(rewritten, markdown))
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """The page of the site, whose search has a name for a screen reader."""
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
+
+
 def both_schemes(picture: re.Match[str]) -> str:
     """The light and the dark picture, of which the theme shows one.
 
