@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         fit_es,
         fit_loss,
         fit_lr,
+        fit_own,
         measure_points,
     )
     from bss.importers.imported import ImportedLogs, import_logs
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
         EsFit,
         LossFit,
         LrFit,
+        OwnFit,
+        OwnLaw,
+        Parameter,
         check_losses,
         read_fit,
     )

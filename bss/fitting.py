@@ -12,7 +12,7 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit
+from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit, OwnFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.points.units import in_nats
 from bss.reading import (
@@ -26,6 +26,7 @@ from bss.reading import (
 )
 from bss.tables import Reading
 from bss.tables.columns import Origin
+from bss.tables.storage import read_table
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -366,6 +367,71 @@ def fit_lr(
         options=options or _options(resamples or 500, level, seed),
     )
     return _warned(fit, warnings)
+
+
+def fit_own(
+    table: Any,
+    law: Any,
+    *,
+    columns: Columns = None,
+    keep: str | Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    constraints: str = "",
+    level: float = 0.90,
+    resamples: int | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+) -> OwnFit:
+    """Fit a custom law: a formula of columns, its parameters and its unit of replication.
+
+    Args:
+        table: A table or a file (CSV, Parquet), or a list of them, with the columns of the law.
+        law: A `bss.OwnLaw`, or its name as `package.module:ATTRIBUTE`.
+        columns: The table's names of columns, by the names of the law.
+        keep: See `fit_es`.
+        drop: See `fit_es`.
+        constraints: Fixed or bounded parameters, e.g. "L_0=1.69".
+        level: Coverage of the intervals.
+        resamples: Refits to resampled values, 200 by default.
+        seed: Of the resampling.
+        options: The same as one value.
+
+    Raises:
+        InputError: If a column is missing, two parameters collide, there are fewer rows than
+            parameters, or a constant fits as well.
+
+    Examples:
+        >>> class Power(laws.OwnLaw):
+        ...     formula, measured, columns = "y = A·N^a", "y", ("params",)
+        ...     parameters = (laws.Parameter("A", 0.1, 10.0), laws.Parameter("a", 0.0, 2.0))
+        ...     def value(self, p, x):
+        ...         return p.A * x["params"] ** p.a
+        >>> rows = pd.DataFrame({"params": [1.0, 2.0, 4.0, 8.0], "y": [3.0, 4.2, 6.1, 8.4]})
+        >>> round(fit_own(rows, Power("power"), resamples=20).values["a"], 2)
+        0.5
+    """
+    names = _named(columns)
+    frames = []
+    for source in sources_of(table, "table"):
+        frame = source if isinstance(source, pd.DataFrame) else read_table(source)[0]
+        frames.append(frame.rename(columns={theirs: ours for ours, theirs in names.items()}))
+    return laws.fit_own(
+        selected(pd.concat(frames, ignore_index=True), _texts(keep), _texts(drop)),
+        law,
+        constraints=constraints,
+        options=options or _options(resamples or DRAWS, level, seed),
+    )
+
+
+def _named(columns: Columns) -> dict[str, str]:
+    """Return the table's names of columns by the names of a law, whatever they are."""
+    if columns is None or isinstance(columns, Mapping):
+        return dict(columns or {})
+    pairs = [part.partition("=") for part in columns.replace(",", " ").split()]
+    for ours, sign, theirs in pairs:
+        if not (ours and sign and theirs):
+            raise InputError(f"columns: {columns!r}; write OURS=THEIRS, joined by commas")
+    return {ours: theirs for ours, _, theirs in pairs}
 
 
 def fit_curve(

@@ -44,6 +44,7 @@ COMMANDS = {
     "fit critical": "critical batch sizes and their law, from steps to a target",
     "fit loss": "the law of final losses over model size, tokens and batch",
     "fit lr": "the best learning rate of each size, and its law in size, tokens and batch",
+    "fit own": "a law of your own: a formula, its parameters and its unit of replication",
     "fit curve": "the functional scaling law, from loss curves under any schedule",
     "fit branches": "the penalty of a larger batch, from branches at checkpoints of a run",
     "predict": "a loss or a batch size by a fitted law, with its interval",

@@ -137,6 +137,30 @@ def lr(
     return _output(fitting.fit_lr(runs, **table.given(), **how.given()))
 
 
+def own(
+    runs: Tables,
+    /,
+    *,
+    law: str,
+    table: TableOptions = TableOptions(),
+    how: FitOptions = FitOptions(),
+    files: Trust = Trust(),
+    show: ShowPlot = ShowPlot(),
+) -> Output:
+    """Fit a law of your own: a formula, its parameters and its unit of replication.
+
+    Args:
+        runs: CSV or Parquet with the columns of the law
+        law: package.module:ATTRIBUTE, a bss.OwnLaw
+
+    Examples:
+        bss fit own LOSSES.csv --law mylaws:LAW
+        bss fit own LOSSES.csv --law mylaws:LAW --fix L_0=1.69 --plot law.png
+    """
+    given = {name: x for name, x in table.given().items() if name != "seq_len"}
+    return _output(fitting.fit_own(runs, law, **given, **how.given()))
+
+
 def curve(
     runs: Tables,
     /,

@@ -20,6 +20,8 @@ from bss.laws import (
     EsFit,
     LossFit,
     LrFit,
+    OwnFit,
+    OwnLaw,
     check_losses,
     predict_schedule,
     read_fit,
@@ -30,10 +32,12 @@ from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.reading import read_loss_tables, read_run_table
+from bss.registry import load
 from bss.schedules.lengths import Budget
 from bss.schedules.plan import resolve
 from bss.tables import Reading
 from bss.tables.columns import Origin
+from bss.tables.storage import read_table
 from bss.units import parse_tokens
 from bss.values import to_dict
 
@@ -43,9 +47,10 @@ USED = {
     "loss": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
     "lr": ("params", "tokens", "batch"),
+    "own": ("params", "tokens", "batch", "lr", "runs"),
 }
 NEEDED = {"es": ("loss",), "critical": (), "loss": ("params", "tokens"),
-          "curve": ("batch", "tokens"), "lr": ()}  # fmt: skip
+          "curve": ("batch", "tokens"), "lr": (), "own": ()}  # fmt: skip
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
@@ -101,6 +106,7 @@ def predict(
     fit: Annotated[Path, Parameter(name="--from")],
     question: Question = Question(),
     extrapolate: bool = False,
+    law: str | None = None,
     files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
@@ -109,13 +115,18 @@ def predict(
     Args:
         fit: JSON of `bss fit --json`
         extrapolate: also outside the range that the fit was tested for
+        law: package.module:ATTRIBUTE, the law that the fit names
 
     Examples:
         bss predict --from FIT.json --loss 1.9
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
+    if law:
+        _import_law(law)
     fitted = read_fit(fit, field="--from")
     given = question.of(fitted.KIND)
+    if fitted.KIND == "own":
+        return _own(fitted, given, extrapolate)
     if "runs" in given:
         return _runs(fitted, given, extrapolate)
     answers = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve, "lr": _lr}
@@ -209,6 +220,42 @@ def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:
     if fit.misfits:
         found["note"] = "; ".join(fit.misfits)
     return found, [f"--{text}" for text in fit.untested(sizes)]
+
+
+def _import_law(name: str) -> None:
+    """Import a law that a person names, so that a fit may name it."""
+    from bss.laws.es.law import LAWS, Law
+
+    if isinstance(load(name, "law"), Law):
+        LAWS.load(name)
+    else:
+        OwnLaw.parse(name)
+
+
+def _own(fit: OwnFit, given: dict[str, Any], extrapolate: bool) -> Output:
+    """Predict the runs of a table, or one run by name, by a law of a user's own."""
+    if "runs" in given:
+        columns = Reading.parse(given.get("columns"), None).columns
+        frames = [read_table(path)[0] for path in given["runs"]]
+        theirs = {name: ours for ours, name in columns.items()}
+        runs = pd.concat(frames, ignore_index=True).rename(columns=theirs)
+        found = fit.predict(runs)
+    else:
+        runs = pd.DataFrame([{name: x for name, x in given.items() if name != "seq_len"}])
+        found = fit.predict(**given)
+    _check_inside([note for note in found["note"] if note], extrapolate)
+    known = [name for name in ("run", *fit.law.columns) if name in runs]
+    table = pd.concat([runs[known].reset_index(drop=True), found.reset_index(drop=True)], axis=1)
+    name = fit.law.measured
+    unit = f" {fit.law.unit}" if fit.law.unit else ""
+    first = found.iloc[0]
+    one = Estimate(first[name], first[f"{name}_low"], first[f"{name}_high"], fit.level)
+    line = f"Predicted {name}: {estimate(one)}{unit}, {fit.level:.0%} interval"
+    line = line if len(found) == 1 else f"{len(found)} runs predicted"
+    payload = {"kind": "prediction", "of": fit.KIND, "law": fit.law_name}
+    payload |= {"runs": table.to_dict("records")}
+    remarks = [note for note in found["note"] if note]
+    return Output(payload, line, [Table.of_frame(fit.law_name, table)], remarks)
 
 
 def _batch(given: dict[str, Any]) -> int:

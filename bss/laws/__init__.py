@@ -8,6 +8,7 @@ Import the public names from this package. Its subpackages are:
 - lr: best learning rates of sweeps.
 - functional: whole loss curves under any schedule.
 - ramps: what a measured noise scale, and branches from checkpoints, allow the batch to be.
+- own: a law of a user, as a formula.
 
 A subpackage is imported at the first use of one of its names. Reading a stored fit therefore does
 not load the code that fits, which takes ten times as long.
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from bss.laws.lr.data import check_rates
     from bss.laws.lr.fit import fit_lr
     from bss.laws.lr.values import LrFit
+    from bss.laws.own.fit import fit_own
+    from bss.laws.own.law import OwnLaw
+    from bss.laws.own.values import OwnFit
+    from bss.laws.problem import Parameter
     from bss.laws.ramps.branches import BranchFit, fit_branches
 
 _EXPORTS, __getattr__ = attach(__name__, __file__)
@@ -46,6 +51,7 @@ FITS = {
     "curve": "CurveFit",
     "lr": "LrFit",
     "branches": "BranchFit",
+    "own": "OwnFit",
 }
 """The class of each kind of fit, as its JSON names the kind."""
 __all__ = [*_EXPORTS]
@@ -72,7 +78,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         field: the option that named the file, for error messages.
 
     Returns:
-        An EsFit, CriticalFit, LossFit, CurveFit, LrFit or BranchFit.
+        An EsFit, CriticalFit, LossFit, CurveFit, LrFit, BranchFit or OwnFit.
 
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.

@@ -1,7 +1,7 @@
-"""What every law is asked once it is solved: refits, left-out errors, which law, what is far off.
+"""Refits, left-out errors, the choice among laws, outliers and identifiability, for every law.
 
-There is one implementation. What differs between laws is declared by their problem: the unit of
-replication, the folds, the ties and limits. All of this is derived here.
+There is one implementation. Laws declare their differences: the unit of replication, the folds, the
+ties and the limits. All of this is derived here.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -16,7 +16,6 @@ from bss.laws.problem import Problem
 from bss.laws.resampling import RunEffects, redraw, robust_scale
 
 Key = TypeVar("Key", bound=Hashable)
-EXACT = 1e-9  # of a residual: a scale of 0 would clip or divide everything
 
 
 class Refits(NamedTuple):
@@ -26,7 +25,7 @@ class Refits(NamedTuple):
         parameters: [n, P].
         errors: [...], fitted minus measured, of the fit itself.
         noise: [n, ...], what was drawn, by which fitted values differ from those refitted.
-        scatter: the variances that it was drawn from.
+        scatter: the variances from which it was drawn.
     """
 
     parameters: np.ndarray
@@ -49,7 +48,7 @@ def resample(
     """
     errors, slopes = problem.linearize(solution, index)
     used = problem.used[index]
-    limit = problem.clip * max(robust_scale(errors[used]), EXACT)
+    limit = problem.clip * max(robust_scale(errors[used]), 1e-9)  # of a fit that is exact
     scatter = problem.scatter(np.clip(errors, -limit, limit), slopes, index)
     noise = redraw(scatter, used, problem.replication[index], count, generator)
     parameters = problem.refit(solution, index, np.where(used, errors, 0.0) + noise)
@@ -61,8 +60,8 @@ class LeftOut(NamedTuple):
 
     Attributes:
         parameters: [F, R, P], without each fold.
-        errors: [R, ...], predicted minus measured, of each measurement by the fit without its
-            fold; NaN where it is in none.
+        errors: [R, ...], predicted minus measured, by the fit without the fold of a measurement;
+            NaN for a measurement in no fold.
     """
 
     parameters: np.ndarray
@@ -126,7 +125,7 @@ class OutlierRule:
     Attributes:
         limit: of the ratio of its distance to what is expected.
         fewest: measurements that there must be.
-        most: outliers that are told, the farthest first; None for all.
+        most: number of outliers to report, the farthest first; None for all.
     """
 
     limit: float
@@ -144,11 +143,11 @@ class OutlierRule:
 def times_of_others(errors: np.ndarray) -> np.ndarray:
     """Return the sizes of errors [n] over the robust scale of the others [n]."""
     others = [robust_scale(np.delete(errors, i)) for i in range(len(errors))]
-    return np.abs(errors) / np.maximum(others, EXACT)
+    return np.abs(errors) / np.maximum(others, 1e-9)  # of a fit that is exact
 
 
 def identified(estimate: Estimate, *, at_bound: bool, positive: bool) -> Estimate:
-    """Return the estimate of a fitted parameter, without a value where nothing identifies it.
+    """Return the estimate of a fitted parameter, without a value if nothing identifies it.
 
     Args:
         estimate: with its interval.
@@ -177,7 +176,7 @@ def refuse_few(count: int, free: int, measured: str, law: str, remedy: str) -> N
     Args:
         count: of measurements.
         free: number of fitted parameters.
-        measured: where they are and what, e.g. "runs: {} losses", with a place for the count.
+        measured: the measurements with a place for their count, e.g. "runs: {} losses".
         law: what has the parameters.
         remedy: what the user can do.
     """

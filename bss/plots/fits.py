@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit
+from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit, OwnFit
 from bss.laws.base import Fit
 from bss.plots import style
 from bss.plots.best_lr import draw_best_lrs
@@ -29,6 +29,7 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
     - Critical batch sizes: against N or D, or, without a law, steps against batch size.
     - Final losses: against batch size, for the largest model.
     - Loss curves: loss against tokens.
+    - A law of a user: what was measured against what is fitted.
     - Best LRs: against tokens, model size or batch size; of one sweep the losses.
     - Branches: penalty of each larger batch size against tokens at the checkpoint.
     """
@@ -41,6 +42,8 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
         _draw_losses(ax, fit)
     elif isinstance(fit, CurveFit):
         _draw_curves(ax, fit)
+    elif isinstance(fit, OwnFit):
+        _draw_own(ax, fit)
     elif isinstance(fit, LrFit):
         draw_best_lrs(ax, fit)
     elif isinstance(fit, BranchFit):
@@ -144,7 +147,32 @@ def _draw_curves(ax: Axes, fit: CurveFit) -> None:
     style.legend_beside(ax, entries, "run")
 
 
-def _selected(names: Sequence[str]) -> list[str]:
+def _draw_own(ax: Axes, fit: OwnFit) -> None:
+    """What was measured against what is fitted, one colour per value of the first column."""
+    table = fit.residuals()
+    values = sorted(set(table[fit.law.columns[0]]))
+    looks = style.named_styles(_selected(values))
+    ends = [table["fitted"].astype(float).min() / 1.05, table["fitted"].astype(float).max() * 1.05]
+    ax.plot(ends, ends, color=style.INK, lw=1.0, ls="-", marker="")
+    for value, look in looks.items():
+        rows = table.loc[table[fit.law.columns[0]] == value]
+        ax.plot(rows["fitted"], rows["measured"], ls="none", ms=4.5, mec="white", mew=0.4, **look)
+    unit = f" ({fit.law.unit})" if fit.law.unit else ""
+    ax.set(xscale="log", yscale="log", xlim=ends)
+    error = f"rms error {fit.rmse:.2%} of {fit.law.measured}"
+    label = {
+        "xlabel": f"fitted {fit.law.measured}{unit}",
+        "ylabel": f"measured {fit.law.measured}{unit}",
+    }
+    style.panel_title(ax, f"{fit.law_name}: {error}", **label)
+    entries = style.handles(looks, "{:.4g}", ls="none", ms=4.5)
+    entries.append(style.handle("measured = fitted", color=style.INK, lw=1.0))
+    if len(looks) < len(values):
+        entries.append(style.handle(f"{len(values) - len(looks)} more: not shown", ls="none"))
+    style.legend_beside(ax, entries, fit.law.columns[0])
+
+
+def _selected(names: Sequence[Any]) -> list[Any]:
     """Return an even selection of the names, with both ends."""
     indices = np.unique(np.linspace(0, len(names) - 1, RUNS).astype(int)) if names else []
     return [names[i] for i in indices]

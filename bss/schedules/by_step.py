@@ -5,18 +5,39 @@ positions in its default float: in float32 the LR is within 1e-6 of the peak.
 """
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from bss.errors import InputError
 
-if TYPE_CHECKING:
-    from bss.schedules.plan import Plan
+
+class Staged(Protocol):
+    """The part of a `bss.schedules.plan.Plan` that these functions read."""
+
+    @property
+    def segments(self) -> Sequence[Any]:
+        """Its stages, each with its batch, first step and first token."""
+        ...
+
+    @property
+    def rate(self) -> Any:
+        """The LR as a function of tokens, or None."""
+        ...
+
+    @property
+    def coupling(self) -> Any:
+        """The rule of the LR at another batch."""
+        ...
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens per sequence."""
+        ...
 
 
-def lr_schedule(plan: "Plan") -> Callable[[Any], Any]:
+def lr_schedule(plan: Staged) -> Callable[[Any], Any]:
     """Return the LR of a plan as a function of the step; see `Plan.lr_schedule`."""
     rate = plan.rate
     if rate is None:
@@ -38,7 +59,7 @@ def lr_schedule(plan: "Plan") -> Callable[[Any], Any]:
     return lr
 
 
-def every_k_schedule(plan: "Plan", micro_batch: int) -> Callable[[Any], Any]:
+def every_k_schedule(plan: Staged, micro_batch: int) -> Callable[[Any], Any]:
     """Return the micro-batches of a step as a function; see `Plan.every_k_schedule`."""
     counts = [segment.batch // micro_batch for segment in plan.segments]
 
@@ -49,7 +70,7 @@ def every_k_schedule(plan: "Plan", micro_batch: int) -> Callable[[Any], Any]:
     return every_k
 
 
-def _stage(plan: "Plan", step: Any) -> tuple[Any, Any, np.ndarray, Any]:
+def _stage(plan: Staged, step: Any) -> tuple[Any, Any, np.ndarray, Any]:
     """Return the array module, the step as an array, first steps of stages, the step's stage."""
     jax = sys.modules.get("jax")
     xp = jax.numpy if jax and isinstance(step, jax.Array) else np

@@ -9,13 +9,33 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from bss.errors import InputError
 from bss.units import format_tokens
 
-if TYPE_CHECKING:
-    from bss.schedules.batch import BatchSchedule
+
+class Stages(Protocol):
+    """The part of a `bss.schedules.batch.BatchSchedule` that these functions read."""
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Positions of the stages, in tokens."""
+        ...
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Batch sizes in sequences."""
+        ...
+
+    @property
+    def seq_lens(self) -> tuple[int, ...]:
+        """Tokens per sequence of each stage; empty without lengths."""
+        ...
+
+    def stage(self, number: int) -> str:
+        """Return a stage as text."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +64,7 @@ class Stretch:
         return self.steps if unit == "steps" else self.steps * self.batch
 
 
-def stretches(schedule: "BatchSchedule", seq_len: int, start: int = 0) -> Iterator[Stretch]:
+def stretches(schedule: Stages, seq_len: int, start: int = 0) -> Iterator[Stretch]:
     """Yield the stretches of a schedule from a position on; the last one has no end.
 
     Args:
@@ -70,7 +90,7 @@ def stretches(schedule: "BatchSchedule", seq_len: int, start: int = 0) -> Iterat
         position = end
 
 
-def _next_stage(schedule: "BatchSchedule", stage: int, position: int, size: int) -> tuple[int, int]:
+def _next_stage(schedule: Stages, stage: int, position: int, size: int) -> tuple[int, int]:
     """Return where steps of `size` tokens end after a position, and the stage that begins there."""
     following = stage + 1
     end = position
@@ -101,9 +121,7 @@ def _steps_to_whole(position: int, size: int, length: int) -> int | None:
     return (-(position // common) * pow(size // common, -1, rest)) % rest
 
 
-def stretches_within(
-    schedule: "BatchSchedule", seq_len: int, budget: int, start: int = 0
-) -> list[Stretch]:
+def stretches_within(schedule: Stages, seq_len: int, budget: int, start: int = 0) -> list[Stretch]:
     """Return the stretches whose steps end at or before a budget, in order."""
     found: list[Stretch] = []
     for one in stretches(schedule, seq_len, start):
@@ -121,7 +139,7 @@ def stretches_within(
     return found
 
 
-def tokens_after(schedule: "BatchSchedule", seq_len: int, count: int, unit: str) -> int:
+def tokens_after(schedule: Stages, seq_len: int, count: int, unit: str) -> int:
     """Return the tokens consumed after a number of "steps" or "samples" from the start.
 
     Examples:
@@ -139,7 +157,7 @@ def tokens_after(schedule: "BatchSchedule", seq_len: int, count: int, unit: str)
 
 
 def tokens_of_last(
-    schedule: "BatchSchedule", seq_len: int, count: int, unit: str, budget: int, field: str
+    schedule: Stages, seq_len: int, count: int, unit: str, budget: int, field: str
 ) -> int:
     """Return the tokens of the last "steps" or "samples" that end at or before a budget.
 

@@ -11,8 +11,9 @@ TASKS = {
         "measure_points", "default_targets", "compare_curves", "Reading", "write_table",
     ),
     "Fit scaling laws": (
-        "fit_es", "fit_critical", "fit_loss", "fit_curve", "fit_branches", "fit_lr", "read_fit",
-        "EsFit", "CriticalFit", "LossFit", "CurveFit", "BranchFit", "LrFit", "Options", "next_runs",
+        "fit_es", "fit_critical", "fit_loss", "fit_curve", "fit_branches", "fit_lr", "fit_own",
+        "read_fit", "EsFit", "CriticalFit", "LossFit", "CurveFit", "BranchFit", "LrFit", "OwnFit",
+        "OwnLaw", "Parameter", "Options", "next_runs",
     ),
     "Schedules and plans": (
         "plan", "Plan", "LRSchedule", "LearningRate", "wsd", "cosine", "BatchSchedule",

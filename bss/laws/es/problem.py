@@ -8,7 +8,8 @@ import numpy as np
 
 from bss.laws.es.data import EsData
 from bss.laws.es.law import Law, Problem
-from bss.laws.problem import LeastSquares, Ranges, Search
+from bss.laws.least_squares import LeastSquares
+from bss.laws.problem import Ranges, Search
 
 MAX_ERROR = 2.0  # in log E: a law that never reaches a target has a finite error there
 SEARCH = Search(fold_starts=3)  # besides the fit of all rows, which is nearly the optimum of a fold

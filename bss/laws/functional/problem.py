@@ -22,8 +22,8 @@ from bss.laws.functional import law as curve_law
 from bss.laws.functional.data import Curves, unidentified_by_design
 from bss.laws.functional.law import CurveLaw, Segments
 from bss.laws.inference import folds_of, leave_out, refuse_few
+from bss.laws.least_squares import LeastSquares
 from bss.laws.problem import (
-    LeastSquares,
     Ranges,
     Scale,
     Search,
@@ -64,7 +64,7 @@ class CurveProblem(LeastSquares):
 
     Attributes:
         reasons: names in `CurveLaw` that the runs cannot identify, which are fixed, and why.
-        units: of time, learning rate and batch: those of the longest run, and means.
+        units: time of the longest run, mean learning rate, mean batch.
         ranges: constraints of the user.
     """
 
@@ -80,7 +80,7 @@ class CurveProblem(LeastSquares):
 
     @property
     def is_fixed(self) -> np.ndarray:
-        """Which parameters [P] are fixed."""
+        """Mask [P] of the fixed parameters."""
         return self.lower[0] == self.upper[0]
 
     @property
