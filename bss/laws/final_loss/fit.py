@@ -1,7 +1,8 @@
 """The law of final losses L(N, D, B), of the learning rate too if it varies, and best batches.
 
-A form with the residuals that the rows near by predict (bss.laws.final_loss.fitting); best batches
-and LRs are where its draws are lowest (bss.laws.final_loss.best).
+Forms are averaged by their errors at left-out rows, and the rows near by predict the residuals of
+the mean (bss.laws.final_loss.fitting). Best batches and LRs are where its draws are lowest
+(bss.laws.final_loss.best). Rows far from all others are left out (bss.laws.final_loss.outliers).
 """
 
 from collections.abc import Sequence
@@ -13,29 +14,28 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.laws.base import DRAWS, SPANS, Estimate, Options, Outlier, too_wide
+from bss.laws.base import DRAWS, SPANS, Estimate, Options, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import (
     Fold,
+    Unseen,
     best_fit,
     folds_of,
-    residuals_over_error,
+    mixed,
+    stacked,
     unseen_losses,
     widened,
 )
-from bss.laws.final_loss.forms import FORMS, Form
-from bss.laws.final_loss.law import LossLaw
+from bss.laws.final_loss.forms import FORMS, Form, losses
+from bss.laws.final_loss.law import LossLaw, Member
+from bss.laws.final_loss.outliers import far_rows, named
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.table import loss_points
 from bss.laws.final_loss.values import SIZES, LossFit, TestedRange
 from bss.laws.minimum import FEWEST
 from bss.laws.problem import parse_ranges
-from bss.laws.resampling import rms, robust_scale
-from bss.laws.solver import Solution
+from bss.laws.resampling import rms
 from bss.points.measuring import equal_steps
-
-OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billion by chance
-MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
 
 
 def fit_loss(
@@ -49,8 +49,8 @@ def fit_loss(
 
     Args:
         table: as `bss.laws.final_loss.table.check_losses` returns it.
-        forms: by name or `package.module:ATTRIBUTE`, of which the one with the lowest error at
-            left-out (params, tokens) is taken; None for all registered ones that apply.
+        forms: by name or `package.module:ATTRIBUTE`, which are averaged by their errors at left-out
+            rows; None for all registered ones that apply.
         constraints: parameters that are fixed, e.g. "L_0=1.69, k=.2:1".
         options: number (200 at least) and seed of the draws, level of the intervals.
 
@@ -62,12 +62,8 @@ def fit_loss(
     points, warnings = loss_points(table)
     traps = _equal_steps(points)
     chosen = _applicable(points, forms, traps)
-    names = [name for form in chosen.values() for name in form.names]
-    parse_ranges(constraints, names, "this table's law")
-    tried = [_tried(points, name, constraints, how) for name in chosen]
-    cv_errors = {law.form: e for law, found, _ in tried if (e := found["left_out"]["cell"])}
-    law, found, at_bound = min(tried, key=lambda one: cv_errors.get(one[0].form, np.inf))
-    law = replace(law, cv_errors=cv_errors)
+    chosen = _constrained(chosen, constraints)
+    law, found, at_bound = _fitted(points, chosen, constraints, how)
     return LossFit(
         law=law,
         formula=FORMS[law.form].formula,
@@ -81,29 +77,76 @@ def fit_loss(
     )
 
 
-def _tried(
-    points: LossPoints, name: str, constraints: str, how: Options
+def _constrained(forms: dict[str, Form], constraints: str) -> dict[str, Form]:
+    """The forms that have every parameter that a user fixes or bounds; all if none has.
+
+    Raises:
+        InputError: If no form has one of them.
+    """
+    names = [name for form in forms.values() for name in form.names]
+    asked = parse_ranges(constraints, names, "this table's law")
+    having = {name: form for name, form in forms.items() if {*asked} <= {*form.names}}
+    return having or forms
+
+
+def _fitted(
+    points: LossPoints, forms: dict[str, Form], constraints: str, how: Options
 ) -> tuple[LossLaw, dict[str, Any], np.ndarray]:
-    """Return the law of one form, fields of `LossFit` about its errors, parameters at bounds."""
-    form = FORMS[name]
-    points, fit, outliers = _without_outliers(points, form, constraints)
+    """Return the law, fields of `LossFit` about its errors, and bounds that its main form met."""
+    fits = {name: best_fit(form, points, constraints) for name, form in forms.items()}
+    each = [losses(form, fits[name].parameters[0], points.logs) for name, form in forms.items()]
+    off = far_rows(points, np.mean(each, axis=0))
+    outliers = named(points, off)
+    if outliers:
+        points = points.at(off == 0)
+        for name, form in forms.items():
+            fits[name] = best_fit(form, points, constraints, fits[name].parameters)
     folds = folds_of(points)
-    unseen = unseen_losses(form, points, fit, folds, constraints)
+    unseen_by = {
+        name: unseen_losses(form, points, fits[name], folds, constraints)
+        for name, form in forms.items()
+    }
+    shares = stacked(points, folds, [*unseen_by.values()])
+    unseen = mixed([*unseen_by.values()], shares)
     inside = widened(points, folds, unseen, ("cell",))
     outside = max(widened(points, folds, unseen, ("params", "tokens")), inside)
+    members = [
+        Member(name, fits[name].parameters[0], float(share))
+        for name, share in zip(forms, shares, strict=True)
+    ]
+    first, *others = sorted(members, key=lambda one: -one.share)
     law = LossLaw(
-        form=name,
-        theta=fit.parameters[0],
+        form=first.form,
+        theta=first.theta,
+        share=first.share,
+        others=tuple(others),
         widened={"inside": inside, "outside": outside},
-        converged=bool(fit.converged[0]),
+        converged=all(bool(fit.converged[0]) for fit in fits.values()),
         points=points,
+        cv_errors=_of_forms(points, folds, unseen_by),
         constraints=constraints,
         resamples=how.resamples,
         seed=how.seed,
     )
     found = {"outliers": outliers, "tested": _tested(points, folds)}
     found |= _errors(law, folds, [mean for mean, _ in unseen])
-    return law, found, fit.at_bound[0]
+    return law, found, fits[first.form].at_bound[0]
+
+
+def _of_forms(
+    points: LossPoints, folds: Sequence[Fold], unseen_by: dict[str, list[Unseen]]
+) -> dict[str, float]:
+    """Root mean square error of each form at left-out cells, in nats, near their best rows."""
+    near, found = points.excess <= NEAR, {}
+    for name, unseen in unseen_by.items():
+        missed = [
+            (mean - points.loss[fold.out])[near[fold.out]]
+            for fold, (mean, _) in zip(folds, unseen, strict=True)
+            if fold.kind == "cell"
+        ]
+        if missed:
+            found[name] = rms(np.concatenate(missed))
+    return found
 
 
 def _applicable(
@@ -131,31 +174,6 @@ def _applicable(
             + "; ".join(["add runs", *traps])
         )
     return enough
-
-
-def _without_outliers(
-    points: LossPoints, form: Form, constraints: str
-) -> tuple[LossPoints, Solution, tuple[Outlier, ...]]:
-    """Return rows without outliers, the fit of a form to them, and outliers, the farthest first."""
-    fit = best_fit(form, points, constraints)
-    off = residuals_over_error(points, form, fit)
-    far = np.abs(off) > OUTLIER * max(robust_scale(off), 1.0)
-    if not far.any() or far.mean() > MOST_OUTLIERS:
-        return points, fit, ()
-    found = [_outlier(points, int(i), float(off[i])) for i in np.flatnonzero(far)]
-    points = points.at(~far)
-    fit = best_fit(form, points, constraints, fit.parameters)
-    return points, fit, tuple(sorted(found, key=lambda one: -one.times))
-
-
-def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
-    names = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
-    names |= {"lr": points.lr} if points.with_lr else {}
-    others = (points.cell == points.cell[i]) & (np.arange(len(points.loss)) != i)
-    near = others if others.any() else np.ones(len(others), bool)
-    above = float(points.loss[i] - np.median(points.loss[near]))
-    at: dict[str, float | str] = {name: float(column[i]) for name, column in names.items()}
-    return Outlier(at, "", abs(above) * float(np.sign(off)), abs(off), "nats")
 
 
 def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
@@ -188,6 +206,8 @@ def _errors(law: LossLaw, folds: Sequence[Fold], unseen: list[np.ndarray]) -> di
     points = law.points
     near, cell_error = points.excess <= NEAR, np.full(len(points.loss), np.nan)
     errors: dict[str, list[np.ndarray]] = {kind: [] for kind in ("cell", "params", "tokens")}
+    folds = [fold for fold in folds if fold.kind in errors]  # that of batches only weighs forms
+    unseen = unseen[: len(folds)]
     for fold, expected in zip(folds, unseen, strict=True):
         missed = expected - points.loss[fold.out]
         if fold.kind == "cell":

@@ -1,4 +1,4 @@
-"""A form fitted to all rows, and without each fold: groups of cells, the largest model and budgets.
+"""Forms fitted to all rows, and without each fold: cells, the largest model, budgets and batches.
 
 Folds weigh forms and measure errors. Intervals are as wide as left-out rows require: of cells
 inside of the table, of the largest model and budgets outside (derived here).
@@ -23,11 +23,16 @@ NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near 
 TOP = 0.1 * 2.0 ** np.arange(3)  # shares of the cells whose budgets are left out as the largest
 
 
+FAR = 8.0  # times the largest batch that is left in: what is asked of a far batch
+BATCHES = 3  # of a cell that are left in: fewer do not tell a best batch
+EQUAL = 1.0  # weight of equal shares beside the errors: few folds hardly tell forms apart
+
+
 class Fold(NamedTuple):
     """Rows that are left out together.
 
     Attributes:
-        kind: what of the rows is unseen: "cell", "params" or "tokens".
+        kind: what of the rows is unseen: "cell", "params", "tokens" or "batch".
         out: [n], True where a row is left out.
     """
 
@@ -56,7 +61,20 @@ def folds_of(points: LossPoints) -> list[Fold]:
         new = (out != folds[-1].out).any()
         if new and points.varies[axis] and len(np.unique(x[~out])) > 1:
             folds.append(Fold(kind, out))
-    return folds
+    return [*folds, *_far_batches(points)]
+
+
+def _far_batches(points: LossPoints) -> list[Fold]:
+    """Return a fold of the largest batches of every second cell that has enough, or none."""
+    out = np.zeros(len(points.loss), bool)
+    wide = []
+    for rows in points.cells:
+        sizes = np.unique(points.batch[rows])
+        if len(sizes) > BATCHES and sizes[-1] > FAR * sizes[BATCHES - 1]:
+            wide.append(rows)
+    for rows in wide[::-2]:
+        out[rows] = points.batch[rows] > points.batch[rows].max() / FAR
+    return [Fold("batch", out)] if len(wide) > 1 else []
 
 
 def solved(
@@ -88,11 +106,53 @@ def best_fit(
     return Solution(*(array[[np.argmin(found.cost)]] for array in found))
 
 
-def residuals_over_error(points: LossPoints, form: Form, fit: Solution) -> np.ndarray:
-    """Return [n], signed residuals of rows given all others, over their expected error."""
-    precision = points.gp.precision
-    residuals = points.loss - losses(form, fit.parameters[0], points.logs)
-    return precision @ residuals / np.sqrt(np.diag(precision))
+def stacked(
+    points: LossPoints, folds: Sequence[Fold], each: Sequence[Sequence[Unseen]]
+) -> np.ndarray:
+    """Return [F], shares of forms whose mean has the least squared error at left-out rows.
+
+    Every kind of fold counts as much. Errors are over the noise of a row, and shares are drawn to
+    equal ones.
+
+    Args:
+        points: the rows.
+        folds: what was left out.
+        each: of each form the losses predicted for each fold.
+    """
+    from scipy.optimize import nnls  # of fits; predictions need NumPy only
+
+    count = len(each)
+    if count == 1 or not folds:
+        return np.full(count, 1 / count)
+    noise = points.noise_sd(points.excess, points.least)
+    blocks = []
+    for kind in dict.fromkeys(fold.kind for fold in folds):
+        errors = [
+            np.stack([(form[i][0] - points.loss[fold.out]) / noise[fold.out] for form in each], 1)
+            for i, fold in enumerate(folds)
+            if fold.kind == kind
+        ]
+        block = np.concatenate(errors)
+        blocks.append(block / np.sqrt(len(block)))
+    errors = np.concatenate(blocks)
+    errors /= np.sqrt(np.sum(errors.mean(axis=1) ** 2))
+    drawn = np.sqrt(EQUAL) * np.eye(count)
+    one = 1e3 * np.ones((1, count))  # shares add up to 1
+    rows = np.concatenate([errors, drawn, one])
+    wanted = np.concatenate([np.zeros(len(errors)), drawn.sum(axis=1) / count, one[0, :1]])
+    shares = nnls(rows, wanted)[0]
+    return shares / shares.sum()
+
+
+def mixed(each: Sequence[Sequence[Unseen]], shares: np.ndarray) -> list[Unseen]:
+    """Return the losses that a mean of forms predicts for each fold, and their variances."""
+    found = []
+    for fold in zip(*each, strict=True):
+        means = np.array([mean for mean, _ in fold])
+        mean = shares @ means
+        within = shares @ np.array([variance for _, variance in fold])
+        found.append((mean, within + shares @ (means - mean) ** 2))
+    return found
 
 
 def unseen_losses(

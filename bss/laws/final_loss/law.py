@@ -1,8 +1,8 @@
 """The fitted law of final losses: expected losses, their uncertainty and draws of them.
 
-The law is a form with the residuals that the rows near by predict
-(`bss.laws.final_loss.residual_gp`). Its covariance adds the uncertainty of the residuals
-and of the form's parameters, scaled to match the errors at left-out rows.
+The law is a mean of forms with the residuals that the rows near by predict
+(`bss.laws.final_loss.residual_gp`). Its covariance adds the uncertainty of the residuals and of the
+forms' parameters, and how far the forms differ, scaled to match the errors at left-out rows.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from bss.errors import InputError
 from bss.laws.base import check_lengths, check_names
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
-from bss.laws.final_loss.residual_gp import covariance, noise_sd, residuals_on_grid
+from bss.laws.final_loss.residual_gp import covariance, residuals_on_grid
 from bss.laws.minimum import parabola_vertex
 from bss.values import SLACK, Nonnegative, Positive, PositiveCount, Range
 
@@ -43,12 +43,45 @@ def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray)
 
 
 @dataclass(frozen=True)
-class LossLaw:
-    """Batches are in tokens, LRs per step, losses in nats.
+class Member:
+    """A form of the law.
 
     Attributes:
         form: name of the form.
         theta: its parameters [P], sizes as logarithms, at the middle of the rows.
+        share: of the expected loss; those of all members add up to 1.
+    """
+
+    may_lack: ClassVar[tuple[str, ...]] = ()
+
+    form: str
+    theta: Annotated[np.ndarray, Range()]
+    share: Annotated[float, Range(0, 1)]
+
+    def __post_init__(self) -> None:
+        FORMS.load(self.form)
+
+    def check(self, where: str) -> None:
+        """Raise InputError if the JSON that it was read from contradicts itself."""
+        check_lengths({"theta": self.theta}, where, len(FORMS[self.form].names))
+
+    def of(self, logs: np.ndarray) -> np.ndarray:
+        """[...] nats at logarithms [..., 3 or 4], without residuals."""
+        return losses(FORMS[self.form], self.theta, logs)
+
+
+@dataclass(frozen=True)
+class LossLaw:
+    """Batches are in tokens, LRs per step, losses in nats.
+
+    The expected loss is the mean of the forms by their shares, with the residuals of this mean. The
+    forms differ most where the table says least, so their differences are part of the intervals.
+
+    Attributes:
+        form: name of the form with the largest share.
+        theta: its parameters [P], sizes as logarithms, at the middle of the rows.
+        share: its share.
+        others: the other forms.
         cv_errors: of each form that was tried at left-out cells, in nats.
         widened: factors of standard deviations that left-out rows require, "inside" of the table's
             N and D and "outside".
@@ -58,7 +91,7 @@ class LossLaw:
         resamples, seed: number of draws of the losses, and their random seed.
     """
 
-    may_lack: ClassVar[tuple[str, ...]] = ()
+    may_lack: ClassVar[tuple[str, ...]] = ("share", "others")
 
     form: str
     theta: Annotated[np.ndarray, Range()]
@@ -69,18 +102,35 @@ class LossLaw:
     constraints: str = ""
     resamples: PositiveCount = 200
     seed: int = 0
+    share: Annotated[float, Range(0, 1)] = 1.0
+    others: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
         FORMS.load(self.form)
 
     def check(self, where: str) -> None:
         """Raise InputError if the JSON that it was read from contradicts itself."""
-        check_lengths({"theta": self.theta}, where, len(FORMS[self.form].names))
         check_names(self.widened, ("inside", "outside"), f"{where}widened")
-        lower, upper = FORMS[self.form].bounds(self.points, self.constraints)
-        slack = SLACK * (1 + np.abs(self.theta))
-        if (self.theta < lower - slack).any() or (self.theta > upper + slack).any():
-            raise InputError(f"{where}theta has a parameter outside of its bounds")
+        if abs(sum(one.share for one in self.members) - 1) > SLACK:
+            raise InputError(f"{where}share and those of the others do not add up to 1")
+        for one in self.members:
+            one.check(where)
+            lower, upper = FORMS[one.form].bounds(self.points, self.constraints)
+            slack = SLACK * (1 + np.abs(one.theta))
+            if (one.theta < lower - slack).any() or (one.theta > upper + slack).any():
+                raise InputError(f"{where}theta has a parameter outside of its bounds")
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """All forms, the one with the largest share first."""
+        return (Member(self.form, self.theta, self.share), *self.others)
+
+    @property
+    def mixture(self) -> str:
+        """The forms with their shares, for people."""
+        if not self.others:
+            return self.form
+        return " + ".join(f"{one.share:.2f} {one.form}" for one in self.members)
 
     def logs(
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None
@@ -109,7 +159,7 @@ class LossLaw:
 
     def _of_form(self, logs: np.ndarray) -> np.ndarray:
         """[...] nats, without residuals, at logarithms [..., 3 or 4]."""
-        return losses(FORMS[self.form], self.theta, logs)
+        return np.sum([one.share * one.of(logs) for one in self.members], axis=0)
 
     @cached_property
     def _expected_residuals(self) -> np.ndarray:
@@ -117,25 +167,40 @@ class LossLaw:
         points = self.points
         return points.gp.precision @ (points.loss - self._of_form(points.logs))
 
-    @cached_property
+    @property
     def linearized(self) -> tuple[np.ndarray, np.ndarray]:
-        """Slopes of the form at the rows [n, P], and the covariance of its parameters [P, P]."""
-        slopes = self._slopes(self.points.logs)
-        return slopes, self.points.gp.spread(slopes, FORMS[self.form].usual[1] ** -2.0)
+        """Of the form with the largest share: slopes at the rows [n, P], covariance [P, P]."""
+        return self._linearized[0]
 
-    def _slopes(self, logs: np.ndarray) -> np.ndarray:
-        form = FORMS[self.form]
+    @cached_property
+    def _linearized(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each member, slopes at the rows [n, P], and the covariance of its parameters."""
+        found = []
+        for one in self.members:
+            slopes = self._slopes(one, self.points.logs)
+            prior = FORMS[one.form].usual[1] ** -2.0
+            found.append((slopes, self.points.gp.spread(slopes, prior)))
+        return found
+
+    def _slopes(self, one: Member, logs: np.ndarray) -> np.ndarray:
+        form = FORMS[one.form]
         lower, upper = form.bounds(self.points, self.constraints)
-        return slopes_of(form, self.theta, logs, lower < upper)
+        return slopes_of(form, one.theta, logs, lower < upper)
 
     def posterior(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return expected losses [m] at logarithms [m, 3 or 4], and their covariance [m, m]."""
-        points, (rows, parameters) = self.points, self.linearized
+        points = self.points
         gain, spread = points.gp.posterior(logs)
-        mean = self._of_form(logs) + gain @ (points.loss - self._of_form(points.logs))
-        slopes = self._slopes(logs) - gain @ rows
+        found = []  # of each member, with the residuals of its own
+        for one, (rows, parameters) in zip(self.members, self._linearized, strict=True):
+            found.append(one.of(logs) + gain @ (points.loss - one.of(points.logs)))
+            slopes = self._slopes(one, logs) - gain @ rows
+            spread += one.share * (slopes @ parameters @ slopes.T)
+        shares = np.array([one.share for one in self.members])
+        mean = shares @ np.array(found)
+        apart = np.sqrt(shares)[:, None] * (np.array(found) - mean)
         wider = self._widened(logs)
-        return mean, (spread + slopes @ parameters @ slopes.T) * np.outer(wider, wider)
+        return mean, (spread + apart.T @ apart) * np.outer(wider, wider)
 
     def _widened(self, logs: np.ndarray) -> np.ndarray:
         outside = self.points.outside(logs)
@@ -159,7 +224,8 @@ class LossLaw:
 
         def single(logs: np.ndarray) -> np.ndarray:
             mean, spread = self.posterior(logs)
-            noise = noise_sd(mean - self._least(logs)) * self._widened(logs)
+            least = self._least(logs)
+            noise = self.points.noise_sd(mean - least, least) * self._widened(logs)
             return np.stack([mean, np.sqrt(np.diag(spread) + noise**2)])
 
         mean, deviation = _in_chunks(single, self.logs(params, tokens, batch, lr))
@@ -196,8 +262,10 @@ class LossLaw:
         centres = self.points.centres
         size = np.log([params, tokens]) - centres[:2]
         logs = [np.log(x) - centre for x, centre in zip(axes, centres[2:], strict=True)]
-        form = FORMS[self.form].loss(self.theta, *size, *np.ix_(*logs))
-        return form + residuals_on_grid(size, logs, self.points.logs, self._expected_residuals)
+        axes = np.ix_(*logs)
+        each = [one.share * FORMS[one.form].loss(one.theta, *size, *axes) for one in self.members]
+        rest = residuals_on_grid(size, logs, self.points.logs, self._expected_residuals)
+        return np.sum(each, axis=0) + rest
 
     def curve(self, params: float, tokens: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Return batches [b] in tokens, losses at the best LRs, and the best batch."""

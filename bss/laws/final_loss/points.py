@@ -13,7 +13,7 @@ from bss.laws.final_loss.residual_gp import CLIFF, NOISE_GROWS, SAME_BUDGET, Res
 from bss.values import Positive, Range
 
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
-WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .35
+WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .7
 DIVERGED = CLIFF  # the same, from which a row brackets no best batch
 NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
@@ -104,14 +104,30 @@ class LossPoints:
         return self.loss - least[self.cell]
 
     @property
+    def least(self) -> np.ndarray:
+        """[n] nats, the lowest loss of the (N, D)."""
+        return self.loss - self.excess
+
+    @property
     def weight(self) -> np.ndarray:
-        """[n], by the distance from the cell's best, never by a residual; on a cliff almost 0."""
-        return (1 + (self.excess / (WIDE * (self.loss - self.excess))) ** 2) ** -1.5
+        """[n], by the distance from the cell's best, never by a residual.
+
+        A row on a cliff has almost 0.
+        """
+        wide = (self.excess / (WIDE * self.least)) ** 2
+        return (1 + wide + (self.excess / self._cliff(self.least)) ** 6) ** -0.5
+
+    def _cliff(self, least: np.ndarray) -> np.ndarray:
+        """Excess losses of a cliff, by the lowest losses of the (N, D), all in nats.
+
+        Without LRs a loss is high because of few steps before it is so because of divergence.
+        """
+        return np.full_like(least, CLIFF) if self.with_lr else DIVERGED * least
 
     @property
     def diverged(self) -> np.ndarray:
         """[n], whether a loss is so far above the best of its (N, D) that it may have diverged."""
-        return self.excess > DIVERGED * (self.loss - self.excess)
+        return self.excess > DIVERGED * self.least
 
     @cached_property
     def uncentred(self) -> np.ndarray:
@@ -132,7 +148,19 @@ class LossPoints:
     @cached_property
     def gp(self) -> ResidualGP:
         """The process of the residuals of a form, given the residuals of the rows."""
-        return ResidualGP.of(self.logs, noise_sd(self.excess, self.count))
+        return ResidualGP.of(self.logs, self.noise_sd(self.excess, self.least, self.count))
+
+    def noise_sd(
+        self, excess: np.ndarray, least: np.ndarray, count: np.ndarray | float = 1.0
+    ) -> np.ndarray:
+        """Return the noise of the mean of `count` runs, in nats.
+
+        Args:
+            excess: above the lowest losses of the (N, D), in nats.
+            least: these lowest losses.
+            count: runs that are averaged.
+        """
+        return noise_sd(excess, count, self._cliff(least))
 
     @property
     def varies(self) -> tuple[bool, bool]:

@@ -88,10 +88,18 @@ def _correlation(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.exp(one @ other.T - half)
 
 
-def noise_sd(excess: np.ndarray, count: np.ndarray | float = 1.0) -> np.ndarray:
-    """Return the noise of the mean of `count` runs, in nats, at an excess loss in nats."""
+def noise_sd(
+    excess: np.ndarray, count: np.ndarray | float = 1.0, cliff: np.ndarray | float = CLIFF
+) -> np.ndarray:
+    """Return the noise of the mean of `count` runs, in nats.
+
+    Args:
+        excess: above the lowest loss of the (N, D), in nats.
+        count: runs that are averaged.
+        cliff: excess from which a row has almost no weight, in nats.
+    """
     above = np.maximum(excess, 0.0)
-    variance = 1 + (above / NOISE_GROWS) ** 2 + (above / CLIFF) ** 6
+    variance = 1 + (above / NOISE_GROWS) ** 2 + (above / cliff) ** 6
     return RUN_NOISE * np.sqrt(variance / count)
 
 

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 SIZES: tuple[str, ...] = ("params", "tokens", "batch_tokens")
 METHOD = (
-    "losses: Gaussian process of the residuals of the form, with the uncertainty of its "
-    "parameters, as wide as left-out rows require; best batches: draws of these losses; exponents: "
+    "losses: mean of forms by their left-out errors, Gaussian process of its residuals, with the "
+    "differences of the forms and the uncertainty of their parameters, as wide as left-out rows "
+    "require; best batches: draws of these losses; exponents: "
     "least squares through best batches"
 )
 
@@ -143,7 +144,7 @@ class LossFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "loss"
-    SCHEMA = 7
+    SCHEMA = 8
     RESIDUAL_UNIT = "nats"
 
     def check(self, where: str) -> None:
@@ -309,9 +310,9 @@ class LossFit(Fit):
         """Return errors at left-out runs, exponents, and parameters of the form."""
         import pandas as pd
 
-        others = {n: e for n, e in self.law.cv_errors.items() if n != self.law.form}
-        errors = [*((self.law.form, *pair) for pair in self.left_out.items())]
-        errors += [(name, "cell", error) for name, error in others.items()]
+        alone = self.law.cv_errors if self.law.others else {}
+        errors = [*((self.law.mixture, *pair) for pair in self.left_out.items())]
+        errors += [(name, "cell", error) for name, error in alone.items()]
         columns = ["law", "left out", "rms error (nats)"]
         powers = {f"B_opt ∝ {n}": e for n, e in self.B_opt_exponents.items()}
         if self.best_lrs is not None:

@@ -33,7 +33,6 @@ from bss.files import read_json
 from bss.laws import LossFit
 from bss.laws.base import WIDE, tails
 from bss.laws.final_loss import residual_gp
-from bss.laws.final_loss.forms import FORMS, losses
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.report.curves import SHARED, joined, library
 from bss.rules import RULES, SCALINGS, Change, Hyperparameters, Rule, Scaling, Setting
@@ -78,11 +77,17 @@ def data() -> dict[str, Any]:
 def fit_data() -> dict[str, Any]:
     """Return the coefficients of the published fit of final losses."""
     fit = LossFit.from_dict(read_json(PUBLISHED, "install bss again"))
-    law, rows = fit.law, fit.law.points.logs
-    mean, power = losses(FORMS[law.form], law.theta, rows), fit.best
-    assert law.form == "bowl" and power is not None and not fit.with_lr  # what the page evaluates
+    law = fit.law
+    rows = law.points.logs
+    power = fit.best
+    assert {one.form for one in law.members} <= {"bowl", "steps"}  # what the page evaluates
+    assert power is not None and not fit.with_lr
+    mean = np.sum([one.share * one.of(rows) for one in law.members], axis=0)
     return {
-        "theta": law.theta.tolist(),
+        "forms": [
+            {"form": one.form, "share": one.share, "theta": one.theta.tolist()}
+            for one in law.members
+        ],
         "centres": law.points.centres.tolist(),
         "rows": rows.tolist(),
         "residual_weights": (law.points.gp.precision @ (law.points.loss - mean)).tolist(),

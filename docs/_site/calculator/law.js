@@ -110,16 +110,26 @@ export function lossesAt(fit, params, tokens, batches) {
   const residual = residualOf(fit, n, d);
   return batches.map((batch) => {
     const b = Math.log(batch) - fit.centres[2];
-    return bowl(fit.theta, n, d, b) + residual(b);
+    const mean = fit.forms.reduce((sum, { form, share, theta }) => sum + share * FORMS[form](theta, n, d, b), 0);
+    return mean + residual(b);
   });
 }
 
+// The forms of bss.laws.final_loss.forms, without learning rates.
+const FORMS = { bowl, steps };
+
 function bowl(theta, n, d, b) {
   const [L0, k, A, a, G, g, h, u, v, best, q, r] = theta;
-  const [s, t] = theta.slice(-4); // those of the learning rate are not used
   const x = b - best - q * d - r * n;
-  const wasted = Math.exp(h + s * d + t * n) * ((v * Math.exp(u * x) + u * Math.exp(-v * x)) / (u + v) - 1);
+  const size = h + (1 + (q - 1) * u) * d + r * u * n;
+  const wasted = Math.exp(size) * ((v * Math.exp(u * x) + u * Math.exp(-v * x)) / (u + v) - 1);
   return L0 + (Math.exp(A - a * n) + Math.exp(G - g * (d - Math.log1p(wasted)))) ** k;
+}
+
+function steps(theta, n, d, b) {
+  const [L0, k, A, a, G, g, C, c, M, m] = theta;
+  const terms = [A - a * n, G - g * d, C - c * (d - b), M - m * b];
+  return L0 + terms.reduce((sum, log) => sum + Math.exp(log), 0) ** k;
 }
 
 // Return the expected residual at a size N and budget D as a function of the log batch size.

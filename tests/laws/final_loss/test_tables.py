@@ -83,6 +83,6 @@ def test_diverged_rows_bracket_nothing():
 
 def test_an_older_fit_is_refused_with_the_command_that_makes_it_anew():
     with pytest.raises(
-        InputError, match=r"schema 2; expected .*schema 7, as `bss fit loss --json`"
+        InputError, match=r"schema 2; expected .*schema 8, as `bss fit loss --json`"
     ):
         LossFit.from_dict({"kind": "loss", "schema": 2})
