@@ -137,7 +137,8 @@ def _of_forms(
     points: LossPoints, folds: Sequence[Fold], unseen_by: dict[str, list[Unseen]]
 ) -> dict[str, float]:
     """Root mean square error of each form at left-out cells, in nats, near their best rows."""
-    near, found = points.excess <= NEAR, {}
+    near = points.excess <= NEAR
+    found = {}
     for name, unseen in unseen_by.items():
         missed = [
             (mean - points.loss[fold.out])[near[fold.out]]

@@ -14,6 +14,7 @@ from bss.laws.final_loss.forms import Form, losses
 from bss.laws.final_loss.law import slopes_of
 from bss.laws.final_loss.points import NEAR, LossPoints
 from bss.laws.final_loss.residual_gp import left_out
+from bss.laws.minimum import FEWEST
 from bss.laws.solver import CHUNK, EVERY, ROUND, Solution, repeated, solve
 
 PADDING = 96  # rows: tables up to this size share one compiled program
@@ -24,8 +25,6 @@ TOP = 0.1 * 2.0 ** np.arange(3)  # shares of the cells whose budgets are left ou
 
 
 FAR = 8.0  # times the largest batch that is left in: what is asked of a far batch
-BATCHES = 3  # of a cell that are left in: fewer do not tell a best batch
-EQUAL = 1.0  # weight of equal shares beside the errors: few folds hardly tell forms apart
 
 
 class Fold(NamedTuple):
@@ -70,7 +69,7 @@ def _far_batches(points: LossPoints) -> list[Fold]:
     wide = []
     for rows in points.cells:
         sizes = np.unique(points.batch[rows])
-        if len(sizes) > BATCHES and sizes[-1] > FAR * sizes[BATCHES - 1]:
+        if len(sizes) > FEWEST and sizes[-1] > FAR * sizes[FEWEST - 1]:
             wide.append(rows)
     for rows in wide[::-2]:
         out[rows] = points.batch[rows] > points.batch[rows].max() / FAR
@@ -109,7 +108,7 @@ def best_fit(
 def stacked(
     points: LossPoints, folds: Sequence[Fold], each: Sequence[Sequence[Unseen]]
 ) -> np.ndarray:
-    """Return [F], shares of forms whose mean has the least squared error at left-out rows.
+    """Return shares [F] of forms: those of the mean with the lowest error at left-out rows.
 
     Every kind of fold counts as much. Errors are over the noise of a row, and shares are drawn to
     equal ones.
@@ -136,10 +135,10 @@ def stacked(
         blocks.append(block / np.sqrt(len(block)))
     errors = np.concatenate(blocks)
     errors /= np.sqrt(np.sum(errors.mean(axis=1) ** 2))
-    drawn = np.sqrt(EQUAL) * np.eye(count)
-    one = 1e3 * np.ones((1, count))  # shares add up to 1
+    drawn = np.eye(count)  # to equal shares, as few folds hardly tell forms apart
+    one = 1e3 * np.ones((1, count))  # so large that shares add up to 1
     rows = np.concatenate([errors, drawn, one])
-    wanted = np.concatenate([np.zeros(len(errors)), drawn.sum(axis=1) / count, one[0, :1]])
+    wanted = np.concatenate([np.zeros(len(errors)), np.full(count, 1 / count), one[0, :1]])
     shares = nnls(rows, wanted)[0]
     return shares / shares.sum()
 

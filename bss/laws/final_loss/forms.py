@@ -11,7 +11,7 @@ With these s and t, D_eff at large B is a power of the steps D/B alone. The func
 x = 0, rises as e^(ux) above 0, and as e^(-vx) below 0. The optima B* = B_star·D^q·N^r and
 η* = E·N^x·D^y·B^p are power laws.
 
-The form `steps` (derived here) has a term of the steps S = D/B in place of a best batch size:
+The form `steps` (derived here) has a term of the steps S = D/B and none of a best batch size:
 
     L = L_0 + (A·N^-a + G·D_η^-g + C·S_η^-c + M·B^-m)^k
     D_η = D/w,  S_η = S/w,  w = 1 + H·D^S·N^T·φ(log η/η*)
@@ -20,8 +20,8 @@ At large B the loss is that of equal steps, and at small B it grows as B^-m, so 
 batch between them. A wrong LR wastes a share of the steps.
 
 Few rows hardly identify all parameters, so each has a weak prior, of `PRIOR` nats for one
-standard deviation (derived here). With s and t free, the error at batches 8 to 64 times the fitted
-ones of a public table was 2.7 times as large: 0.57 nats for 0.21.
+standard deviation (derived here). A public table has batches 8 to 64 times those fitted. There the
+error is 0.21 nats, and with s and t free 0.57.
 """
 
 import itertools
@@ -107,6 +107,27 @@ class Form:
         return int(((lower < upper) & (self.usual[1] == UNKNOWN)).sum())
 
 
+def start_sizes(
+    columns: np.ndarray, above: np.ndarray, k: float, weight: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Return logarithms [T] of the sizes of terms that add up to an excess to 1/k, and the error.
+
+    By non-negative least squares.
+
+    Args:
+        columns: [n, T], terms of size 1.
+        above: [n], losses above L_0 in nats.
+        k: power of the sum of the terms.
+        weight: [n], of the rows.
+    """
+    from scipy.optimize import nnls  # of fits; predictions need NumPy only
+
+    above = np.maximum(above, 1e-3)  # nats: L_0 may start above a loss
+    scale = weight * k * above ** (1 - 1 / k)
+    sizes, error = nnls(columns * scale[:, None], above ** (1 / k) * scale)
+    return np.log(np.maximum(sizes, 1e-4)), error  # a start needs a size above 0
+
+
 def losses(form: Form, theta: np.ndarray, logs: np.ndarray) -> np.ndarray:
     """Nats at logarithms [..., 3], or 4, about the reference, by θ [P]; or [R, ...] by θ [R, P]."""
     parts = np.moveaxis(theta, -1, 0)
@@ -172,8 +193,6 @@ class Bowl(Form):
 
         The sizes A and G are by non-negative least squares of the excess to 1/k.
         """
-        from scipy.optimize import nnls  # of fits; predictions need NumPy only
-
         from bss.laws.solver import CHUNK
 
         theta, (lower, upper), tried = self.usual[0], self.box(points), []
@@ -187,18 +206,16 @@ class Bowl(Form):
             one[[0, 1, 2, 3, 4, 5]] = 0.0, 1.0, NONE, a, 0.0, g
             data = self.loss(one, *points.logs.T)
             model = np.exp(-a * points.logs[:, 0]) * (lower[2] > NONE)
-            above = np.maximum(points.loss - floor, 1e-3)
-            scale = weight * k * above ** (1 - 1 / k)
-            columns = np.stack([model, data], axis=1) * scale[:, None]
-            sizes, error = nnls(columns, above ** (1 / k) * scale)
-            one[[0, 1, 2, 4]] = floor, k, *np.log(np.maximum(sizes, 1e-4))
+            columns = np.stack([model, data], axis=1)
+            sizes, error = start_sizes(columns, points.loss - floor, k, weight)
+            one[[0, 1, 2, 4]] = floor, k, *sizes
             tried.append((error, one))
         best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
         return np.clip([one for _, one in best], lower, upper)
 
 
 class Known(NamedTuple):
-    """What is known of a parameter before any row: its prior, and the bounds of a fit."""
+    """Prior of a parameter, and bounds of its fit."""
 
     usual: float
     spread: float
@@ -206,7 +223,7 @@ class Known(NamedTuple):
     high: float
 
 
-SIZE = (np.log(1e-9), np.log(1e3))  # of a term in nats: smaller ones do not change a loss
+SIZE = Bowl.size
 LIMIT = {  # L_0 is bounded by the rows
     "L_0": Known(0.0, UNKNOWN, 0.0, 0.0),
     "k": Known(0.7, 0.3, 0.1, 1.5),
@@ -287,16 +304,16 @@ class Steps(Form):
 
         The sizes of the terms are by non-negative least squares of the excess to 1/k.
         """
-        from scipy.optimize import nnls  # of fits; predictions need NumPy only
-
         from bss.laws.solver import CHUNK
 
         at = {name: i for i, name in enumerate(self.names)}
         lower, upper = self.box(points)
-        usual, tried = self.usual[0], []
+        usual = self.usual[0]
+        tried = []
         best = points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
-        for e in best.T[3:]:
-            usual[at["E"]] = np.median(e - best[:, :3] @ usual[[at["x"], at["y"], at["p"]]])
+        n, d, b, *rate = best.T
+        for e in rate:
+            usual[at["E"]] = np.median(e + 0.3 * n - 0.2 * d - 0.5 * b)  # as the priors of x, y, p
         for share, k, g, c, m in itertools.product(*self.grid):
             one = usual.copy()
             for name, value in zip("kagcm", (k, g, g, c, m), strict=True):
@@ -305,10 +322,8 @@ class Steps(Form):
             columns = np.exp(np.stack(self.terms(one, *points.logs.T), axis=1))
             columns[:, 0] *= lower[at["A"]] > NONE
             one[at["L_0"]] = share * points.loss.min()
-            above = np.maximum(points.loss - one[at["L_0"]], 1e-3)
-            scale = weight * k * above ** (1 - 1 / k)
-            sizes, error = nnls(columns * scale[:, None], above ** (1 / k) * scale)
-            one[[at[name] for name in "AGCM"]] = np.log(np.maximum(sizes, 1e-4))
+            sizes, error = start_sizes(columns, points.loss - one[at["L_0"]], k, weight)
+            one[[at[name] for name in "AGCM"]] = sizes
             tried.append((error, one))
         best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
         return np.clip([one for _, one in best], lower, upper)

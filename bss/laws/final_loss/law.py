@@ -75,7 +75,7 @@ class LossLaw:
     """Batches are in tokens, LRs per step, losses in nats.
 
     The expected loss is the mean of the forms by their shares, with the residuals of this mean. The
-    forms differ most where the table says least, so their differences are part of the intervals.
+    differences of the forms are part of the intervals.
 
     Attributes:
         form: name of the form with the largest share.
@@ -112,7 +112,7 @@ class LossLaw:
         """Raise InputError if the JSON that it was read from contradicts itself."""
         check_names(self.widened, ("inside", "outside"), f"{where}widened")
         if abs(sum(one.share for one in self.members) - 1) > SLACK:
-            raise InputError(f"{where}share and those of the others do not add up to 1")
+            raise InputError(f"{where}share: the shares of all forms add up to 1")
         for one in self.members:
             one.check(where)
             lower, upper = FORMS[one.form].bounds(self.points, self.constraints)
@@ -174,7 +174,7 @@ class LossLaw:
 
     @cached_property
     def _linearized(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each member, slopes at the rows [n, P], and the covariance of its parameters."""
+        """Slopes at the rows [n, P] and the covariance of the parameters, by member."""
         found = []
         for one in self.members:
             slopes = self._slopes(one, self.points.logs)

@@ -63,7 +63,7 @@ def _single(points: LossPoints, residuals: np.ndarray, precision: np.ndarray) ->
 def _given_others(
     points: LossPoints, residuals: np.ndarray, precision: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Of some rows what the rows outside of them do not predict, over its expected error."""
+    """Errors of some rows, as the rows outside of them predict them, over the expected ones."""
     missed, spread = _missed(points, residuals, precision, rows)
     return missed / np.sqrt(np.diag(spread))
 
@@ -80,7 +80,7 @@ def _shift(
 def _missed(
     points: LossPoints, residuals: np.ndarray, precision: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the rows outside of some do not predict of them, and its covariance."""
+    """Errors of some rows, as the rows outside of them predict them, and their covariance."""
     spread = np.linalg.inv(precision[np.ix_(rows, rows)])
     missed = spread @ (precision[rows] @ residuals)
     spread[np.diag_indices(len(rows))] += _more_noise(points, missed, rows)
@@ -104,7 +104,8 @@ def named(points: LossPoints, off: np.ndarray) -> tuple[Outlier, ...]:
 
 def _outlier(points: LossPoints, i: int, off: float) -> Outlier:
     names = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
-    names |= {"lr": points.lr} if points.with_lr else {}
+    if points.with_lr:
+        names["lr"] = points.lr
     others = (points.cell == points.cell[i]) & (np.arange(len(points.loss)) != i)
     near = others if others.any() else np.ones(len(others), bool)
     above = float(points.loss[i] - np.median(points.loss[near]))
