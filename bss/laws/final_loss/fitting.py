@@ -24,7 +24,7 @@ NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near 
 TOP = 0.1 * 2.0 ** np.arange(3)  # shares of the cells whose budgets are left out as the largest
 
 
-FAR = 8.0  # times the largest batch that is left in: what is asked of a far batch
+FAR = 2.0**FEWEST  # times the largest batch left in: an octave for each that is left in at least
 
 
 class Fold(NamedTuple):
