@@ -11,10 +11,9 @@ from bss.cli.options import Count, Repeated
 from bss.cli.output import Output, OutputFile, Show
 from bss.errors import InputError
 from bss.importers import LogOptions, read_logs
-from bss.importers.batches import Batches
+from bss.importers.batches import Batches, LogReading
 from bss.importers.imported import ImportReport, by_text, collect, importer_of
 from bss.importers.runs import rows_of_files, total_rows
-from bss.tables import Reading
 from bss.tables.storage import appending
 
 SHOWN = 20  # runs, notes and skipped files that are printed
@@ -48,7 +47,8 @@ def import_(
             may be repeated
         seq_len: tokens per sequence, if the log does not have it
         run_regex: searched in run names; its groups size, batch, lr, seed, run, ... become columns
-        columns: metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce
+        columns: metrics that have other names, OURS=THEIRS: loss=train/ce,eval_loss=val/ce; of a
+            table with a row per value run=NAME,metric=NAME,value=NAME,step=NAME
         train_line: format lines: a line of training, `step (?P<step>\d+) loss (?P<loss>\S+)`
         eval_line: format lines: a line of validation, `step (?P<step>\d+) val (?P<eval_loss>\S+)`
         skip_unread: accept files that look like logs of runs and are not read; the exit status is 1
@@ -58,9 +58,9 @@ def import_(
         bss import auto LOGS -o RUNS.parquet --seq-len 2048 --batch 256
         bss import wandb LOGS/chart.csv -o RUNS.csv --seq-len 2048 --batch "*=256"
     """
-    names = Reading.parse(columns).columns
+    names = LogReading.parse(columns).columns
     given = LogOptions(Batches.parse([*batch]), seq_len, run_regex, names, out.resolve())
-    logs, skipped = read_logs(paths, importer_of(kind, train_line, eval_line), given)
+    logs, skipped = read_logs(paths, importer_of(kind, train_line, eval_line, names), given)
     if out.resolve() in {Path(log.source).resolve() for log in logs}:
         raise InputError(f"-o: {out} is one of the logs; write the table elsewhere")
     with appending(out) as append:

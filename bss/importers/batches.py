@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ from bss.importers.log import COLUMNS, LOSSES, Rows, some
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.tables.likeness import held_out_name, unit_of_loss
+from bss.tables.reading import COLUMNS as OF_TABLES
+from bss.tables.reading import Reading
 
 ROUNDED = 0.51
 """Error of a count that is printed with three digits, in the last of them: half, and a little."""
@@ -25,6 +28,16 @@ ASSUMED = "assumed_batch"
 """Column of a batch size that may be of a device; a given one replaces it."""
 DROPPED = ("samples", "rounded_tokens", "batch_tokens", "planned_steps", ASSUMED)
 """Columns of a log that a run table does not have."""
+
+LONG = ("metric", "value")
+"""Columns of a table with a row per value, beside run and step."""
+
+
+@dataclass(frozen=True)
+class LogReading(Reading):
+    """Names of the values of logs, and of the columns of a long table."""
+
+    known: ClassVar[Sequence[str]] = tuple(dict.fromkeys([*OF_TABLES, *COLUMNS, *LONG]))
 
 
 @dataclass(frozen=True)
@@ -102,7 +115,7 @@ class LogOptions:
             )
             for name in set(groups) & {*COLUMNS, "seq_len"} - {"batch", "lr"}:
                 raise InputError(f"--run-regex: the log has {name}; rename the group")
-        for name in set(self.columns) - {*COLUMNS, "run"}:
+        for name in set(self.columns) - {*COLUMNS, "run", *LONG}:
             raise InputError(f"--columns: {name} is not read; known are run, {', '.join(COLUMNS)}")
         for ours, theirs in self.columns.items():
             _refuse_other_loss(ours, theirs)

@@ -1,6 +1,6 @@
 """Logs into a run table by one call: the runs, what was left out of them, and why."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,12 +11,11 @@ import pandas as pd
 from bss.cells import lines_html
 from bss.errors import InputError
 from bss.importers import ANY, IMPORTERS, Importer, LogOptions, Report, import_runs
-from bss.importers.batches import Batches
+from bss.importers.batches import LONG, Batches, LogReading
 from bss.importers.files import SkippedFile, read_logs
 from bss.importers.formats import own_lines
 from bss.importers.log import Log
 from bss.importers.runs import rows_of_files, scaling_with_batch, total_rows
-from bss.tables import Reading
 from bss.units import parse_tokens
 
 NAMED = 20
@@ -177,9 +176,9 @@ def import_logs(
     if run_regex is not None and not isinstance(run_regex, str):
         raise InputError(f"run_regex: {run_regex!r} given; write a regular expression")
     texts = [str(batch)] if isinstance(batch, int | str) else [*batch]
-    names = Reading(columns or {}, seq_len).columns
+    names = LogReading(columns or {}, seq_len).columns
     options = LogOptions(Batches.parse(texts), seq_len, run_regex, names)
-    logs, skipped = read_logs(paths, importer_of(format, train_line, eval_line), options)
+    logs, skipped = read_logs(paths, importer_of(format, train_line, eval_line, names), options)
     frames: list[pd.DataFrame] = []
     report = collect(logs, skipped, options, frames.append)
     return ImportedLogs(pd.concat(frames, ignore_index=True), report)
@@ -201,12 +200,25 @@ def collect(
     return ImportReport(tuple(reports), tuple(skipped), scaling_with_batch(pd.concat(first)))
 
 
-def importer_of(kind: str, train_line: str | None, eval_line: str | None) -> Importer:
+def importer_of(
+    kind: str, train_line: str | None, eval_line: str | None, columns: Collection[str] = ()
+) -> Importer:
     """Return the importer of a format.
 
+    Args:
+        kind: Name of the format. If `columns` has those of a long table, auto is that format.
+        train_line, eval_line: Regular expressions for the format lines.
+        columns: Columns that the user named.
+
     Raises:
-        InputError: If there is no such format, or a line is given for another one than "lines".
+        InputError: If there is no such format, or a line is given for another one than "lines", or
+            columns of a long table for another one than "long".
     """
+    of_long = [name for name in LONG if name in columns]
+    if of_long and kind not in ("auto", "long"):
+        raise InputError(f"--columns {of_long[0]}: is for the format long; name it first")
+    if of_long:
+        return IMPORTERS["long"]
     if kind == "lines":
         return own_lines(train_line or "", eval_line or "")
     for option, given in (("--train-line", train_line), ("--eval-line", eval_line)):

@@ -26,7 +26,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.attempts import parts_of
-from bss.importers.batches import ASSUMED
+from bss.importers.batches import ASSUMED, LONG
 from bss.importers.counts import (
     accumulation,
     counted_names,
@@ -35,7 +35,7 @@ from bss.importers.counts import (
     with_claims,
 )
 from bss.importers.lines import columns_of, misspelt, number
-from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows, some
 from bss.importers.names import (
     NAMES,
     MetricNames,
@@ -206,6 +206,7 @@ def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
 METRIC = ("metric", "key", "metric_name", "metricname", "attribute_path", "tag", "variable", "name")
 VALUE = ("value", "metric_value", "metricvalue", "float_value")
 RUN = (*METRICS.names["run"], "experiment", "experiment_id", "experimentkey")
+OF_NEPTUNE = ("float_value", "value")
 WHOLE_VALUE = "int_value"
 """Column of whole values in a table of Neptune, whose settings have no step."""
 SETTING_NAMES = {
@@ -226,19 +227,31 @@ class LongTable(Importer):
 
     about: str = "CSV, TSV, JSON lines or Parquet of run, metric, value, step"
 
-    def recognises(self, file: Path, head: str) -> bool:
-        """Return whether there are columns of metric, value and step."""
-        return all(_roles(by_plain_name(names_in(file, head)), {})[:3])
+    def reader(self, file: Path, head: str, columns: Mapping[str, str]) -> Importer | None:
+        """Return itself if there are columns of metric, value and a count.
+
+        Raises:
+            InputError: If the table lacks a column that the user named.
+        """
+        names = names_in(file, head)
+        plain = by_plain_name(names)
+        for role in (*LONG, "run"):
+            if names and set(LONG) & {*columns} and role in columns:
+                if plain_name(columns[role]) not in plain:
+                    has = f"it has {some(names)}"
+                    raise InputError(f"{file}: no column {columns[role]} for {role}; {has}")
+        return self if all(_roles(plain, columns)[:3]) else None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:
         """Yield the runs of a table."""
         table = table_of(file)
         names = by_plain_name(table.names)
-        metric, value, step, by = _roles(names, columns)
+        metric, value, count, by = _roles(names, columns)
         context = next((names[name] for name in CONTEXT if name in names), "")
-        whole = [names[WHOLE_VALUE]] if WHOLE_VALUE in names and value != WHOLE_VALUE else []
-        cells = table.read([value, step, *whole], filter(None, (metric, by, context)))
-        numbers = cells.rows({"step": step, "value": value}, file)
+        context = context if context not in (metric, value, count, by) else ""
+        whole = [names[WHOLE_VALUE]] if WHOLE_VALUE in names and value in OF_NEPTUNE else []
+        cells = table.read([value, count, *whole], filter(None, (metric, by, context)))
+        numbers = cells.rows({"step": count, "value": value}, file)
         if whole:
             numbers["value"] = numbers["value"].fillna(
                 cells.rows({"value": whole[0]}, file)["value"]
@@ -248,11 +261,17 @@ class LongTable(Importer):
             for pair in zip(cells.labels(metric), cells.labels(context), strict=True)
         ]
         values = numbers.assign(run=cells.labels(by), name=metrics)
-        given = {ours: plain_name(theirs) for ours, theirs in columns.items() if ours != "run"}
+        counted = _counted_by(names, columns)
+        of_table = {"run", *LONG}
+        if plain_name(columns.get(counted, "")) in names:
+            of_table.add(counted)
+        given = {ours: plain_name(o) for ours, o in columns.items() if ours not in of_table}
         told = {"notes": table.notes, "cut": table.cut, "plain": plain_name}
         left_out = table.left_out
         for run, part in values.groupby("run", sort=False):
             log = long_log(file, part, (LONG_METRICS,), given, run=str(run), **told)
+            if counted != "step":
+                log = replace(log, rows=log.rows.rename(columns={"step": counted}))
             log = _with_settings(log, part[part["step"].isna()])
             yield replace(log, left_out=left_out)
             left_out = {}
@@ -289,10 +308,19 @@ def _in_context(metric: str, context: str) -> str:
     return f"val_{metric}"
 
 
+def _counted_by(names: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    """Return what a long table counts: the first count whose column the user named, or steps."""
+    return next((o for o in COUNTS if o in columns and plain_name(columns[o]) in names), "step")
+
+
 def _roles(names: Mapping[str, str], columns: Mapping[str, str]) -> list[str]:
-    """Return the names of the metric, the value, the step and the run; "" if there is none."""
-    run = (plain_name(columns["run"]),) if "run" in columns else RUN
-    roles = (METRIC, VALUE, METRICS.names["step"], run)
+    """Return the names of the metric, the value, the count and the run; "" if there is none."""
+    count = _counted_by(names, columns)
+    usual = {"metric": METRIC, "value": VALUE, count: METRICS.names["step"], "run": RUN}
+    given = {role: plain_name(columns[role]) for role in usual if role in columns}
+    if given.get(count, "") not in names:  # a metric, and no column
+        given.pop(count, None)
+    roles = [(given[role],) if role in given else known for role, known in usual.items()]
     return [next((names[name] for name in role if name in names), "") for role in roles]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,7 @@ class Reading:
     """Column names of a table, and a sequence length that it does not contain.
 
     Attributes:
+        known: names of columns here.
         columns: the table's name of a column, by the name it has here. It replaces a column of that
             name.
         seq_len: tokens per sequence, where the table has no such column.
@@ -53,6 +55,7 @@ class Reading:
         'gbsz'
     """
 
+    known: ClassVar[Sequence[str]] = COLUMNS
     columns: Mapping[str, str] = field(default_factory=dict)
     seq_len: int | None = None
 
@@ -64,9 +67,9 @@ class Reading:
             check_number("seq_len", self.seq_len)
         check(self.seq_len is None or self.seq_len >= 1, "seq_len", self.seq_len, "1 or more")
         for ours, theirs in self.columns.items():
-            if ours not in COLUMNS:
-                near = get_close_matches(ours, COLUMNS, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(COLUMNS)}"
+            if ours not in self.known:
+                near = get_close_matches(ours, self.known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self.known)}"
                 raise InputError(f"columns: {ours}={theirs}: no column is called {ours}; {hint}")
         named = list(self.columns.values())
         for theirs in named:
