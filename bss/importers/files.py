@@ -14,7 +14,9 @@ from pathlib import Path
 
 from bss.errors import InputError
 from bss.importers.batches import LogOptions
+from bss.importers.beside import with_settings_beside
 from bss.importers.log import Empty, Importer, Log, Unreadable, head_of
+from bss.importers.notebooks import Notebooks
 from bss.importers.own import RunTables
 from bss.importers.table import names_in
 from bss.importers.unread import (
@@ -33,7 +35,7 @@ CURVE = (
 SHOWN = 8
 """Number of errors that a message lists."""
 FOREIGN = re.compile(
-    r"\.(bat|bib|bin|cc?|cfg|ckpt|cpp|css|cu|gif|go|hp?p?|html|ini|ipynb|jpe?g|js|md|mp4|np[yz]|pdf|"
+    r"\.(bat|bib|bin|cc?|cfg|ckpt|cpp|css|cu|gif|go|hp?p?|html|ini|jpe?g|js|md|mp4|np[yz]|pdf|"
     r"pickle|pkl|png|pth?|py[ci]?|rst?|safetensors|sbatch|sh|slurm|svg|tex|toml|ts|ya?ml)",
     re.IGNORECASE,
 )
@@ -130,6 +132,9 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
             raise _Skipped(file, "is the table that this import writes")
         head = "" if below and FOREIGN.fullmatch(file.suffix) else head_of(file)
         reader = importer.reader(file, head, options.columns) if head else None
+        if below and file.suffix == ".ipynb" and not isinstance(reader, Notebooks):
+            reader = None
+            head = ""  # it may quote lines of logs
         # Last losses, which a sweep writes next to its runs, are no curves.
         ours = below and bool(head) and _header_of(file, head) >= OURS
         if ours and not isinstance(reader, RunTables):
@@ -149,7 +154,7 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
         if head and not (ours or unread or table) and resembles_curve(file, head):
             raise _Skipped(file, CURVE, unrecognized=True, log=True)
         raise _unrecognized(file, importer, log=unread, table=table)
-    logs = list(reader.read(file, options.columns))
+    logs = [with_settings_beside(log, file) for log in reader.read(file, options.columns)]
     if not logs:
         raise _Skipped(
             file, reader.empty, log=file.suffix == ".csv" and resembles_curve(file, head)

@@ -55,8 +55,7 @@ from bss.importers.names import (
     with_settings,
 )
 from bss.importers.table import LETTERS
-from bss.tables.likeness import HELD_OUT as HELD_OUT_WORDS
-from bss.tables.likeness import OTHER_LOSS, held_out_name, unit_of
+from bss.tables.likeness import held_out_name, unit_of
 
 HELD_OUT = "(?:" + "|".join(HELD_OUT_ORDER) + ")"
 """A word of held-out data in the name of a loss."""
@@ -165,7 +164,11 @@ _NAMED = re.compile(
     r"(?<![\w.])([A-Za-z][\w/.()\[\]-]*(?: [A-Za-z][\w/.()\[\]-]*){0,4})[\"']?\s*[:=]?\s*[\"']?"
     r"([+-]?\d[\d.,]*(?:[eE][+-]?\d+)?|nan|inf|NaN)(?=m?s\b|[^\w./]|[.,](?:\s|$)|$)"
 )
-_NOT_AFTER = "".join(f"(?<!(?i:{word})\\s)" for word in sorted(HELD_OUT_WORDS | OTHER_LOSS))
+_NOT_AFTER = "".join(
+    rf"(?<!{word}\s)(?<!{word.title()}\s)"
+    for word in ("val", "valid", "ation", "eval", "test", "ema", "EMA", "avg", "aux", "moe", "mtp")
+)
+"""Words before a name that make it another one; `ation` ends validation and evaluation."""
 _COUNTED = {*COUNTS, "micro_step"}
 _NO_NUMBERS = {ord(letter): None for letter in "0123456789.,+- \t"}
 

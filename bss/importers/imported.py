@@ -207,7 +207,8 @@ def importer_of(
 
     Args:
         kind: Name of the format. If `columns` has those of a long table, auto is that format.
-        train_line, eval_line: Regular expressions for the format lines.
+        train_line: Regular expression for the format lines.
+        eval_line: The same of held-out losses.
         columns: Columns that the user named.
 
     Raises:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import pandas as pd
 
@@ -28,7 +28,7 @@ Rows = pd.DataFrame
 SHARED = re.compile(
     r"(wandb[-_]?)?history|trainer_state|config|main|stdout|log|metrics|result|"
     r"(train|val|valid|validation|eval)([-_](log|loss|losses|metrics|history))?|"
-    r"tracker_metrics|\d{4,5}|events\.out\.tfevents.*|output|rank_?\d+",
+    r"tracker_metrics|golden_values\w*|losses|\d{4,5}|events\.out\.tfevents.*|output|rank_?\d+",
     re.IGNORECASE,
 )
 """File names that do not identify a run: the run takes the name of its directory."""
@@ -42,8 +42,9 @@ LFS = b"version https://git-lfs.github.com/spec/"
 
 FEW_BYTES = 32
 """Number of bytes by which UTF-16 without a byte-order mark is known."""
-HEAD = 2**18
-PART = 2**16
+HEAD = 2**15
+"""Bytes of a file's beginning by which it is recognised."""
+PART = 2**14
 """Bytes of a file's middle and end that are searched too, if its beginning holds only warnings."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -161,10 +162,13 @@ def head_of(file: Path) -> str:
         head = opened.read(HEAD)
         encoding = encoding_of(head)
         size = opened.seek(0, 2)
-        if encoding.startswith("utf-8") and size > HEAD:
-            for at in (max(size // 2, HEAD), max(size - PART, HEAD)):
-                opened.seek(at)
-                head += opened.read(PART)
+        if size <= HEAD + 2 * PART:
+            opened.seek(HEAD)
+            head += opened.read(size)
+        elif encoding.startswith("utf-8"):
+            head = b"".join(
+                [_to_line_end(head), *(_from(opened, a) for a in (size // 2, size - PART))]
+            )
     if file.suffix in PICKLES or file.name == "training_args.bin" or head[:2] in PICKLED:
         raise Unreadable(
             "is a pickle, and reading one runs its code; export the log as CSV or JSON"
@@ -181,6 +185,19 @@ def head_of(file: Path) -> str:
     if file.suffix == ".wandb":
         raise Unreadable("is W&B's own record; save the run's scan_history() as CSV or JSON lines")
     return plain(head.decode(encoding, errors="replace")).replace("\r\n", "\n")
+
+
+def _to_line_end(data: bytes) -> bytes:
+    """Return the whole lines of a beginning; all of it if it has no whole line."""
+    whole, end, _ = data.rpartition(b"\n")
+    return whole + end or data
+
+
+def _from(opened: BinaryIO, at: int) -> bytes:
+    """Return the lines of a part of a file, without the rest of the line before it."""
+    opened.seek(at)
+    part = opened.read(PART)
+    return part.partition(b"\n")[2] or part
 
 
 def plain(text: str) -> str:

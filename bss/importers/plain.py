@@ -235,11 +235,11 @@ class LongTable(Importer):
         """
         names = names_in(file, head)
         plain = by_plain_name(names)
-        for role in (*LONG, "run"):
-            if names and set(LONG) & {*columns} and role in columns:
-                if plain_name(columns[role]) not in plain:
-                    has = f"it has {some(names)}"
-                    raise InputError(f"{file}: no column {columns[role]} for {role}; {has}")
+        named = [role for role in (*LONG, "run") if role in columns] if names else []
+        for role in named if set(LONG) & {*named} else ():
+            if plain_name(columns[role]) not in plain:
+                has = f"it has {some(names)}"
+                raise InputError(f"{file}: no column {columns[role]} for {role}; {has}")
         return self if all(_roles(plain, columns)[:3]) else None
 
     def read(self, file: Path, columns: Mapping[str, str]) -> Iterator[Log]:

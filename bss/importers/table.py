@@ -1,4 +1,4 @@
-"""One reader of tables: CSV and TSV, JSON lines, and Parquet, as columns of numbers and texts."""
+"""One reader of tables, as columns of numbers and texts: CSV, Markdown, JSON lines, Parquet."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from bss.errors import InputError
 from bss.importers.lines import Cells, Lines, columns_of, misspelt
 from bss.importers.log import head_of
+from bss.tables.likeness import kind_of_name
 
 JSON = (".jsonl", ".ndjson", ".json")
 FIRST = 200
@@ -27,6 +29,8 @@ LETTERS = 2**16
 LIST = "is a JSON list; write one object per line, as by jq -c '.[]' FILE > FILE.jsonl"
 _DECIMAL = re.compile(r"\s*[-+]?\d*,\d")
 _THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*(?:(?!\1)[.,]\d+)?\s*")
+_RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
+"""The line below the header of a table of Markdown."""
 _POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 
 
@@ -85,7 +89,8 @@ class Delimited(Table):
 
     def __init__(self, file: Path, head: str) -> None:
         super().__init__(file)
-        self.names, self._separator = _header(head)
+        lines = (text for _, text in Lines(file))
+        self.names, self._separator = _names_of(next(filter(_is_header, lines), ""))
         self._decimal = _decimal_of(file, head, self._separator)
 
     def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
@@ -161,6 +166,64 @@ def _decimal_of(file: Path, head: str, separator: str) -> str:
             "numbers"
         )
     return "," if "," in marks else "."
+
+
+class Markdown(Table):
+    """A table of Markdown; other lines, and tables with another header, are left out."""
+
+    def __init__(self, file: Path, head: str) -> None:
+        super().__init__(file)
+        self.names = _markdown_names(head)
+
+    def read(self, names: Iterable[str], labels: Iterable[str] = ()) -> Cells:
+        """Return some columns, without the marks of bold text and code."""
+        labels = list(labels)
+        wanted = {*names, *labels}
+        lines = Lines(self.file, ("|",))
+        cells = columns_of(self._rows(lines, wanted), labels)
+        self.cut = lines.cut
+        self.left_out = lines.left_out
+        return cells
+
+    def _rows(self, lines: Lines, wanted: set[str]) -> Iterator[tuple[int, dict[str, str]]]:
+        inside = False
+        for line, text in lines:
+            cells = _markdown_cells(text)
+            if cells == self.names:
+                inside = True
+            elif not cells:
+                inside = False
+            elif inside and not _RULE.fullmatch(text):
+                if len(cells) != len(self.names):
+                    lines.torn(line, f"has {len(cells)} cells; expected {len(self.names)}")
+                    continue
+                lines.whole()
+                named = zip(self.names, cells, strict=True)
+                yield line, {name: cell.strip("*`_ ") for name, cell in named if name in wanted}
+
+
+def _markdown_cells(text: str) -> list[str]:
+    """Return the cells of a row of Markdown; none if it is not one."""
+    text = text.strip()
+    if "|" not in text:
+        return []
+    return [cell.strip() for cell in text.removeprefix("|").removesuffix("|").split("|")]
+
+
+@lru_cache(maxsize=1)
+def _markdown_names(head: str) -> list[str]:
+    """Return the header of the first table of Markdown with a loss, or else of the first one."""
+    if "|" not in head or "--" not in head:
+        return []
+    lines = head.splitlines()
+    headers = [
+        _markdown_cells(before)
+        for before, rule in pairwise(lines)
+        if "|" in rule and _RULE.fullmatch(rule)
+    ]
+    headers = [header for header in headers if len(header) > 1]
+    lossy = [h for h in headers if any(kind_of_name(name).endswith("loss") for name in h)]
+    return (lossy or headers or [[]])[0]
 
 
 @dataclass
@@ -303,7 +366,7 @@ def names_in(file: Path, head: str) -> list[str]:
     if file.suffix == ".parquet":
         names = Parquet(file).names
     else:
-        names = _json_names(head) or _header(head)[0]
+        names = _json_names(head) or _markdown_names(head) or _header(head)[0]
     return table_of(file).names if Trackio.has(names) else names
 
 
@@ -313,7 +376,10 @@ def table_of(file: Path) -> Table:
         table: Table = Parquet(file)
     else:
         head = head_of(file)
-        table = JsonLines(file) if _json_names(head) else Delimited(file, head)
+        if _json_names(head):
+            table = JsonLines(file)
+        else:
+            table = Markdown(file, head) if _markdown_names(head) else Delimited(file, head)
     return Trackio(table) if Trackio.has(table.names) else table
 
 
@@ -322,6 +388,10 @@ def first_rows(head: str) -> list[dict[str, Any]]:
     texts = [text[:LETTERS] for text in head.splitlines()[:FIRST]]
     if _json_names(head):
         return [flat(row) for row in map(json_of, texts) if row is not None]
+    if names := _markdown_names(head):
+        cells = [_markdown_cells(text) for text in texts if not _RULE.fullmatch(text)]
+        rows = [row for row in cells if len(row) == len(names) and row != names]
+        return [dict(zip(names, row, strict=True)) for row in rows]
     names, separator = _header(head)
     full = len(names) - 1  # separators of a row, which a remark has by chance only
     lines = [t for t in texts if t.strip() and (t[0] != "#" or t.count(separator) == full)]
@@ -351,9 +421,16 @@ def _json_names(head: str) -> list[str]:
 def _header(head: str) -> tuple[list[str], str]:
     """Return the names in the first line and their separator; no names if it is not a table."""
     texts = (text[:LETTERS] for text in head.splitlines()[:FIRST])
-    first = next((text for text in texts if text.strip() and text[0] != "#"), "")
+    return _names_of(next(filter(_is_header, texts), ""))
+
+
+def _is_header(line: str) -> bool:
+    return bool(line.strip()) and line[0] != "#"
+
+
+def _names_of(line: str) -> tuple[list[str], str]:
     try:
-        headers = [(next(csv.reader([first], delimiter=s), []), s) for s in "\t;,"]
+        headers = [(next(csv.reader([line], delimiter=s), []), s) for s in "\t;,"]
     except csv.Error:
         return [], ","
     names, separator = max(headers, key=lambda header: len(header[0]))

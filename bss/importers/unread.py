@@ -172,14 +172,14 @@ def _is_curve(columns: Sequence[np.ndarray]) -> bool:
     """Return whether one column rises like a step and another of the same length falls."""
     long = [column for column in columns if len(column) >= CURVE_ROWS]
     steps = [c for c in long if _is_whole(c) and rises(c) and len(np.unique(c)) >= CURVE_ROWS]
-    return any(len(loss) == len(step) and _falls(loss) for step in steps for loss in long)
+    return any(len(loss) == len(step) and falls(loss) for step in steps for loss in long)
 
 
 def _is_whole(values: np.ndarray) -> bool:
     return bool(np.isfinite(values).all() and not (values % 1).any())
 
 
-def _falls(values: np.ndarray) -> bool:
+def falls(values: np.ndarray) -> bool:
     """Return whether values are losses of a run: none whole, in their range, and lower later."""
     low, high = _LOSSES
     if not ((values > low) & (values < high)).all() or _is_whole(values):

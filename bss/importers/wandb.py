@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError
+from bss.importers.beside import read_yaml
 from bss.importers.counts import (
     accumulation,
     counted_names,
@@ -42,7 +43,6 @@ from bss.importers.names import (
 from bss.importers.table import Table, first_rows, flat, names_in, table_of
 
 BOUNDS = ("__MIN", "__MAX")
-MOST_SETTINGS = 100_000
 RUNS = ("run_id", "run_name", "run", "Name", "name")
 """Columns that name the run of a row."""
 
@@ -166,27 +166,7 @@ def _config(file: Path) -> dict[str, Any]:
     path = file.with_name("config.yaml") if named_by_directory(file) else file.with_suffix(".yaml")
     if not path.is_file():
         return {}
-    import yaml
-
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
-        raise InputError(f"{path}: is not YAML; correct it, or move it away") from None
-    if _count(config, MOST_SETTINGS) == MOST_SETTINGS:
-        raise InputError(f"{path}: has over {MOST_SETTINGS:,} settings; move it away")
-    return config if isinstance(config, dict) else {}
-
-
-def _count(value: Any, most: int) -> int:
-    """Return the number of values in nested settings, at most `most`: aliases repeat them."""
-    waiting = [value]
-    count = 0
-    while waiting and count < most:
-        one = waiting.pop()
-        count += 1
-        if isinstance(one, Mapping | list):
-            waiting += one.values() if isinstance(one, Mapping) else one
-    return count
+    return read_yaml(path)
 
 
 def _chart(

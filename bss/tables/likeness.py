@@ -36,7 +36,7 @@ _NO_LOSS = _words(
     "scale scaler scaling weight weights coef coefficient mask fn func function type name time ms "
     "seconds tokens count spike spikes threshold"
 )
-OTHER_LOSS = _words(
+_OTHER_LOSS = _words(
     "best min minimum lowest max maximum std stdev stderr var variance target gap diff delta ratio "
     "first final last ema swa smooth smoothed aux auxiliary z router balance balancing moe kl mtp "
     "distill distillation reward reg regularization penalty"
@@ -133,7 +133,7 @@ def clear_held_out_loss(name: str) -> bool:
         >>> [clear_held_out_loss(name) for name in names]
         [True, False, False, False]
     """
-    other = words_of_name(name) & OTHER_LOSS or unit_of_loss(name)
+    other = words_of_name(name) & _OTHER_LOSS or unit_of_loss(name)
     return held_out_name(name) and not other
 
 

@@ -94,10 +94,13 @@ DECLARED = [
 ]
 TEXTS = [corpus("hf-bars.log"), corpus("hf-logging-steps.log"), *DECLARED]
 OTHERS = [
-    corpus("hf-state/trainer_state.json"),
+    *map(corpus, [
+        "hf-state/trainer_state.json", "hf-notebook.ipynb", "llama3_cuda.txt",
+        "golden/golden_values_dev_dgx_h100.json",
+    ]),
     Sample("tensorboard", "run-a-tag-train_loss.csv", ONE_BATCH, write_page),
     Sample("tensorboard", "run/events.out.tfevents.1.host", ("--seq-len", "64"), write_events),
-]
+]  # fmt: skip
 SAMPLES = [*TABLES, *TEXTS, *OTHERS]
 KINDS = [
     *map(corpus, [
