@@ -166,9 +166,9 @@ def head_of(file: Path) -> str:
             opened.seek(HEAD)
             head += opened.read(size)
         elif encoding.startswith("utf-8"):
-            head = b"".join(
-                [_to_line_end(head), *(_from(opened, a) for a in (size // 2, size - PART))]
-            )
+            # A first line that is longer goes on; other files are looked into at their middle.
+            second = _to_line_end(_from(opened, size // 2 if b"\n" in head else HEAD))
+            head = _to_line_end(head) + second + _from(opened, size - PART)
     if file.suffix in PICKLES or file.name == "training_args.bin" or head[:2] in PICKLED:
         raise Unreadable(
             "is a pickle, and reading one runs its code; export the log as CSV or JSON"
@@ -194,10 +194,10 @@ def _to_line_end(data: bytes) -> bytes:
 
 
 def _from(opened: BinaryIO, at: int) -> bytes:
-    """Return the lines of a part of a file, without the rest of the line before it."""
+    """Return the lines of a part of a file, without the rest of a line that began after HEAD."""
     opened.seek(at)
     part = opened.read(PART)
-    return part.partition(b"\n")[2] or part
+    return part if at == HEAD else part.partition(b"\n")[2] or part
 
 
 def plain(text: str) -> str:
