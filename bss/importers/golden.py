@@ -24,7 +24,7 @@ from bss.importers.unread import falls, rises
 LOSS = "lm loss"
 MEGATRON = replace(NAMES["megatron"], names={**NAMES["megatron"].names, "step": ("step",)})
 HEADERLESS = "has no header; its columns are read as steps and training losses"
-_PAIR = re.compile(r"\s*(\d{1,15})[\s,;:]+(\d+\.\d+(?:e[+-]?\d+)?|nan|inf)\s*")
+_PAIR = re.compile(r"\s*(\d{1,15})[ \t]+(\d+\.\d+(?:e[+-]?\d+)?|nan|inf)\s*")
 
 
 @dataclass(frozen=True)
