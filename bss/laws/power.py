@@ -62,7 +62,10 @@ class PowerFit:
             return  # as older ones were written, without an interval
         if self.inverse.shape != (count + 1, count + 1):
             raise InputError(f"{where}inverse has the shape {self.inverse.shape}")
-        scale = np.sqrt(np.maximum(np.diag(self.inverse), np.finfo(float).tiny))
+        variances = np.diag(self.inverse)
+        if (variances < np.finfo(float).tiny).any():
+            raise InputError(f"{where}inverse is no covariance")
+        scale = np.sqrt(variances)
         correlation = self.inverse / scale / scale[:, None]
         if (np.linalg.eigvalsh(correlation) <= 0).any() or np.abs(correlation).max() > 1 + SLACK:
             raise InputError(f"{where}inverse is no covariance")

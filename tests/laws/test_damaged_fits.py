@@ -136,6 +136,7 @@ WRONG = [
     *(("surface", ("surface", "alpha"), bad) for bad in (None, math.nan, "x", REMOVED)),
     *(("critical", ("models",), bad) for bad in ([], None)),
     *(("critical", ("laws", "params", "x"), bad) for bad in ("tokens", "x", [], None)),
+    *(("critical", ("law", "inverse", 0, 0), bad) for bad in (-20.0, 0, 1e-320)),
     *(("critical", ("unit",), bad) for bad in ("apples", None)),
     *(("loss", ("law", "theta"), bad) for bad in ([], [0.0], None, ["x"])),
     *(("loss", ("law", "points", "loss"), bad) for bad in ([], [1.0], None)),
