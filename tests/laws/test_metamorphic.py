@@ -18,7 +18,7 @@ import pytest
 
 from bss.cli import fit as commands
 from bss.cli.output import Output
-from bss.cli.reading import FitOptions, TargetOptions
+from bss.cli.reading import DrawOptions, FitOptions, TargetOptions
 from bss.errors import InputError
 from bss.laws.es import LAWS
 from bss.laws.final_loss.forms import FORMS
@@ -129,6 +129,21 @@ def scheduled_curves(planted: Any) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def branch_losses(_: Any) -> pd.DataFrame:
+    """Last losses of branches at two batch sizes, from twelve checkpoints; the penalty falls."""
+    draw = np.random.default_rng(0)
+    rows = []
+    for i in range(1, 13):
+        fork = 1000 * i * 131_072
+        for batch, penalty in ((128, 0.0), (2048, 0.08 * np.exp(-i / 6))):
+            for seed in range(2):
+                loss = 3.8 - 0.04 * i + penalty + 0.001 * draw.standard_normal()
+                end = fork + 1024 * 131_072
+                rows.append((f"f{i}-b{batch}s{seed}", "m", seed, fork, batch, 1024, end, loss))
+    names = pd.Index(["run", "model", "seed", "fork", "batch", "seq_len", "tokens", "loss"])
+    return pd.DataFrame(rows, columns=names).round({"loss": 5})
+
+
 def fit_losses(path: Path, how: FitOptions, **law: Any) -> Output:
     return commands.loss([path], how=how, **law)
 
@@ -171,6 +186,15 @@ SAMPLES = {
         {"power law": {}},
         "loss", 1.1, "batch",
     ),
+    "branches": Sample(
+        commands.branches,
+        branch_losses,
+        lambda path, how, **law: commands.branches(
+            [path], how=DrawOptions(resamples=how.resamples)
+        ),
+        {"smooth penalty": {}},
+        "loss", 1.1, "batch",
+    ),
     "curve": Sample(
         commands.curve,
         scheduled_curves,
@@ -179,7 +203,12 @@ SAMPLES = {
         "loss", 1.1, "seq_len", curves=True,
     ),
 }  # fmt: skip
-QUICK = [("points", "hyperbola"), ("critical", "a + b/B"), ("best LRs", "power law")]
+QUICK = [
+    ("points", "hyperbola"),
+    ("critical", "a + b/B"),
+    ("best LRs", "power law"),
+    ("branches", "smooth penalty"),
+]
 
 
 def test_every_fit_and_law_has_a_sample():

@@ -18,6 +18,10 @@ import pandas as pd
 from bss.errors import InputError, check
 from bss.laws.base import UNIDENTIFIED, Estimate, Fit, Options, check_lengths, outside, tails
 from bss.laws.ramps.smooth import DRAWS, LEAST_POINTS, SmoothCurve, smooth
+from bss.points.conditions import refuse_mixed_rows
+from bss.points.copies import copied_rows
+from bss.points.divergence import FAR, left_out, marked_diverged
+from bss.points.groups import SEED_NOISE
 from bss.tables.columns import Origin, as_numbers, counts, need, numbers, renamed
 from bss.units import rounded_tokens
 from bss.values import Count, Finite, Positive
@@ -27,6 +31,7 @@ TOLERANCE = 0.02
 ROUNDING = 1e-6  # of a step, so that a whole number of steps stays one
 DIGITS = 4  # of a position, which tell apart checkpoints of one run
 SHOWN = 4  # of names in a warning
+MODELS = ("model", "architecture", "arch")
 SLACK = 1e-3  # of the tokens of a branch: the last step of one of them
 COLUMNS = (("fork", "fork_step"), ("batch", "batch_tokens"), "loss", "tokens")
 NAMES = {
@@ -320,9 +325,9 @@ def fit_branches(
     options = options or Options(resamples=DRAWS)
     check(0 < tolerance < math.inf, "tolerance", tolerance, "nats above 0, e.g. 0.02")
     origin = source if isinstance(source, Origin) else Origin(source)
-    ends = _ends(table, origin)
+    ends, left = _independent(_ends(table, origin))
     trunk = float(ends["batch"].min())
-    rows, warnings = _penalties(ends, trunk, origin)
+    rows, reasons = _penalties(ends, trunk, origin)
     seq_len = float(ends["seq_len"].iloc[0]) if "seq_len" in ends else None
     fit = BranchFit(
         seq_len=seq_len,
@@ -334,7 +339,7 @@ def fit_branches(
         level=options.level,
         resamples=options.resamples,
         method="draws of a smoothing spline over log tokens",
-        warnings=(*warnings, SCOPE),
+        warnings=(*left, *reasons, SCOPE),
     )
     grown = []
     for batch, here in rows.groupby("batch"):
@@ -361,6 +366,7 @@ def _ends(table: pd.DataFrame, origin: Origin) -> pd.DataFrame:
         raise InputError(f"{origin.source}: has no rows; write at least one")
     table = _with_forks(_with_batches(table, origin), origin)
     known = table.loc[table["fork"].notna()].reset_index(drop=True)  # the trunk has no fork
+    known = known.assign(loss=known["loss"].replace(np.inf, np.nan))  # such a run diverged
     if known.empty:
         raise InputError(f"{origin.source}: no row has a fork, the tokens at its checkpoint")
     frame = pd.DataFrame(
@@ -379,13 +385,35 @@ def _ends(table: pd.DataFrame, origin: Origin) -> pd.DataFrame:
         frame["seq_len"] = int(lengths[0])
     for i in np.flatnonzero(frame["tokens"] < frame["fork"])[:1]:
         origin.refuse(i, f"tokens is {frame['tokens'][i]}, before the fork at {frame['fork'][i]}")
-    key = ["fork", "batch"]
-    if "run" in known:
-        frame["run"] = known["run"].astype(str)
-        key = [*key, "run"]
-        last = frame.sort_values("tokens", kind="stable").groupby(key, sort=False).tail(1)
-        return last.sort_values(["fork", "batch"]).reset_index(drop=True)
+    others = known.drop(columns=[name for name in known if name in frame])
+    frame = frame.join(others)
+    if "run" in frame:
+        frame["run"] = frame["run"].astype(str)
+        frame = frame.sort_values("tokens", kind="stable")
+        frame = frame.groupby(["fork", "batch", "run"], sort=False).tail(1)
     return frame.sort_values(["fork", "batch"]).reset_index(drop=True)
+
+
+def _independent(ends: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the branches that count, and what was left out: diverged ones and copies.
+
+    Raises:
+        InputError: If branches of one checkpoint and batch size are of several conditions.
+    """
+    losses = ends["loss"].to_numpy(float)
+    lowest = ends["loss"].groupby([ends["fork"], ends["batch"]]).transform("min")
+    lost = marked_diverged(ends) | ~(losses <= lowest.to_numpy(float) + FAR)
+    left = []
+    kept = ends
+    if lost.any() and not lost.all():
+        names = ends["run"] if "run" in ends else ends.index.astype(str)
+        left = [left_out([*names[lost]])]
+        kept = ends.loc[~lost].reset_index(drop=True)
+    noise = SEED_NOISE / kept["loss"].to_numpy(float)
+    copies, told = copied_rows(kept, ["fork", "batch", "tokens"], "loss", noise)
+    kept = kept.loc[~copies].reset_index(drop=True)
+    refuse_mixed_rows(kept, ["fork", "batch"], "loss", 1.0, MODELS)
+    return kept, [*left, *told]
 
 
 def _with_batches(table: pd.DataFrame, origin: Origin) -> pd.DataFrame:
