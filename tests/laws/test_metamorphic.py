@@ -24,6 +24,8 @@ from bss.laws.es import LAWS
 from bss.laws.final_loss.forms import FORMS
 from bss.laws.functional.problem import CLOCKS
 from bss.tables.storage import write_table
+from tests.laws.own.test_fit import NAME as OWN_LAW
+from tests.laws.own.test_fit import planted as own_losses
 from tests.planted import hyperbola, planted_points
 
 FEW = FitOptions(resamples=20)
@@ -144,6 +146,13 @@ def branch_losses(_: Any) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names).round({"loss": 5})
 
 
+def losses_of_own_law(_: Any) -> pd.DataFrame:
+    """Losses that follow a law from outside the package; it reads no batch size."""
+    table = own_losses()
+    seed = table["run"].str[-1].astype(int)
+    return table.assign(model="m", seed=seed, batch=8, seq_len=SEQ_LEN)
+
+
 def fit_losses(path: Path, how: FitOptions, **law: Any) -> Output:
     return commands.loss([path], how=how, **law)
 
@@ -195,6 +204,13 @@ SAMPLES = {
         {"smooth penalty": {}},
         "loss", 1.1, "batch",
     ),
+    "own": Sample(
+        commands.own,
+        losses_of_own_law,
+        lambda path, how, **law: commands.own([path], law=OWN_LAW, how=how),
+        {"data law": {}},
+        "loss", 1.1, "batch",
+    ),
     "curve": Sample(
         commands.curve,
         scheduled_curves,
@@ -208,6 +224,7 @@ QUICK = [
     ("critical", "a + b/B"),
     ("best LRs", "power law"),
     ("branches", "smooth penalty"),
+    ("own", "data law"),
 ]
 
 
@@ -369,7 +386,9 @@ def all_diverged(sample: Sample, table: pd.DataFrame) -> list[pd.DataFrame]:
     marked = table.loc[table["run"] == table["run"].iloc[0]].assign(run="marked", seed=9)
     lost = [marked.assign(status="diverged", **{sample.measured: 1.01 * marked[sample.measured]})]
     if sample.measured == "loss":
-        lost += [diverged(sample, table, value, True) for value in (np.nan, np.inf, 50.0)]
+        # A law of one's own is of any quantity: which values are too far is not known.
+        values = (np.nan, np.inf) if sample.command is commands.own else (np.nan, np.inf, 50.0)
+        lost += [diverged(sample, table, value, True) for value in values]
     if sample.curves:
         # To the fit of curves, rows without a loss are of the schedule alone.
         values = (np.inf, 50.0) if sample.command is commands.curve else (np.nan, np.inf, 50.0)

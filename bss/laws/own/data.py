@@ -73,7 +73,7 @@ def own_data(table: pd.DataFrame, law: OwnLaw) -> OwnData:
     if not len(named):
         raise InputError(f"table: no row has a finite {law.measured}; add runs")
     return OwnData(
-        run=named.groupby("run", sort=True).ngroup().to_numpy(),
+        run=named.groupby("run", sort=False).ngroup().to_numpy(),
         name=named["run"].to_numpy(),
         columns={name: named[name].to_numpy(float) for name in law.columns},
         measured=named[law.measured].to_numpy(float),
