@@ -92,7 +92,7 @@ def test_a_claim_on_sizes_that_were_not_trained_is_missing(found):
     [line] = [text for text in page.splitlines() if "122M to 1B parameters |" in text]
     own = line.split(" | ")[3]
     assert own.startswith("**missing**") and "27k and 99k parameters" in own
-    [mixture] = [text for text in page.splitlines() if "So it does for mixtures" in text]
+    [mixture] = [text for text in page.splitlines() if "for mixtures of experts too |" in text]
     assert mixture.split(" | ")[3].startswith("**missing**")
 
 
