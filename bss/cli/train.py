@@ -10,6 +10,7 @@ from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
 from bss.files import read_json
+from bss.training.allocator import keep_freed_memory
 from bss.training.distributed import (
     DistributedConfig,
     MultihostError,
@@ -44,6 +45,7 @@ def train(
         bss train RUN.json
         bss train RUN.json --json
     """
+    keep_freed_memory()
     with initialized(processes):
         return _train(config, show)
 

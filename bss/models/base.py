@@ -146,6 +146,15 @@ class ModelFamily(Registered):
         """True if the model's functions use `Compute.layers`."""
         return False
 
+    def kept_by_layer(self, tokens: int) -> list[int]:
+        """Return the bytes that each layer keeps of these tokens for its backward pass.
+
+        By default they are not known, and the list is empty. They set the size of micro-batches on
+        CPUs.
+        """
+        del tokens
+        return []
+
     def init(self, seed: int) -> Params:
         """Return fresh parameters, a pure function of the model and the seed."""
         raise NotImplementedError(f"{type(self).__name__} has no init")

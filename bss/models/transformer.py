@@ -219,6 +219,11 @@ class TransformerConfig(ModelFamily):
         """See `ModelFamily`."""
         return True
 
+    def kept_by_layer(self, tokens: int) -> list[int]:
+        """See `ModelFamily`."""
+        kept = _functions("network").kept_bytes(self, tokens, "all")
+        return [kept // self.num_layers] * self.num_layers
+
     @property
     def own_rates(self) -> bool:
         """See `ModelFamily`."""

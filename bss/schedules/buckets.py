@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from bss.errors import InputError
 from bss.schedules.plan import Plan
 
+LARGEST = 32
+"""The largest micro-batch, in sequences, where no sizes are named."""
+
 
 @dataclass(frozen=True)
 class BucketSizes:
@@ -37,7 +40,7 @@ class BucketSizes:
         Raises:
             InputError: If no allowed size divides the batch.
         """
-        choices = self.sizes or range(1, 33)
+        choices = self.sizes or range(1, LARGEST + 1)
         fitting = [bucket for bucket in choices if batch % bucket == 0]
         if not fitting:
             raise InputError(_none_divides(batch, choices))

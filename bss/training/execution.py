@@ -32,7 +32,9 @@ class SharedExecution:
 
     Attributes:
         runs: directory of run directories.
-        buckets: allowed micro-batch sizes in sequences; empty for every size up to 32.
+        buckets: allowed micro-batch sizes in sequences. Empty: on CPUs the sizes that caches and
+            cores allow (`bss.training.bucket_choice`), elsewhere every size up to 32. A run keeps
+            the sizes of its first start.
         devices: devices of each process that share a micro-batch; 0 means all.
         fsdp: number of devices that shard the weights, the optimizer's state and the averages, a
             divisor of `devices`; 1: replicated.
@@ -43,7 +45,8 @@ class SharedExecution:
         steps_per_dispatch: maximum of steps per dispatch, at most 64; 0: several on a CPU, about as
             many as take 4 s, and one elsewhere. With several devices it is always one. It does not
             change a run's bits on CPUs; elsewhere it is part of the record in execution.json.
-        evaluation_bucket: sequences per device that are evaluated at once.
+        evaluation_bucket: sequences per device that are evaluated at once; 0: as many as the
+            largest bucket that `buckets` would allow if it were empty.
         repeatable: on GPUs use only deterministic operations, of which some are slower.
         attention: name of the attention kernel: "cudnn", "splash", "reference" or
             `package.module:ATTRIBUTE`. "auto" takes the first that supports the device, the model
@@ -64,7 +67,7 @@ class SharedExecution:
     checkpoint_seconds: float = 60.0
     step_limit: float = 1800.0
     steps_per_dispatch: int = 0
-    evaluation_bucket: int = 32
+    evaluation_bucket: int = 0
     repeatable: bool = False
     attention: str = "auto"
     unroll: int = 0
@@ -89,8 +92,11 @@ class Execution(SharedExecution):
     registration: str = ""
 
     def __post_init__(self) -> None:
-        zero = ("devices", "checkpoint_seconds", "step_limit", "steps_per_dispatch", "unroll")
-        least = dict.fromkeys(zero, 0) | {"fsdp": 1, "evaluation_bucket": 1}
+        zero = (
+            *("devices", "checkpoint_seconds", "step_limit", "steps_per_dispatch", "unroll"),
+            "evaluation_bucket",
+        )
+        least = dict.fromkeys(zero, 0) | {"fsdp": 1}
         check_least("execution", self, **least)
         if self.remat_policy not in (choices := ("auto", *get_args(RematPolicy))):
             raise InputError(

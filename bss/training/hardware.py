@@ -11,6 +11,7 @@ device.
 
 import contextlib
 import importlib.util
+import math
 import os
 import shutil
 import subprocess
@@ -81,6 +82,16 @@ def local_slots(
 def cores() -> int:
     """Return the number of cores of this process; XLA on CPUs rounds differently with it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_memory(limits: Path = Path("/sys/fs/cgroup/memory.max")) -> float:
+    """Return the bytes of memory that this process may use: the machine's, or its container's."""
+    found = [math.inf]
+    with contextlib.suppress(ValueError, OSError, AttributeError):  # not a name of this system
+        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    with contextlib.suppress(ValueError, OSError):  # no container; "max"
+        found.append(float(limits.read_text()))
+    return min(found)
 
 
 def uses_cpu() -> bool:

@@ -27,6 +27,7 @@ from bss.training.checkpoint import missing_forks, saved
 from bss.training.distributed import HostAction, Interrupted, on_all_hosts
 from bss.training.evaluation import Evaluator
 from bss.training.execution import Execution
+from bss.training.hardware import GB, machine_memory
 from bss.training.loggers import Loggers
 from bss.training.programs import CompiledGroup, Programs, compilation_counter, compile_group
 from bss.training.recorder import (
@@ -429,9 +430,12 @@ class Devices:
 
     def await_program(self, programs: Programs, key: int) -> Any:
         """Return a program when it is compiled."""
-        if key not in self._executed:
-            self.guard.pause()
-        return programs[key].result()
+        if key in self._executed:
+            return programs[key].result()
+        self.guard.pause()
+        program = programs[key].result()
+        check_memory(program, key)
+        return program
 
     def step(
         self, batch: StepBatch, program: Any, arguments: tuple[Any, ...]
@@ -463,6 +467,23 @@ class Devices:
     def close(self) -> None:
         """Stop the guard."""
         self.guard.close()
+
+
+def check_memory(program: Any, bucket: int) -> None:
+    """Raise InputError if a program needs more memory than this machine has; on CPUs only.
+
+    The system would end the process without a message.
+    """
+    if jax.default_backend() != "cpu":
+        return
+    uses = program.memory_analysis()
+    held = uses.argument_size_in_bytes + uses.output_size_in_bytes - uses.alias_size_in_bytes
+    needed = held + uses.temp_size_in_bytes
+    if needed > (present := machine_memory()):
+        raise InputError(
+            f"execution.buckets: a micro-batch of {bucket} sequences needs {needed / GB:.3g} GB, "
+            f"this machine has {present / GB:.3g}; name smaller sizes"
+        )
 
 
 def _select_run(losses: Mapping[str, Any], m: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from bss.training.batches import (
     step_capacity,
     step_chunks,
 )
+from bss.training.bucket_choice import choose_buckets
 from bss.training.distributed import host_action_shapes, with_host_action
 from bss.training.evaluation import Evaluation, Evaluator, HeldOut
 from bss.training.execution import compiler_options, describe
@@ -178,7 +179,9 @@ def compile_group(
     states = [state for _, state in group]
     lead = recorders[0]
     run = lead.run
-    execution = lead.execution
+    before = lead.directory.last_execution()
+    execution = choose_buckets(lead.execution, run, mesh, before, len(group))
+    buckets = execution.bucket_sizes(run)
     held_out = HeldOut.read(run, sources[run.data], Path(execution.data))
     options = compiler_options(execution, mesh)
     attention = execution.attention_of(run, mesh)
@@ -193,7 +196,7 @@ def compile_group(
     chunks = _chunk_steps(lead, len(group), most)
     if vmapped:
         state, shapes, select = stack(states, mesh)
-        inputs = VmappedBatches(recorders, sources)
+        inputs = VmappedBatches(recorders, sources, buckets)
         batches = map(inputs.batch, chunks)
         sizes = dict.fromkeys(segment.batch for segment in lead.plan.segments)
         compile_one = vmapped_step(inputs, shapes, mesh, options, attention)
@@ -202,7 +205,6 @@ def compile_group(
         (state,) = states
         shapes = sharding.abstract(state)
         select = _select_only
-        buckets = execution.bucket_sizes(run)
         batches = step_batches(
             lead.plan, chunks, capacity, sources[run.data], buckets, run.averages
         )

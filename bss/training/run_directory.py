@@ -248,6 +248,11 @@ class RunDirectory:
             write_json(self.path / "execution.json", [*records, record])
         return records[-1] if records else None
 
+    def last_execution(self) -> dict[str, Any]:
+        """Return the record of the last start; empty before the first."""
+        records = read_executions(self.path)
+        return records[-1] if records else {}
+
 
 def run_path(runs: str | Path, run: RunConfig) -> Path:
     """Return the directory of a run."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from bss.schedules.buckets import BucketSizes
 from bss.training.batches import MAX_STEPS, Source, StepBatch, stack_settings
 from bss.training.execution import Execution
 from bss.training.optimizers import StepSettings
@@ -62,12 +63,15 @@ class VmappedBatches:
     """
 
     def __init__(
-        self, recorders: Sequence[RunRecorder], sources: Mapping[DataConfig, Source]
+        self,
+        recorders: Sequence[RunRecorder],
+        sources: Mapping[DataConfig, Source],
+        buckets: BucketSizes,
     ) -> None:
         lead = recorders[0]
         self.run = lead.run
         self.plan = lead.plan
-        self._buckets = lead.execution.bucket_sizes(lead.run)
+        self._buckets = buckets
         data = [one.run.data for one in recorders]
         rules = [(one.run.optimizer, one.run.schedule) for one in recorders]
         plans = {rule: one.plan for rule, one in zip(rules, recorders, strict=True)}

@@ -21,6 +21,7 @@ import warnings
 from typing import Any
 
 from bss.errors import InputError
+from bss.training.allocator import keep_freed_memory
 from bss.training.hardware import memory_environment
 
 Job = dict[str, Any]
@@ -110,6 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bss.training.worker")
     parser.add_argument("--core", type=int, help="index of the core to pin to, of those it may use")
     pin(parser.parse_args().core)
+    keep_freed_memory()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print goes to the log
     warnings.simplefilter("always", RuntimeWarning)

@@ -189,7 +189,7 @@ def test_bad_values_are_refused_in_one_line(tiny_run, changes, message):
         ({"buckets": "32"}, "buckets is '32'; expected a list"),
         ({"buckets": 32}, "buckets is 32; expected a list"),
         ({"devices": -1}, "execution.devices is -1; expected 0 or more"),
-        ({"evaluation_bucket": 0}, "execution.evaluation_bucket is 0; expected 1 or more"),
+        ({"evaluation_bucket": -1}, "execution.evaluation_bucket is -1; expected 0 or more"),
         ({"checkpoint_seconds": -1}, "execution.checkpoint_seconds is -1.0; expected 0 or more"),
         ([], "is []; expected a group of fields"),
     ],
