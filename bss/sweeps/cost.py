@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bss.errors import check_type
+from bss.schedules.plan import Plan
 from bss.sweeps.grid import longest
 from bss.training.run_config import RunConfig
 from bss.units import format_tokens
@@ -59,8 +60,9 @@ def estimate_cost(runs: Sequence[RunConfig]) -> Cost:
     evaluated = 0
     flops = 0.0
     for run in runs:
-        tokens = run.plan().tokens - run.start
-        held_out = _held_out(run)
+        plan = run.plan()
+        tokens = plan.tokens - run.start
+        held_out = _held_out(run, plan)
         trained += tokens
         evaluated += held_out
         flops += tokens * run.model.training_flops_per_token(run.data.seq_len)
@@ -68,8 +70,9 @@ def estimate_cost(runs: Sequence[RunConfig]) -> Cost:
     return Cost(len(runs), trained, evaluated, flops)
 
 
-def _held_out(run: RunConfig) -> int:
-    along = len(run.evaluation_tokens()) * run.evaluation.tokens
+def _held_out(run: RunConfig, plan: Plan) -> int:
+    by_steps = run.evaluation.every_steps and plan.steps // run.evaluation.every_steps
+    along = (len(run.evaluation_tokens()) + by_steps) * run.evaluation.tokens
     return (1 + len(run.averages)) * (along + run.evaluation.test_tokens)
 
 

@@ -22,6 +22,7 @@ from bss.training.run_directory import (
     read_status,
     run_path,
 )
+from bss.training.step_log import STEPS, read_steps
 from bss.values import dotted, to_dict
 
 ORIGIN = ("commit", "started", "registration")
@@ -105,6 +106,19 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     for run, own in zip(chosen, differing(chosen), strict=True):
         known = _identity(run)
         rows += [known | row | own for row in lineage_curve(runs, run)]
+    return pd.DataFrame(rows)
+
+
+def step_table(runs: Path) -> pd.DataFrame:
+    """Return the logged steps of all runs of a directory, with the run's id; see `StepLog`.
+
+    Raises:
+        InputError: If no run has logged a step.
+    """
+    logged = {file.parent.name: read_steps(file.parent) for file in sorted(runs.glob(f"*/{STEPS}"))}
+    rows = [{"run": run} | row for run, own in logged.items() for row in own]
+    if not rows:
+        raise InputError(f"{runs}: no run has logged steps; train with execution.log_every")
     return pd.DataFrame(rows)
 
 

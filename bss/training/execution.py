@@ -56,6 +56,8 @@ class SharedExecution:
         remat_policy: results that a model with `remat` keeps for the backward pass: "nothing" (only
             the inputs of layers), "attention", all matrix "products", or "all". "auto" keeps as
             much as fits on GPUs of known memory, and nothing elsewhere.
+        log_every: number N: every N-th step is logged, to steps.csv in the run directory and to
+            the trackers; 0: none.
         trackers: loggers of every run's curve: "tensorboard", "wandb", or a custom one as
             `package.module:ATTRIBUTE`.
     """
@@ -72,6 +74,7 @@ class SharedExecution:
     attention: str = "auto"
     unroll: int = 0
     remat_policy: Literal[RematPolicy, "auto"] = "auto"
+    log_every: int = 0
     trackers: tuple[str, ...] = ()
 
 
@@ -94,7 +97,7 @@ class Execution(SharedExecution):
     def __post_init__(self) -> None:
         zero = (
             *("devices", "checkpoint_seconds", "step_limit", "steps_per_dispatch", "unroll"),
-            "evaluation_bucket",
+            *("evaluation_bucket", "log_every"),
         )
         least = dict.fromkeys(zero, 0) | {"fsdp": 1}
         check_least("execution", self, **least)

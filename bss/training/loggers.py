@@ -47,6 +47,9 @@ class Logger:
     def row(self, row: Mapping[str, Any]) -> None:
         """Receive a curve row; a missing number is None."""
 
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Receive the row of a step, with `execution.log_every`; by default it is ignored."""
+
     def end(self, status: RunStatus) -> None:
         """Stop; `begin` may follow, unless the run has finished."""
 
@@ -75,6 +78,12 @@ class TensorBoard(Logger):
             if value is not None and name != "tokens":
                 self._writer.add_scalar(name, value, row["tokens"])
         self._writer.flush()
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Add scalars step/COLUMN."""
+        for name, value in row.items():
+            if value is not None and name != "tokens":
+                self._writer.add_scalar(f"step/{name}", value, row["tokens"])
 
     def end(self, status: RunStatus) -> None:
         """Close the file."""
@@ -112,6 +121,11 @@ class WeightsAndBiases(Logger):
     def row(self, row: Mapping[str, Any]) -> None:
         """Log the row."""
         self._run.log({name: value for name, value in row.items() if value is not None})
+
+    def step(self, row: Mapping[str, Any]) -> None:
+        """Log the row as step/COLUMN."""
+        named = {f"step/{name}": x for name, x in row.items() if x is not None and name != "tokens"}
+        self._run.log({"tokens": row["tokens"], **named})
 
     def end(self, status: RunStatus) -> None:
         """End W&B's run, as failed if this one did not finish."""

@@ -221,6 +221,8 @@ def train_and_evaluate(
     compiled = compile_group(group, sources, mesh, vmapped=vmapped)
     state = compiled.state
     runs = RunGroup([recorder for recorder, _ in group], compiled, mesh, stop)
+    for recorder in runs.active.values():
+        recorder.open_step_log(mesh)
     hosts = HostAgreement(mesh)
     pending: tuple[StepBatch, Metrics] | None = None
     reported_at = time.monotonic()
@@ -240,7 +242,7 @@ def train_and_evaluate(
             # Metrics are read one dispatch late. Reading waits for the devices, which by now have
             # the next dispatch to work on, so they never wait for the host.
             if pending:
-                _, hosts.agreed = record_metrics(*pending, runs.active, runs.size, runs.gradients)
+                _, hosts.agreed = runs.record(*pending, clock)
             pending = batch, metrics
             if time.monotonic() - reported_at > REPORT_SECONDS:
                 reported_at = time.monotonic()
@@ -286,7 +288,7 @@ def at_event(
     """
     batch, metrics = dispatch
     tokens = batch.ends[-1]
-    grad_norm_F, agreed = record_metrics(batch, metrics, runs.active, runs.size, runs.gradients)
+    grad_norm_F, agreed = runs.record(batch, metrics, clock)
     action = max(action, agreed)
     seconds = (time.perf_counter() - clock) / runs.size
     if action == HostAction.FAIL:
@@ -332,6 +334,12 @@ class RunGroup:
         self.events = self.lead.rows | self.lead.forks
         self._stop = stop
         self._errors: list[OSError] = []
+
+    def record(
+        self, batch: StepBatch, metrics: Metrics, clock: float
+    ) -> tuple[np.ndarray, HostAction]:
+        """Fetch and record the metrics of a dispatch; see `record_metrics`."""
+        return record_metrics(batch, metrics, self.active, self.size, self.gradients, clock)
 
     def request_action(self, tokens: int) -> HostAction:
         """Return what this process requests after the step that ends at `tokens`."""

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +22,10 @@ from bss.training.execution import NOT_COMPUTED, Execution
 from bss.training.hardware import peak_flops
 from bss.training.loggers import Loggers
 from bss.training.noise_scale import noise_estimates, noise_rate
-from bss.training.run_config import RunConfig, fork_points
+from bss.training.run_config import RunConfig, evaluation_points, fork_points
 from bss.training.run_directory import STEP_COLUMNS, Rows, RunDirectory, RunStatus
 from bss.training.step import Metrics, State
+from bss.training.step_log import StepLog
 
 
 class Diverged(Exception):
@@ -112,8 +113,8 @@ class RunRecorder:
         self._loss_columns = loss_columns(run)
         self._missing = set[str]()
         self.forks = fork_points(run, plan, execution.forks)
-        self.rows = {plan.next_boundary(t) for t in run.evaluation_tokens()}
-        self.rows |= {segment.end_tokens for segment in plan.segments}
+        self.rows = evaluation_points(run, plan)
+        self._step_log: StepLog | None = None
         self.position = TrainPosition(0)
         self.curve = Rows()
         self.ended = False
@@ -160,6 +161,51 @@ class RunRecorder:
         self.checkpoints.drop_newer(position.tokens)
         self.directory.truncate_curve(position.tokens, curve)
         self._loggers.begin(self.run, self.directory.path, logged)
+
+    def open_step_log(self, mesh: Mesh) -> None:
+        """Open the log of steps at the current position, if the execution asks for one."""
+        if not self.execution.log_every:
+            return
+        self._step_log = StepLog(
+            self.directory.path,
+            self.execution.log_every,
+            lambda row: self._loggers.each(lambda logger: logger.step(row)),
+            writable=self.directory.writable,
+            peak=_peak_tokens_per_second(self.run, mesh),
+        )
+        self._step_log.begin(self.position.tokens, self.position.seconds)
+
+    def log_step(self, end: int, seconds: float, metrics: Sequence[float], *, noise: bool) -> None:
+        """Log the last step, if its row is due.
+
+        Args:
+            end: tokens consumed after its dispatch.
+            seconds: seconds of training since the position's, after its dispatch.
+            metrics: loss, gradient norm and update norm.
+            noise: True if the step measures the gradient noise.
+        """
+        log = self._step_log
+        position = self.position
+        if log is None or position.step % log.every:
+            return
+        spec = self.plan.at(self.plan.step_at(position.tokens) - 1)
+        loss, grad_norm, update_norm = metrics
+        row = {
+            "step": position.step,
+            "tokens": position.tokens,
+            "batch": spec.batch,
+            "lr": spec.settings.lr,
+            "loss": loss,
+            "grad_norm": grad_norm,
+            "update_norm": update_norm,
+            "noise_scale": position.noise_scale if noise else None,
+        }
+        log.add(row, end, position.seconds + seconds)
+
+    def end_dispatch(self, end: int, seconds: float) -> None:
+        """Write the logged steps of a dispatch; see `log_step`."""
+        if self._step_log is not None:
+            self._step_log.end_dispatch(end, self.position.seconds + seconds)
 
     def _passes_end(self) -> bool:
         """Return True if the last row is there only because a smaller budget ended at it."""
@@ -288,9 +334,7 @@ class RunRecorder:
         run = self.run
         rows = self.curve
         last = rows[-1] if rows else {}
-        flops = run.model.training_flops_per_token(run.data.seq_len)
-        one = peak_flops()
-        peak = one * mesh.size / flops if flops and one else None
+        peak = _peak_tokens_per_second(run, mesh)
         held_out = {name: value for name, value in last.items() if name not in STEP_COLUMNS}
         return RunStatus(
             "finished",
@@ -314,6 +358,13 @@ class RunRecorder:
         return RunStatus("failed", next(iter(self.checkpoints.tokens()), 0), message=message)
 
 
+def _peak_tokens_per_second(run: RunConfig, mesh: Mesh) -> float | None:
+    """Return the throughput at the devices' peak FLOP/s; None if it is unknown."""
+    flops = run.model.training_flops_per_token(run.data.seq_len)
+    one = peak_flops()
+    return one * mesh.size / flops if flops and one else None
+
+
 @contextmanager
 def ending_diverged(active: dict[int, RunRecorder], m: int) -> Iterator[None]:
     """End a run that diverges in the block; the others continue."""
@@ -332,6 +383,7 @@ def record_metrics(
     active: dict[int, RunRecorder],
     runs: int,
     gradients: int,
+    clock: float,
 ) -> tuple[np.ndarray, distributed.HostAction]:
     """Fetch the metrics of a dispatch and record its steps.
 
@@ -341,21 +393,26 @@ def record_metrics(
         active: recorders by index; a run that has diverged is removed.
         runs: number of runs in the program.
         gradients: number of gradients that the devices compute per micro-batch.
+        clock: `time.perf_counter` at the start of the training steps that are not counted yet.
 
     Returns:
         The last step's gradient norm of each run, [F], and the action that all processes take.
     """
     metrics = jax.device_get(metrics)  # in one transfer
+    seconds = (time.perf_counter() - clock) / runs
     action = distributed.HostAction(0 if metrics.action is None else int(metrics.action))
     count = batch.buckets * gradients
     read_KxF = [np.reshape(x, (-1, runs))[: len(batch.ends)] for x in metrics[:4] if x is not None]
+    measures_noise = metrics.squares is not None and count > 1
     for m, recorder in [*active.items()]:
         columns = (x_KxF[:, m].tolist() for x_KxF in read_KxF)
         with ending_diverged(active, m):
             for end, *norms in zip(batch.ends, *columns, strict=True):
                 recorder.add_step(end, *norms[:3])
-                if metrics.squares is not None and count > 1:
+                if measures_noise:
                     recorder.add_noise(batch.batch, count, norms[3], norms[1])
+                recorder.log_step(batch.ends[-1], seconds, norms[:3], noise=measures_noise)
+        recorder.end_dispatch(batch.ends[-1], seconds)
     return read_KxF[1][-1], action
 
 

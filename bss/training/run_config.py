@@ -84,7 +84,9 @@ class EvaluationConfig:
         tokens: held-out tokens of the validation split, evaluated during the run.
         test_tokens: held-out tokens of the test split, evaluated once at the end; 0 for none.
         per_efold: evaluations per e-fold of tokens consumed.
-        first: tokens consumed at the first evaluation.
+        first: tokens consumed at the first evaluation by e-folds.
+        every_steps: steps of the run between further evaluations; 0: none.
+        every_tokens: tokens consumed between further evaluations; 0: none.
         seq_len: length of the held-out sequences, in tokens; 0 for the run's sequence length. Runs
             of different lengths are compared on one.
         sets: additional sets, of the run's corpus or of one with the same tokenizer.
@@ -103,9 +105,12 @@ class EvaluationConfig:
     seq_len: int = 0
     sets: tuple[HeldOutSet, ...] = ()
     metrics: tuple[str, ...] = ()
+    every_steps: int = 0
+    every_tokens: int = 0
 
     def __post_init__(self) -> None:
         least = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
+        least |= {"every_steps": 0, "every_tokens": 0}
         check_least("evaluation", self, **least)
         taken: set[str] = set(TAKEN_NAMES)
         for one in self.sets:
@@ -290,12 +295,17 @@ class RunConfig:
     def evaluation_tokens(self) -> list[int]:
         """Return the token counts at which the run evaluates, evenly spaced in log tokens.
 
-        They do not depend on the token budget, so that a continued run keeps them.
+        `evaluation.every_tokens` adds its multiples. None depends on the token budget, so that a
+        continued run keeps them.
         """
         e = self.evaluation
         stop = self.schedule.tokens
         grid = _evaluation_grid(e.first, e.per_efold, stop)
-        return [*grid[bisect_right(grid, self.start) : bisect_left(grid, stop)]]
+        spaced = grid[bisect_right(grid, self.start) : bisect_left(grid, stop)]
+        if not e.every_tokens:
+            return [*spaced]
+        first = (self.start // e.every_tokens + 1) * e.every_tokens
+        return sorted({*spaced, *range(first, stop, e.every_tokens)})
 
 
 @functools.lru_cache(maxsize=256)
@@ -336,6 +346,14 @@ def fork_points(run: RunConfig, plan: Plan, wanted: tuple[int, ...]) -> set[int]
     ignored.
     """
     return {plan.next_boundary(t) for t in wanted if run.start < t <= plan.budget}
+
+
+def evaluation_points(run: RunConfig, plan: Plan) -> set[int]:
+    """Return the step boundaries, in tokens, at which a run evaluates; batch changes among them."""
+    points = {plan.next_boundary(t) for t in run.evaluation_tokens()}
+    if every := run.evaluation.every_steps:
+        points |= {plan.tokens_at(step) for step in range(every, plan.steps, every)}
+    return points | {segment.end_tokens for segment in plan.segments}
 
 
 _fields = functools.cache(dataclasses.fields)

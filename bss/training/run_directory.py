@@ -3,6 +3,7 @@
     runs/<id>/config.json      the run's config
               execution.json   where and how it ran, one record per start
               curve.jsonl      one row per evaluation; cut on resume to the checkpoint's tokens
+              steps.csv        every N-th step, with execution.log_every; cut on resume too
               status.json      running, interrupted, failed, diverged or finished; the final numbers
               ends.json        the ends of smaller token budgets, past which the run went on
               checkpoints/     the newest two;  forks/  fork points;  damaged/  what was moved aside

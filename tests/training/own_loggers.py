@@ -19,6 +19,10 @@ class Lines(Logger):
         """Notes the row."""
         self._add("row", row)
 
+    def step(self, row):
+        """Notes the step."""
+        self._add("step", row)
+
     def end(self, status):
         """Notes how."""
         self._add("end", status.status)
