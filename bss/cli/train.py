@@ -78,6 +78,8 @@ def _output(run: str, status: RunStatus) -> Output:
         f"held-out loss {loss} ± {error} after {status.tokens:,} tokens, {status.step:,} steps; "
         f"{status.programs} programs, {status.recompilations} recompilations"
     )
+    if status.skipped:
+        answer += f"; {status.skipped} steps skipped as spikes"
     table = Table.of_records(f"run {run}", map(to_dict, status.throughput), THROUGHPUT)
     return Output(payload, answer, [table])
 

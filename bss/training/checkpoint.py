@@ -205,7 +205,7 @@ def restore_path(path: Path, abstract_state: Any) -> Restored:
     args = ocp.args.StandardRestore(abstract_state)
     place: Any = (path / "state").absolute()
     state = ocp.StandardCheckpointHandler().restore(place, args=args)
-    return State(*state), record["record"]
+    return type(abstract_state)(*state), record["record"]
 
 
 def _problem(path: Path) -> str:

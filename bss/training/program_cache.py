@@ -31,7 +31,8 @@ def step_key(run: RunConfig) -> Hashable:
     optimizer = run.optimizer
     if type(optimizer) in OPTIMIZERS.values():  # others might read a dynamic field from themselves
         optimizer = optimizer.without(optimizer.dynamic_fields)
-    return static_key(run.model, optimizer, run.noise_scale)
+    own = static_key(run.model, optimizer, run.noise_scale)
+    return own, run.spike_policy, run.spike_scatters
 
 
 def compile_cached(

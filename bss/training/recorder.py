@@ -24,6 +24,7 @@ from bss.training.loggers import Loggers
 from bss.training.noise_scale import noise_estimates, noise_rate
 from bss.training.run_config import RunConfig, evaluation_points, fork_points
 from bss.training.run_directory import STEP_COLUMNS, Rows, RunDirectory, RunStatus
+from bss.training.spikes import MOST_SKIPPED
 from bss.training.step import Metrics, State
 from bss.training.step_log import StepLog
 
@@ -54,6 +55,8 @@ class TrainPosition:
         row_loss_steps: its number of steps; 0 if it is not known.
         noise_trace: numerator of the gradient noise scale, averaged.
         noise_square: its denominator.
+        skipped: steps that were skipped as spikes.
+        skipped_in_row: those since the last step that was not.
     """
 
     tokens: int
@@ -65,6 +68,8 @@ class TrainPosition:
     row_loss_steps: int = 0
     noise_trace: float = 0.0
     noise_square: float = 0.0
+    skipped: int = 0
+    skipped_in_row: int = 0
 
     @property
     def noise_scale(self) -> float | None:
@@ -199,6 +204,7 @@ class RunRecorder:
             "grad_norm": grad_norm,
             "update_norm": update_norm,
             "noise_scale": position.noise_scale if noise else None,
+            "skipped": position.skipped if self.run.skips_spikes else None,
         }
         log.add(row, end, position.seconds + seconds)
 
@@ -214,12 +220,27 @@ class RunRecorder:
         at = self.position.tokens
         return self.curve[-1]["tokens"] == at < self.plan.tokens and at not in self.rows
 
+    def skip_step(self, end_tokens: int) -> None:
+        """Count a step that was skipped; its loss is in no mean.
+
+        Raises:
+            Diverged: If too many steps in a row were skipped.
+        """
+        position = self.position
+        position.tokens = end_tokens
+        position.step += 1
+        position.skipped += 1
+        position.skipped_in_row += 1
+        if position.skipped_in_row >= MOST_SKIPPED:
+            raise Diverged(end_tokens)
+
     def add_step(self, end_tokens: int, loss: float, grad_norm: float, update_norm: float) -> None:
         """Record a step.
 
         Raises:
             Diverged: If one of its metrics is not finite.
         """
+        self.position.skipped_in_row = 0
         if not all(map(math.isfinite, (loss, grad_norm, update_norm))):
             raise Diverged(end_tokens)
         self.position.tokens = end_tokens
@@ -266,8 +287,10 @@ class RunRecorder:
             "lr": spec.settings.lr,
             "loss": position.loss,
             **numbers,
-            "grad_norm": grad_norm,
+            "grad_norm": grad_norm if math.isfinite(grad_norm) else None,
         }
+        if self.run.skips_spikes:
+            row["skipped"] = position.skipped
         if self.run.noise_scale.half_life:
             row["noise_scale"] = position.noise_scale if noise else None
         row["seconds"] = position.seconds
@@ -346,6 +369,7 @@ class RunRecorder:
             programs,
             recompilations,
             run_directory.throughput(rows, peak, run.start),
+            position.skipped,
         )
 
     def diverged(self, tokens: int) -> RunStatus:
@@ -403,14 +427,20 @@ def record_metrics(
     action = distributed.HostAction(0 if metrics.action is None else int(metrics.action))
     count = batch.buckets * gradients
     read_KxF = [np.reshape(x, (-1, runs))[: len(batch.ends)] for x in metrics[:4] if x is not None]
+    skipped_KxF = np.zeros((len(batch.ends), runs), bool)
+    if metrics.skipped is not None:
+        skipped_KxF = np.reshape(metrics.skipped, (-1, runs))[: len(batch.ends)]
     measures_noise = metrics.squares is not None and count > 1
     for m, recorder in [*active.items()]:
-        columns = (x_KxF[:, m].tolist() for x_KxF in read_KxF)
+        columns = (x_KxF[:, m].tolist() for x_KxF in (skipped_KxF, *read_KxF))
         with ending_diverged(active, m):
-            for end, *norms in zip(batch.ends, *columns, strict=True):
-                recorder.add_step(end, *norms[:3])
-                if measures_noise:
-                    recorder.add_noise(batch.batch, count, norms[3], norms[1])
+            for end, skipped, *norms in zip(batch.ends, *columns, strict=True):
+                if skipped:
+                    recorder.skip_step(end)
+                else:
+                    recorder.add_step(end, *norms[:3])
+                    if measures_noise:
+                        recorder.add_noise(batch.batch, count, norms[3], norms[1])
                 recorder.log_step(batch.ends[-1], seconds, norms[:3], noise=measures_noise)
         recorder.end_dispatch(batch.ends[-1], seconds)
     return read_KxF[1][-1], action

@@ -75,7 +75,7 @@ def _start(recorder: RunRecorder, shapes: State) -> State:
     path = Path(recorder.execution.runs) / run.parent.run
     if path.is_dir():
         parent = run_directory.read_config(path)
-        for name in ("model", "averages"):
+        for name in ("model", "averages", "spike_policy"):
             if getattr(run, name) != getattr(parent, name):
                 raise InputError(
                     f"{name} differs from the parent run {parent.id}; "

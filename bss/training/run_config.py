@@ -12,7 +12,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from bss.errors import InputError, check_least
 from bss.models import ModelFamily
@@ -27,6 +27,8 @@ from bss.values import to_dict
 
 TAKEN_NAMES = ("eval", "test", "train", "grad", "noise")
 """Reserved column prefixes."""
+
+SpikePolicy = Literal["stop", "skip"]
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,11 @@ class RunConfig:
         seed: seed of the initialisation, any integer.
         parent: the fork point that a forked run starts from.
         noise_scale: measurement of the gradient noise scale, off by default.
+        spike_policy: what a step does whose loss, gradient or update is not finite: "stop" ends the
+            run as diverged. "skip" leaves the state as it is, counts the step and goes on. It also
+            skips a step with an outlying gradient norm; see `bss.training.spikes`.
+        spike_scatters: how many scatters above its mean an outlying log gradient norm is, 1 or
+            more; it has an effect with "skip" only.
 
     Examples:
         >>> from bss.sweeps.setup import Setup, planned_run
@@ -189,9 +196,14 @@ class RunConfig:
     seed: int = 0
     parent: Parent | None = None
     noise_scale: NoiseScaleConfig = field(default_factory=NoiseScaleConfig)
+    spike_policy: SpikePolicy = "stop"
+    spike_scatters: float = 6.0
 
     def __post_init__(self) -> None:
         _check_seed("seed", self.seed)
+        if self.spike_policy not in get_args(SpikePolicy):
+            raise InputError(f"spike_policy is {self.spike_policy!r}; expected stop or skip")
+        check_least("run", self, spike_scatters=1)
         for text in self.averages:
             half_life(text, self.schedule.tokens)
         if self.model.own_rates and not self.optimizer.own_rates:
@@ -240,8 +252,13 @@ class RunConfig:
             rule, tokens = schedule.beta1_by
             if all(beta1_by(rule, o.beta1, tokens / size) == o.beta1 for size in sizes):
                 schedule = schedule.without(("beta1_coupling",))
+        scatters = self.spike_scatters if self.skips_spikes else RunConfig.spike_scatters
         return dataclasses.replace(
-            self, model=self.model.effective(), optimizer=o.effective(), schedule=schedule
+            self,
+            model=self.model.effective(),
+            optimizer=o.effective(),
+            schedule=schedule,
+            spike_scatters=scatters,
         )
 
     def _hash(self) -> str:
@@ -254,6 +271,11 @@ class RunConfig:
         values = _non_default(dataclasses.replace(self, data=unnamed, schedule=schedule))
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def skips_spikes(self) -> bool:
+        """True if a step that is not finite or outlying is skipped."""
+        return self.spike_policy == "skip"
 
     @property
     def depends_on_stop(self) -> bool:

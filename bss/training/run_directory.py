@@ -37,7 +37,9 @@ Rows = list[dict[str, Any]]
 
 CURVE = "curve.jsonl"
 ENDS = "ends.json"
-STEP_COLUMNS = ("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "seconds")
+STEP_COLUMNS = (
+    *("step", "tokens", "batch", "lr", "loss", "grad_norm", "noise_scale", "skipped", "seconds"),
+)
 """The columns of a curve that are not held-out numbers."""
 _HASH_DIGITS = 16
 
@@ -75,6 +77,7 @@ class RunStatus:
         programs: number of compiled programs.
         recompilations: compilations after the first use of a program.
         throughput: by batch size.
+        skipped: steps that were skipped as spikes.
         last_checkpoint: tokens of a diverged run's newest checkpoint, None if there is none.
         message: why it failed or was skipped, or what is damaged.
     """
@@ -90,6 +93,7 @@ class RunStatus:
     programs: int = 0
     recompilations: int = 0
     throughput: tuple[Speed, ...] = ()
+    skipped: int = 0
     last_checkpoint: int | None = None
     message: str = ""
 

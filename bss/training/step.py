@@ -33,6 +33,7 @@ from bss.schedules.plan import StepSpec
 from bss.training import sharding
 from bss.training.optimizers import Masks, StepSettings
 from bss.training.run_config import RunConfig, half_life
+from bss.training.spikes import SpikeStats, judge, no_steps
 
 F = TypeVar("F", bound=Callable)
 
@@ -55,6 +56,24 @@ class State(NamedTuple):
     params: Params
     optimizer: Any
     averages: WeightAverages | None
+
+
+class GuardedState(NamedTuple):
+    """The state of a run that skips spikes.
+
+    Attributes:
+        params, optimizer, averages: as in `State`, which has no further field: checkpoints of runs
+            without this policy are read as they were written.
+        spikes: Statistics of the gradient norm.
+    """
+
+    params: Params
+    optimizer: Any
+    averages: WeightAverages | None
+    spikes: SpikeStats
+
+
+AnyState = State | GuardedState
 
 
 class Sums(NamedTuple):
@@ -83,6 +102,7 @@ class Metrics(NamedTuple):
         update_norm: global norm of the update.
         squares: as in `Sums`.
         action: the `HostAction` that several processes agreed on; None for one process.
+        skipped: True if the step changed nothing; None if the run does not skip spikes.
     """
 
     loss: jax.Array
@@ -90,6 +110,7 @@ class Metrics(NamedTuple):
     update_norm: jax.Array
     squares: jax.Array | None = None
     action: jax.Array | None = None
+    skipped: jax.Array | None = None
 
 
 Step = Callable[[State, jax.Array, jax.Array, StepSettings], tuple[State, Metrics]]
@@ -158,9 +179,16 @@ def accumulate(
 
 
 def apply(
-    optimizer: optax.GradientTransformation, state: State, sums: Sums, ema_rates_K: jax.Array
-) -> tuple[State, Metrics]:
-    """Update parameters with the mean gradient over all targets, then the weight averages."""
+    optimizer: optax.GradientTransformation,
+    state: AnyState,
+    sums: Sums,
+    ema_rates_K: jax.Array,
+    scatters: float = math.inf,
+) -> tuple[AnyState, Metrics]:
+    """Update parameters with the mean gradient over all targets, then the weight averages.
+
+    A `GuardedState` is kept if the step is a spike, of more than `scatters` scatters.
+    """
     gradients = jax.tree.map(lambda g: g / sums.targets, sums.gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
     params = jax.tree.map(jnp.add, state.params, updates)
@@ -171,7 +199,13 @@ def apply(
         sums.squares,
     )
     averages = state.averages and update_averages(state.averages, params, ema_rates_K)
-    return State(params, optimizer_state, averages), metrics
+    new = state._replace(params=params, optimizer=optimizer_state, averages=averages)
+    if not isinstance(new, GuardedState):
+        return new, metrics
+    finite = jnp.isfinite(metrics.loss + metrics.grad_norm + metrics.update_norm)
+    skipped, spikes = judge(new.spikes, metrics.grad_norm, finite, scatters)
+    kept = jax.tree.map(lambda x, old: jnp.where(skipped, old, x), new, state)
+    return kept._replace(spikes=spikes), metrics._replace(skipped=skipped)
 
 
 def make_step(
@@ -230,7 +264,7 @@ def make_step(
     ) -> tuple[State, Metrics]:
         optimizer = run.optimizer.chain(settings, _masks(run.model, state.params))
         sums = sum_all(state.params, sequences_NxbxT1, count)
-        return apply(optimizer, state, sums, settings.ema_rates)
+        return apply(optimizer, state, sums, settings.ema_rates, run.spike_scatters)
 
     return with_matmul_precision(run.model, step)
 
@@ -256,11 +290,13 @@ def many_steps(
     return jax.lax.fori_loop(0, steps, one, (state, empty))
 
 
-def init_state(run: RunConfig) -> State:
+def init_state(run: RunConfig) -> AnyState:
     """Return a fresh state from the run's seed. It is traceable, to compile as one program."""
     params = run.model.init(_fold_seed(run.seed))
     optimizer = run.optimizer.init(params, _masks(run.model, params))
     averages = empty_averages(params, len(run.averages)) if run.averages else None
+    if run.skips_spikes:
+        return GuardedState(params, optimizer, averages, no_steps())
     return State(params, optimizer, averages)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 STEPS = "steps.csv"
 STEP_LOG_COLUMNS = (
     *("step", "tokens", "batch", "lr", "loss", "grad_norm", "update_norm"),
-    *("tokens_per_second", "mfu", "noise_scale"),
+    *("tokens_per_second", "mfu", "noise_scale", "skipped"),
 )
 
 
