@@ -1,5 +1,6 @@
 """bss train: one run from RUN.json, {"run": {...}, "execution": {...}}."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from bss.training.distributed import (
     initialized,
     is_primary,
 )
-from bss.training.execution import Execution
+from bss.training.execution import COMPILED, Execution
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus
 from bss.values import from_dict, to_dict
@@ -52,6 +53,9 @@ def train(
 
 def _train(path: Path, show: Show) -> Output | int:
     config, execution = read_job(path)
+    if not execution.compilation_cache:
+        compiled = str(Path(execution.runs) / COMPILED)
+        execution = replace(execution, compilation_cache=compiled)
     from bss.sweeps.engines import JointEngine
     from bss.sweeps.progress import Progress
     from bss.sweeps.setup import EngineConfig

@@ -15,8 +15,21 @@ from bss.errors import InputError
 from bss.installation import install
 
 GPUS = Path(__file__).parent / "gpus"
-KNOWN = "cpu:N, h100:N or h200:N (1 to 8, or hosts of 8), v5e:2x4, v5p:4x4x4, v6e:2x4, tpu7x:2x2x1"
+KNOWN = (
+    "cpu:N, h100:N or h200:N (1 to 8, or hosts of 8), v5e:2x4 or v5litepod-8, "
+    "v5p:4x4x4 or v5p-128, v6e:2x4 or v6e-8, tpu7x:2x2x1"
+)
 _TPUS = ("v5e", "v5p", "v6e", "tpu7x")
+_FLAT = {"v5litepod": "v5e", "v6e": "v6e"}
+"""Accelerator types of Google Cloud that count chips, of which a slice is a rectangle."""
+_PLANES = {
+    **{1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"},
+}
+_CUBES = {
+    **{8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8"},
+    **{512: "4x8x8", 1024: "8x8x8", 1536: "8x8x12", 2048: "8x8x16", 4096: "8x16x16"},
+}
+"""Default topologies by the number in `v5p-N`, which counts cores, two of each chip."""
 _LIBTPU = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # nothing is opened, so several processes may compile
     "TPU_SKIP_MDS_QUERY": "1",  # of the cloud's metadata server
@@ -24,6 +37,26 @@ _LIBTPU = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_WORKER_ID": "0",
 }
+
+
+def machine_named(name: str) -> str:
+    """Return "v5e:2x4" for Google Cloud's "v5litepod-8"; any other name is returned as it is.
+
+    Raises:
+        InputError: If there is no slice of this size.
+
+    Examples:
+        >>> machine_named("v5p-64"), machine_named("v5litepod-8"), machine_named("h100:8")
+        ('v5p:2x4x4', 'v5e:2x4', 'h100:8')
+    """
+    kind, dash, count = name.rpartition("-")
+    if not dash or (kind != "v5p" and kind not in _FLAT):
+        return name
+    sizes = _CUBES if kind == "v5p" else _PLANES
+    if not count.isdecimal() or int(count) not in sizes:
+        known = ", ".join(f"{kind}-{size}" for size in sizes)
+        raise InputError(f"--on {name}: no slice of this size; expected one of {known}")
+    return f"{_FLAT.get(kind, kind)}:{sizes[int(count)]}"
 
 
 def devices_of(name: str) -> list[Any]:

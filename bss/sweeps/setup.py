@@ -11,7 +11,7 @@ from pathlib import Path
 from bss.errors import check, check_least
 from bss.models.sizes import SIZES, ModelSpec, group_of, model_of
 from bss.schedules.config import ScheduleConfig
-from bss.training.execution import Execution, SharedExecution
+from bss.training.execution import COMPILED, Execution, SharedExecution
 from bss.training.optimizers import AdamW, Optimizer
 from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 from bss.units import parse_tokens
@@ -83,7 +83,7 @@ class EngineConfig(SharedExecution):
     def execution(self, data: str = "") -> Execution:
         """Return the execution settings for runs on the token shards of a directory."""
         shared = {f.name: getattr(self, f.name) for f in fields(SharedExecution)}
-        return Execution(**shared, data=data, compilation_cache=str(Path(self.runs) / "compiled"))
+        return Execution(**shared, data=data, compilation_cache=str(Path(self.runs) / COMPILED))
 
 
 @dataclass(frozen=True)

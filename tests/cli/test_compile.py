@@ -1,6 +1,7 @@
 """bss compile: a run on forced devices of this CPU, and on a device of little memory."""
 
 import json
+import os
 import shutil
 
 import jax
@@ -113,3 +114,37 @@ def test_a_bucket_that_does_not_divide_is_refused(tiny_run, tmp_path, capsys):
     file.write_text(json.dumps({"run": run, "execution": {"buckets": [3]}}))
     line = refused(capsys, "compile", str(file), "--on", "cpu:2")
     assert "bucket 3" in line and "2 devices" in line
+
+
+def test_buckets_that_the_devices_do_not_divide_are_left_out_and_told(
+    tiny_run, tmp_path, capsys, monkeypatch
+):
+    """Those of a config are all compiled, as its runs differ in their batch sizes."""
+    model = {"family": "tests.models.bigram:Bigram", "width": 4}
+    setup = {"model": model, "schedule": {"tokens": 10_000, "batch": "4"}, "text": {"seq_len": 32}}
+    setup["engine"] = {"buckets": [1, 2, 3, 4]}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"setup": setup}))
+    found = printed(capsys, "compile", "--config", str(file), "--on", "cpu:2")
+    assert [program["bucket"] for program in found["programs"]] == [2, 4]
+    assert found["left_out"] == [1, 3]
+    assert main(["compile", "--config", str(file), "--on", "cpu:2"]) == 0
+    line = "left out: buckets that 2 devices do not divide: 1, 3"
+    assert line in capsys.readouterr().out
+
+
+def test_what_a_compiler_prints_is_shown_only_with_its_error(capfd, monkeypatch, run_file):
+    def step_memory(*_):
+        os.write(2, b"chatter of XLA\n")
+        yield {"bucket": 2, "state_bytes": 1, "peak_bytes": 2, "model_flops": 1}
+        if fails:
+            raise RuntimeError("broken")
+
+    monkeypatch.setattr("bss.training.memory.step_memory", step_memory)
+    fails = False
+    assert main(["compile", str(run_file), "--on", "cpu:1"]) == 0
+    assert "chatter" not in capfd.readouterr().err
+    fails = True
+    with pytest.raises(RuntimeError):
+        main(["compile", str(run_file), "--on", "cpu:1"])
+    assert "chatter of XLA" in capfd.readouterr().err

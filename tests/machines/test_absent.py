@@ -1,12 +1,15 @@
 """A tiny run compiled for machines that are not here, if their compilers are installed."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 
 import pytest
 
+from bss.errors import InputError
+from bss.machines.absent import _CUBES, _PLANES, machine_named
 from bss.models.transformer import TransformerConfig
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
@@ -51,3 +54,30 @@ def test_a_run_compiles_for_an_absent_machine(compiler, on, devices, pool, tmp_p
     assert train["model_flops"] == pytest.approx(flops)
     peak = {"h100:1": 989.5e12, "v5e:2x4": 8 * 197e12}[on]
     assert train["least_seconds"] == pytest.approx(flops / peak)
+
+
+@pytest.mark.parametrize(
+    ("name", "topology"),
+    [
+        ("v5p-64", "v5p:2x4x4"),
+        ("v5p-8", "v5p:2x2x1"),
+        ("v5litepod-8", "v5e:2x4"),
+        ("v5litepod-256", "v5e:16x16"),
+        ("v6e-4", "v6e:2x2"),
+        ("v5p:4x4x2", "v5p:4x4x2"),
+        ("cpu:2", "cpu:2"),
+    ],
+)
+def test_slices_have_the_names_of_the_cloud(name, topology):
+    assert machine_named(name) == topology
+
+
+@pytest.mark.parametrize("name", ["v5p-65", "v5litepod-7", "v6e-x", "v5p-"])
+def test_a_slice_of_no_size_is_one_line(name):
+    with pytest.raises(InputError, match=f"--on {name}: no slice of this size; expected one of"):
+        machine_named(name)
+
+
+def test_slices_have_as_many_chips_as_their_name_counts():
+    assert {math.prod(map(int, shape.split("x"))): shape for shape in _PLANES.values()} == _PLANES
+    assert {2 * math.prod(map(int, shape.split("x"))): shape for shape in _CUBES.values()} == _CUBES

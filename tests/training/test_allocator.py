@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,5 +42,5 @@ def test_settings_of_the_user_stay(monkeypatch):
 
 def test_nothing_happens_where_malloc_is_another(monkeypatch):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    monkeypatch.setattr("bss.training.allocator.ctypes.CDLL", lambda _: object())
+    monkeypatch.setattr("bss.training.allocator.ctypes", SimpleNamespace(CDLL=lambda _: object()))
     assert not keep_freed_memory()

@@ -9,6 +9,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.models.base import DEFAULT_LAYERS, Layers
+from bss.models.network import remat_policy
 from bss.models.sizes import named
 from bss.training.execution import Execution, describe
 from bss.training.hardware import target_of
@@ -21,8 +22,8 @@ H100 = "NVIDIA H100 80GB HBM3"
 GIVEN = 78.2e9
 
 
-def mesh(kind) -> Any:
-    device = SimpleNamespace(platform="cuda", device_kind=kind)
+def mesh(kind, platform="cuda") -> Any:
+    device = SimpleNamespace(platform=platform, device_kind=kind)
     return SimpleNamespace(devices=np.array([device], object), size=1)
 
 
@@ -39,6 +40,22 @@ def test_on_a_gpu_all_is_kept_where_half_of_what_is_left_holds_it():
     assert fewer is not None and layers.remat_budget_bytes - fewer == pytest.approx(
         12 * RUN.model.counts().total
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "bucket", "policy"),
+    [("TPU v5 lite", 8, "products"), ("TPU v5 lite", 16, "attention"), ("TPU v5", 16, "all")],
+)
+def test_on_a_tpu_layers_stay_in_a_loop_and_keep_what_its_memory_holds(kind, bucket, policy):
+    layers = Execution().layers_of(RUN, mesh(kind, "tpu"))
+    assert layers.unroll == 1
+    assert remat_policy(RUN.model, bucket * 1024, layers) == policy  # type: ignore[arg-type]
+
+
+def test_an_unknown_tpu_keeps_nothing_and_a_request_is_followed():
+    assert Execution().layers_of(RUN, mesh("TPU v99", "tpu")) == DEFAULT_LAYERS
+    asked = Execution(remat_policy="attention").layers_of(RUN, mesh("TPU v5 lite", "tpu"))
+    assert asked == Layers(1, "attention")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from bss.training.spikes import MOST_SKIPPED, UNJUDGED, judge, no_steps
 from bss.training.step_log import read_steps
 from tests.models.bigram import Bigram
 
-
 UNFINITE = 1e38
 """A factor with which the gradient of a summed loss leaves float32."""
 
