@@ -36,6 +36,7 @@ from bss.training.run_config import RunConfig, half_life
 from bss.training.spikes import SpikeStats, judge, no_steps
 
 F = TypeVar("F", bound=Callable)
+S = TypeVar("S", bound="AnyState")
 
 
 class WeightAverages(NamedTuple):
@@ -180,11 +181,11 @@ def accumulate(
 
 def apply(
     optimizer: optax.GradientTransformation,
-    state: AnyState,
+    state: S,
     sums: Sums,
     ema_rates_K: jax.Array,
     scatters: float = math.inf,
-) -> tuple[AnyState, Metrics]:
+) -> tuple[S, Metrics]:
     """Update parameters with the mean gradient over all targets, then the weight averages.
 
     A `GuardedState` is kept if the step is a spike, of more than `scatters` scatters.
@@ -199,7 +200,7 @@ def apply(
         sums.squares,
     )
     averages = state.averages and update_averages(state.averages, params, ema_rates_K)
-    new = state._replace(params=params, optimizer=optimizer_state, averages=averages)
+    new: Any = state._replace(params=params, optimizer=optimizer_state, averages=averages)
     if not isinstance(new, GuardedState):
         return new, metrics
     finite = jnp.isfinite(metrics.loss + metrics.grad_norm + metrics.update_norm)
