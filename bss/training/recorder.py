@@ -195,6 +195,7 @@ class RunRecorder:
             return
         spec = self.plan.at(self.plan.step_at(position.tokens) - 1)
         loss, grad_norm, update_norm = metrics
+        skipped = position.skipped if self.run.skips_spikes else None
         row = {
             "step": position.step,
             "tokens": position.tokens,
@@ -204,7 +205,7 @@ class RunRecorder:
             "grad_norm": grad_norm,
             "update_norm": update_norm,
             "noise_scale": position.noise_scale if noise else None,
-            "skipped": position.skipped if self.run.skips_spikes else None,
+            "skipped": skipped,
         }
         log.add(row, end, position.seconds + seconds)
 
