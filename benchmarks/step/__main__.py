@@ -37,7 +37,7 @@ def measured(options: argparse.Namespace) -> Iterator[Row]:
 
 def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
     """Return all variants in one race; on a GPU, with its limited memory, one race per rival."""
-    ours, rivals = _variants(shape)
+    ours, rivals = _variants(shape, len(on))
     races = [[*ours, one] for one in rivals] if shape.gpu else [[*ours, *rivals]]
     without = {} if installed("torch") else dict.fromkeys(("eager", "compile"), WITHOUT)
     names, row = [one.name for one in ours], Row(variants=without, ratios={})
@@ -81,11 +81,12 @@ def _ratios(names: Sequence[str], variants: Row) -> Row:
     }
 
 
-def _variants(shape: Shape) -> tuple[list[Variant], list[Variant]]:
+def _variants(shape: Shape, cores: int) -> tuple[list[Variant], list[Variant]]:
     """Ours and the rivals."""
     fields, module = dataclasses.asdict(shape), "benchmarks.step"
+    how = fields | {"cores": cores}
     ours = [
-        Variant(name, f"{module}.ours:ours", {"steps_a_dispatch": count, **fields}, count, WARM)
+        Variant(name, f"{module}.ours:ours", how | {"steps_a_dispatch": count}, count, WARM)
         for name, count in _of_ours(shape).items()
     ]
     rivals = [

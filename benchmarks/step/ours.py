@@ -11,7 +11,9 @@ from jax.sharding import Mesh
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, DECAY, LR, Shape, batches
 from bss.models.sizes import named
-from bss.schedules.buckets import BucketSizes
+from bss.schedules.buckets import LARGEST, BucketSizes
+from bss.training.allocator import keep_freed_memory
+from bss.training.bucket_choice import core_cache, largest_bucket
 from bss.training.execution import Execution, compiler_options
 from bss.training.optimizers import StepSettings
 from bss.training.programs import step_programs
@@ -28,15 +30,30 @@ SETTINGS = StepSettings(
 )
 
 
-def ours(steps_a_dispatch: int = 1, buckets: Sequence[int] = (), **fields: Any) -> Turn:
+def ours(
+    steps_a_dispatch: int = 1,
+    buckets: Sequence[int] = (),
+    cores: int = 1,
+    keep: bool = True,
+    **fields: Any,
+) -> Turn:
     """Steps of one batch size, several per dispatch; turns are multiples of them.
 
-    `buckets` as in `Execution`.
+    Args:
+        steps_a_dispatch: steps of a dispatch.
+        buckets: micro-batch sizes; () for those of a run on so many cores.
+        cores: cores of the variant.
+        keep: Whether freed memory is kept, as `bss train` does.
+        fields: Fields of the shape.
     """
+    if keep:
+        keep_freed_memory()
     shape = Shape(**fields)
     run = RunConfig(named(shape.model), DataConfig(seq_len=shape.seq_len))
     mesh = mesh_of(jax.local_devices()[:1])
-    bucket, whole = BucketSizes((*buckets,)).bucket(shape.batch), replicated(mesh)
+    most = LARGEST if shape.gpu else largest_bucket(run, 1, core_cache(), cores)
+    sizes = BucketSizes([*buckets] or range(1, most + 1))
+    bucket, whole = sizes.bucket(shape.batch), replicated(mesh)
     rows = batches(shape, run.model.vocab_size)
     rows = rows.reshape(len(rows) // steps_a_dispatch, -1, bucket, shape.seq_len + 1)
     state = jax.jit(lambda: init_state(run), out_shardings=whole)()
