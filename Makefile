@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Without bytecode every process would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow matrix test-ray test-trainers browser bench notebooks docs pictures release format setup lock clean
+.PHONY: demo test test-slow matrix test-ray test-trainers browser bench gpu notebooks docs pictures release format setup lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
@@ -62,6 +62,9 @@ browser: .cache/browser/ready  ## what the tests of the page in a browser, and t
 # `.venv/bin/pip install 'batch-size-scaling[torch]'` adds PyTorch, the rival.
 bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=ramp, ARGS=--cores=1
 	for name in $(or $(ONLY),step ramp start); do $(BIN)/python -m benchmarks.$$name $(ARGS) || exit; done
+
+gpu: setup  ## all measurements of an NVIDIA GPU, in less than an hour: benchmarks/results/gpu.json; ONLY=step,ramp
+	$(BIN)/python -m benchmarks.gpu $(if $(ONLY),--only $(ONLY))
 
 notebooks: setup  ## run them in place on results/; RUN=cpu or gpu repeats their experiments first
 	$(BIN)/python notebooks/execute.py

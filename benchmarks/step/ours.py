@@ -41,7 +41,7 @@ def ours(
 
     Args:
         steps_a_dispatch: steps of a dispatch.
-        buckets: micro-batch sizes; () for those of a run on so many cores.
+        buckets: micro-batch sizes; () for the default of a run.
         cores: cores of the variant.
         keep: Whether freed memory is kept, as `bss train` does.
         fields: Fields of the shape.
