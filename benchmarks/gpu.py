@@ -101,7 +101,7 @@ PARTS = (
 
 
 def measured(part: Part, seconds: float = PART_SECONDS) -> Json:
-    """Run a part, at most so many seconds; return what it left."""
+    """Run a part for at most `seconds`; return its results."""
     with tempfile.TemporaryDirectory() as folder:
         words = [word.replace("{out}", folder) for word in part.command]
         file = Path(folder) / "printed"

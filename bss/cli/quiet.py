@@ -1,4 +1,4 @@
-"""What libraries write to stderr beside Python, kept unless it explains an error."""
+"""The output of compiled libraries on stderr is hidden unless an error occurs."""
 
 import contextlib
 import os

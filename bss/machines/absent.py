@@ -43,7 +43,7 @@ def machine_named(name: str) -> str:
     """Return "v5e:2x4" for Google Cloud's "v5litepod-8"; any other name is returned as it is.
 
     Raises:
-        InputError: If there is no slice of this size.
+        InputError: If slices of this size do not exist.
 
     Examples:
         >>> machine_named("v5p-64"), machine_named("v5litepod-8"), machine_named("h100:8")

@@ -418,7 +418,7 @@ def record_metrics(
         active: recorders by index; a run that has diverged is removed.
         runs: number of runs in the program.
         gradients: number of gradients that the devices compute per micro-batch.
-        clock: `time.perf_counter` at the start of the training steps that are not counted yet.
+        clock: `time.perf_counter` when the position's seconds were last updated.
 
     Returns:
         The last step's gradient norm of each run, [F], and the action that all processes take.

@@ -177,8 +177,8 @@ class RunConfig:
         spike_policy: what a step does whose loss, gradient or update is not finite: "stop" ends the
             run as diverged. "skip" leaves the state as it is, counts the step and goes on. It also
             skips a step with an outlying gradient norm; see `bss.training.spikes`.
-        spike_scatters: how many scatters above its mean an outlying log gradient norm is, 1 or
-            more; it has an effect with "skip" only.
+        spike_scatters: limit of a log gradient norm above its mean, in standard deviations, 1 or
+            more. It has an effect with "skip" only.
 
     Examples:
         >>> from bss.sweeps.setup import Setup, planned_run

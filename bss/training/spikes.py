@@ -1,8 +1,9 @@
 """Steps that are skipped: those that are not finite, and those with an outlying gradient norm.
 
 The log of the gradient norm has a running mean and variance, in the state of the run. A step is
-outlying if its log norm is more than k scatters above the mean (derived here). For the mean and the
-variance it counts as one at that limit. So a lasting change of the norm is accepted after a while.
+outlying if its log norm is more than k standard deviations above the mean (derived here). For the
+mean and the variance it counts as one at that limit. So a lasting change of the norm is accepted
+after a while.
 """
 
 from typing import NamedTuple

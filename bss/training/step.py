@@ -188,7 +188,7 @@ def apply(
 ) -> tuple[S, Metrics]:
     """Update parameters with the mean gradient over all targets, then the weight averages.
 
-    A `GuardedState` is kept if the step is a spike, of more than `scatters` scatters.
+    A `GuardedState` is kept if the step is a spike; `scatters` is the limit, see `judge`.
     """
     gradients = jax.tree.map(lambda g: g / sums.targets, sums.gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)

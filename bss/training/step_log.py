@@ -1,6 +1,6 @@
 """The log of single steps: steps.csv in the run directory, and the loggers.
 
-The metrics of a step are read one dispatch late, as those of a curve are. So a log delays no step
+Metrics are read one dispatch late, like the metrics of a curve. So a log delays no step
 and changes no bit. A resumed run cuts the log at its checkpoint and continues it.
 """
 
@@ -82,7 +82,7 @@ class StepLog:
         self._rows.append({**row, "tokens_per_second": speed, "mfu": mfu})
 
     def end_dispatch(self, tokens: int, seconds: float) -> None:
-        """Write the rows of a dispatch, after which so many tokens are consumed."""
+        """Write the rows of a dispatch that ends at `tokens`."""
         self._read = tokens, seconds
         if not self._rows:
             return
