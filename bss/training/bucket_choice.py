@@ -26,7 +26,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 LARGEST_CACHE = 20_000_000
 """Bytes that count at most as the cache of one core: a virtual machine names the cache of a whole
 socket, of which it has a part."""
-KEPT_PER_PARAMETER = 6
+KEPT_PER_PARAMETER = 10
 """Bytes that a micro-batch keeps for each byte of parameters. With fewer the sums of gradients take
 more than a few percent of its time (benchmarks/README.md)."""
 

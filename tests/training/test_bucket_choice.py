@@ -29,7 +29,7 @@ def wide(width: int, layers: int, seq_len: int) -> RunConfig:
 @pytest.mark.parametrize(
     ("run", "cache", "cores", "most"),
     [
-        (wide(128, 4, 128), 20 * MB, 1, 4),
+        (wide(128, 4, 128), 20 * MB, 1, 7),
         (wide(256, 6, 256), 20 * MB, 1, 4),
         (wide(512, 8, 256), 20 * MB, 1, 2),
         (wide(512, 8, 256), 20 * MB, 2, 4),
@@ -84,7 +84,7 @@ def test_runs_that_measure_noise_keep_their_micro_batches(monkeypatch, tiny_exec
     free = dataclasses.replace(tiny_execution, buckets=(), evaluation_bucket=0)
     run = dataclasses.replace(wide(128, 4, 128), noise_scale=NoiseScaleConfig(1000))
     chosen = choose_buckets(free, run, mesh_of(jax.local_devices()[:1]), {})
-    assert (chosen.buckets, chosen.evaluation_bucket) == ((), 4)
+    assert (chosen.buckets, chosen.evaluation_bucket) == ((), 7)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,12 @@ def test_runs_that_measure_noise_keep_their_micro_batches(monkeypatch, tiny_exec
         ({"buckets": [], "evaluation_bucket": 32}, 1, (), 32),  # of a version without the choice
         ({"buckets": [1, 2, 3]}, 1, (1, 2, 3), 32),
         ({"buckets": [1, 2, 3], "evaluation_bucket": 3}, 2, (2,), 3),
-        ({"buckets": [1], "evaluation_bucket": 1}, 2, (2, 4, 6, 8), 4),  # none of them fits
+        (
+            {"buckets": [1], "evaluation_bucket": 1},
+            2,
+            tuple(range(2, 15, 2)),
+            7,
+        ),  # none of them fits
     ],
 )
 def test_a_run_keeps_the_sizes_of_its_last_start(

@@ -36,6 +36,7 @@ def leaves(values: dict, prefix: str = ""):
 
 
 CHANGED = {
+    "spike_policy": "stop",
     "model.num_heads": 4,
     "model.num_kv_heads": 1,
     "model.head_dim": 4,
@@ -63,7 +64,7 @@ CHANGED = {
 }
 
 
-WITH_EFFECT = {"schedule.decay": 512, "schedule.lr_coupling": "sqrt"}
+WITH_EFFECT = {"spike_policy": "skip", "schedule.decay": 512, "schedule.lr_coupling": "sqrt"}
 """Without a decay it has no shape, without a coupling its reference batch changes nothing."""
 
 
