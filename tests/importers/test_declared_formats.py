@@ -2,13 +2,15 @@
 
 import re
 
+import pandas as pd
 import pytest
 
+from bss import import_logs
 from bss.importers import IMPORTERS
 from bss.importers.formats import with_fields
 from bss.importers.names import declared
 from tests.formats import PAGE, TABLE, with_table
-from tests.importers.test_corpus import EXPECTED
+from tests.importers.test_corpus import CORPUS, EXPECTED
 
 FORMATS = declared("formats.toml")
 
@@ -55,3 +57,20 @@ def test_a_field_that_may_be_missing_and_marks_of_thousands():
     found = FIELDS.search("row step=1,024,000 loss=3.25, lr_scale=2").groupdict()
     assert found == {"step": "1,024,000", "loss": "3.25", "lr": None}
     assert FIELDS.search("row step=10, ema loss=3.25") is None
+
+
+CONSOLES = ["slowrun.out", "internevo.log", "paddle.log", "litgpt.log", "epfl.log", "clu.log"]
+
+
+@pytest.mark.parametrize("sample", CONSOLES)
+def test_a_launcher_and_colours_before_lines_change_no_row(tmp_path, sample):
+    """Also where lines that are no rows begin with a bracket."""
+    lines = (CORPUS / sample).read_text(encoding="utf-8").splitlines()
+    (tmp_path / sample).write_text("".join(f"[rank0]: \x1b[32m{line}\x1b[0m\n" for line in lines))
+    options = dict(zip(*[iter(EXPECTED[sample]["arguments"])] * 2, strict=True))
+    given = {
+        "seq_len": int(options.get("--seq-len", 0)) or None,
+        "batch": options.get("--batch", ()),
+    }
+    tables = [import_logs(path / sample, **given).runs for path in (CORPUS, tmp_path)]
+    pd.testing.assert_frame_equal(*tables)
