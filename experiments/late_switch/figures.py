@@ -117,6 +117,33 @@ def switch_points_figure(table: pd.DataFrame) -> Figure:
     return style.side_legend(figure, entries)
 
 
+def tasks_figure(table: pd.DataFrame) -> Figure:
+    """Tokens after the best switch against the budget, by synthetic language, with power laws.
+
+    Args:
+        table: switch_points.csv of part b4.
+    """
+    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    looks = style.named_styles(sorted(table["group"].unique()))
+    entries = []
+    for group, look in looks.items():
+        own = table.loc[table["group"] == group]
+        log_budget, logs = log_after(own)
+        slopes = exponents(own)
+        half = float(half_interval(slopes))
+        mean = np.exp(mean_interval(logs.T))
+        style.bars(ax, (np.exp(log_budget), *mean), look | {"linestyle": "none"})
+        law = np.exp(logs.mean() + slopes.mean() * (log_budget - log_budget.mean()))
+        ax.plot(np.exp(log_budget), law, color=look["color"], ls="--", lw=1)
+        label = f"{group.replace('_', ' ')}\nslope {slopes.mean():.2f} ± {half:.2f}"
+        entries.append(style.handle(label, **look | {"ls": "--", "ms": 5}))
+    ax.set(xscale="log", yscale="log", xlabel="budget D (tokens)", ylabel="D − P* (tokens)")
+    for axis in (ax.xaxis, ax.yaxis):
+        style.tokens_axis(axis)
+    entries.append(style.handle(f"bars: {CI}", ls="none", marker="|", ms=9, color=style.INK))
+    return style.side_legend(figure, entries, "0: hard, 1: easy")
+
+
 def predictions_figure(table: pd.DataFrame) -> Figure:
     """Measured final losses of schedules that were not fitted against two predictions of them.
 
