@@ -88,12 +88,15 @@ def _missed(
 
 
 def _more_noise(points: LossPoints, missed: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Variances of noise at the predicted losses, minus those at the rows' own, in nats²."""
+    """Variances of noise at the predicted losses minus those at the rows' own, in nats²; 0 at most.
+
+    A low outlier is the lowest loss of its (N, D), from which the noise of all others is counted.
+    """
     least = points.least[rows]
     count = points.count[rows]
     own = points.noise_sd(points.excess[rows], least, count)
     there = points.noise_sd(points.excess[rows] - missed, least, count)
-    return there**2 - own**2
+    return np.minimum(there**2 - own**2, 0.0)
 
 
 def named(points: LossPoints, off: np.ndarray) -> tuple[Outlier, ...]:
