@@ -18,8 +18,8 @@ from bss.report.results import _entries as fits_in
 from bss.sweeps.contenders import contender_table
 from bss.tables.reading import COLUMNS
 from bss.tables.schema import POINTS
-from experiments.rename import files_of
 from tests import names
+from tests.committed import files_of
 
 FITS = ("bss/laws/published/steplaw_dense.json", "bss/laws/published/steplaw_rates.json")
 PRINTED = (

@@ -1,6 +1,5 @@
 """Old names: each is refused in one line that gives the new name, and CHANGELOG.md has it."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +15,7 @@ from bss.sweeps.setup import EngineConfig
 from bss.tables import read_points, write_table
 from bss.tables.renaming import with_new_names
 from bss.values import from_dict
-from experiments import rename
+from tests.committed import files_of
 
 ROOT = Path(bss.__file__).parent.parent
 PUBLIC = (ROOT / "tests/cli/public_api.txt").read_text().split()
@@ -88,32 +87,9 @@ def test_columns_that_only_look_like_old_ones_stay():
     assert with_new_names(table)[0].equals(table)
 
 
-def test_tables_are_rewritten_once_and_registrations_never(tmp_path, capsys):
-    for folder in ("part", "archive", "predictions"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.json").write_text('{"law": "lopsided valley", "kind": "stable"}')
-    text = 'name,ending,stop,loss\n"a, b",decay,64,1.250\n'
-    (tmp_path / "part/finals.csv").write_text(text)
-    (tmp_path / "archive/finals.csv").write_text(text)
-    pd.DataFrame(OLD).to_parquet(tmp_path / "part/points.parquet")
-    record = {"config": {"setup": {"engine": {"fleet": 2}, "schedule": {"decay": 5}}}}
-    (tmp_path / "part/experiment.json").write_text(json.dumps(record))
-    assert rename.main([str(tmp_path)]) == 0 and capsys.readouterr().out.count("\n") == 4
-    finals = (tmp_path / "part/finals.csv").read_text()
-    assert finals == 'name,lr_phase,weights,token_budget,loss\n"a, b",decayed,last,64,1.250\n'
-    expected = {"law": "asymmetric", "lr_phase": "constant", "weights": "last"}
-    assert json.loads((tmp_path / "part/a.json").read_text()) == expected
-    setup = json.loads((tmp_path / "part/experiment.json").read_text())["config"]["setup"]
-    assert setup == {"engine": {"vmap_runs": 2}, "schedule": {"decay": 5}}
-    assert {"lr_phase", "eval_spacing"} < {*pd.read_parquet(tmp_path / "part/points.parquet")}
-    assert (tmp_path / "archive/finals.csv").read_text() == text
-    assert "lopsided" in (tmp_path / "predictions/a.json").read_text()
-    assert rename.main([str(tmp_path)]) == 0 and capsys.readouterr().out == ""
-
-
 def test_every_committed_table_has_the_new_names():
     old = {*renamed.COLUMNS, *renamed.PHASE_COLUMNS}
-    for path in rename.files_of(ROOT / "results"):
+    for path in files_of(ROOT / "results"):
         if path.name == "atlas.csv":  # its phase is where a value was measured: end, branch
             continue
         if path.suffix == ".csv":
