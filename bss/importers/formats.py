@@ -13,6 +13,8 @@ The named groups of a declaration's regular expressions are columns:
 - `estimate`: a training loss that counts if no line has `loss`;
 - `epoch`, for a note and a column if the data is read more than once; `nan`, for `finish`;
 - `steps_per_second`, of which the reciprocal is `step_time`;
+- `eval_loss_name`, the name under which `eval_loss` is printed, if there may be several: the first
+  of a log is read, and the others are told;
 - `micro_step`, a count of micro-batches: it gives rows without a step theirs, by rows with both;
 - `last_eval_loss`: a held-out loss that every row prints again until the next one is measured. It
   is read where it changes, unless lines of `evaluation` have held-out losses;
@@ -42,7 +44,7 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.attempts import Setting, beginnings, parts_of, settings_of_attempts
 from bss.importers.lines import NOTHING, Lines, columns_of, number, words_of
-from bss.importers.log import COLUMNS, COUNTS, AnyOf, Correction, Importer, Log, Rows, some
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, AnyOf, Correction, Importer, Log, Rows, some
 from bss.importers.named import EVENTS, Blocks, JsonEvents, Pairs
 from bss.importers.names import (
     CORRECTIONS,
@@ -72,10 +74,13 @@ UNITS = {
 
 GROUPS = (
     *COLUMNS, *UNITS, "index", "last_index", "estimate", "steps_per_second", "micro_step",
-    "last_eval_loss", "nan",
+    "last_eval_loss", "nan", "eval_loss_name",
 )  # fmt: skip
 NEVER = "(?!)"
 """A regular expression that matches nothing."""
+
+NAME = "eval_loss_name"
+"""The group that is a text."""
 
 HUMAN = ("rounded_tokens", "step_time_ms")
 """Groups of numbers that may have a suffix."""
@@ -99,11 +104,13 @@ class NamedValues:
         self._names: set[str] = set()
         self._unread: dict[str, None] = {}
         self._shapes: set[str] = set()
+        self._held_out: dict[str, None] = {}
 
     def chosen(self, match: re.Match[str] | None) -> dict[str, float]:
         """Return the values of a row that the user named, by column.
 
-        Rows that differ only in digits have the same names, so one of them is looked at.
+        Rows that differ only in digits have the same names, so one of them is looked at. Without
+        a choice of the user, a held-out loss of another name than the log's first is NaN.
 
         Raises:
             ValueError: If a value is not a number.
@@ -115,15 +122,35 @@ class NamedValues:
         if new:
             self._shapes.add(shape)
             self._note(match)
+        other = self._of_another_set(match)
         if not self._columns:
-            return {}
+            return other
         values = {_joined(found[1]): found[2] for found in _NAMED.finditer(match.string)}
         self._names |= values.keys()
         there = {ours: values.get(theirs) for ours, theirs in self._columns.items()}
         found = {ours: text for ours, text in there.items() if text is not None}
         missing = {ours: math.nan for ours in there if ours not in found}
         units = {ours: unit_of(ours, theirs) for ours, theirs in self._columns.items()}
-        return missing | {ours: number(text) * units[ours] for ours, text in found.items()}
+        given = {ours: number(text) * units[ours] for ours, text in found.items()}
+        return other | missing | given
+
+    def _of_another_set(self, match: re.Match[str]) -> dict[str, float]:
+        """Return a held-out loss of NaN for a row that has that of another set."""
+        if NAME not in match.re.groupindex:
+            return {}
+        name = _joined(match[NAME])
+        self._held_out[name] = None
+        first = next(iter(self._held_out))
+        return {} if name == first else {"eval_loss": math.nan}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note if there are held-out losses of several names, of which the user chose none."""
+        names = list(self._held_out)
+        if len(names) < 2 or "eval_loss" in self._columns:
+            return ()
+        logged = f"the held-out loss read is {names[0]}, the first; others are {some(names[1:])}"
+        return (f"{logged}; choose with --columns eval_loss=NAME",)
 
     def mention(self, text: str) -> None:
         """Note names of held-out losses in a line that is no row, e.g. `Validation bpb: 1.2`."""
@@ -254,7 +281,7 @@ class LineFormat(Importer):
         rows, repeated = _where_it_changes(rows)
         rows = _with_epochs(rows, [one for one in settings if one.name == "epoch"])
         rows = self.finish(rows)
-        notes = (*lines.alike.notes, *repeated)
+        notes = (*lines.alike.notes, *repeated, *named.notes)
         unread = named.unread(self.known)
         log = log_of(file, rows, {}, notes, lines.cut, unread=unread)
         log = replace(log, left_out=lines.left_out)
@@ -300,11 +327,13 @@ class LineFormat(Importer):
                 named.mention(text)
                 continue
             try:
-                row = {**_row(match, again), **named.chosen(match)}
+                row = _with_chosen(_row(match, again), named.chosen(match))
             except ValueError as error:
                 lines.torn(line, str(error))
                 continue
             lines.whole(match and match.re, text)
+            if not row:
+                continue
             without_step = not row.keys() & _COUNTED
             if without_step:
                 later = epoch != row.get("epoch", epoch) and math.isfinite(epoch)
@@ -326,6 +355,18 @@ class LineFormat(Importer):
                 yield line, row
         if held is not None:
             yield held
+
+
+def _with_chosen(row: dict[str, float], chosen: Mapping[str, float]) -> dict[str, float]:
+    """Return a row with the values that were chosen, of which NaN is none.
+
+    It is empty if its only loss is a held-out one that was not chosen.
+    """
+    if not chosen:
+        return row
+    there = {name: value for name, value in {**row, **chosen}.items() if not math.isnan(value)}
+    not_chosen = math.isnan(chosen.get("eval_loss", 0.0))
+    return {} if not_chosen and not there.keys() & {*LOSSES, "estimate"} else there
 
 
 def _settings(given: re.Match[str] | None, row: int, order: int) -> Iterator[Setting]:
@@ -391,7 +432,7 @@ def _row(match: re.Match[str] | None, again: re.Pattern[str]) -> dict[str, float
     if again.search(text[: match.start()]) or again.search(text, match.end()):
         raise ValueError("holds two rows")
     for name, value in match.groupdict().items():
-        if value is not None and value.lower() not in NOTHING:
+        if value is not None and name != NAME and value.lower() not in NOTHING:
             suffix = SUFFIXES.get(value[-1:], 1.0) if name in HUMAN else 1.0
             column, unit = UNITS.get(name, (name, 1.0))
             try:

@@ -6,10 +6,12 @@ import pandas as pd
 import pytest
 
 from bss import import_logs
-from bss.importers import IMPORTERS
+from bss.importers import IMPORTERS, LogOptions
+from bss.importers.batches import Batches
 from bss.importers.formats import with_fields
 from bss.importers.names import declared
 from tests.formats import PAGE, TABLE, with_table
+from tests.importers.imported import the_run
 from tests.importers.test_corpus import CORPUS, EXPECTED
 
 FORMATS = declared("formats.toml")
@@ -74,3 +76,48 @@ def test_a_launcher_and_colours_before_lines_change_no_row(tmp_path, sample):
     }
     tables = [import_logs(path / sample, **given).runs for path in (CORPUS, tmp_path)]
     pd.testing.assert_frame_equal(*tables)
+
+
+TWO_SETS = {
+    "internevo": (
+        "record_current_batch_training_metrics -- step={index} loss={loss} "
+        "num_consumed_tokens={tokens}\n"
+        "Validation on en: step={step} val/en_loss={en}\n"
+        "Validation on zh: step={step} val/zh_loss={zh}\n",
+        ("val/en_loss", "val/zh_loss"),
+    ),
+    "nanogpt": (
+        "iter {index}: loss {loss}, time 9.0ms\n"
+        "step {step}: train loss {loss}, val loss {en}\n"
+        "step {step}: train loss {loss}, test loss {zh}\n",
+        ("val loss", "test loss"),
+    ),
+    "modded-nanogpt": (
+        "step:{step}/30 train_loss:{loss} train_time:9ms step_avg:9.0ms\n"
+        "step:{step}/30 val_loss:{en} train_time:9ms step_avg:9.0ms\n"
+        "step:{step}/30 test_loss:{zh} train_time:9ms step_avg:9.0ms\n",
+        ("val_loss", "test_loss"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWO_SETS)
+def test_of_several_held_out_sets_the_first_is_read_or_the_chosen_one(tmp_path, name):
+    """The last set of a step, which wins where their names are not told apart, is far off."""
+    lines, (first, second) = TWO_SETS[name]
+    text = ""
+    for step in range(1, 31):
+        loss = round(5 - step / 20, 3)
+        en, zh = round(loss + 0.25, 3), round(loss + 3, 3)
+        text += lines.format(
+            step=step, index=step - 1, tokens=512 * step, loss=loss, en=en, zh=zh
+        )  # fmt: skip
+    (tmp_path / "run.log").write_text(text)
+    for chosen, apart in ((None, 0.25), (first, 0.25), (second, 3.0)):
+        columns = {} if chosen is None else {"eval_loss": chosen}
+        options = LogOptions(Batches.parse(["8"]), 64, columns=columns)
+        table, report = the_run([tmp_path / "run.log"], options, name)
+        assert len(table) == 30 and table["loss"].iloc[-1] == 3.5 and report.restarts == 0
+        assert (table["eval_loss"] - table["loss"]).to_numpy() == pytest.approx(apart)
+        told = f"read is {first}, the first; others are {second}; choose with --columns eval_loss="
+        assert any(told in note for note in report.notes) == (chosen is None)
