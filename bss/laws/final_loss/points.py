@@ -13,7 +13,7 @@ from bss.laws.final_loss.residual_gp import CLIFF, NOISE_GROWS, SAME_BUDGET, Res
 from bss.values import Positive, Range
 
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
-WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .7
+WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .7, or .35 with LRs
 DIVERGED = CLIFF  # the same, from which a row brackets no best batch
 NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
@@ -112,9 +112,12 @@ class LossPoints:
     def weight(self) -> np.ndarray:
         """[n], by the distance from the cell's best, never by a residual.
 
-        A row on a cliff has almost 0.
+        A row on a cliff has almost 0. With LRs rows far above the best are at LRs that are far off,
+        and a planted cliff moved the best LR by 0.6 octaves if they weighed as much as without.
         """
         wide = (self.excess / (WIDE * self.least)) ** 2
+        if self.with_lr:
+            return (1 + wide) ** -1.5
         return (1 + wide + (self.excess / self._cliff(self.least)) ** 6) ** -0.5
 
     def _cliff(self, least: np.ndarray) -> np.ndarray:
