@@ -51,7 +51,7 @@ def task_exponents(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the exponent s of L_0 + A D^-s, fitted to the averaged loss of each trunk.
 
     Returns:
-        Columns group, seed, exponent, limit (L_0) and rms (of the residuals, in nats).
+        Columns group, seed, exponent, L_0 (nats) and residual_rms (nats).
     """
     trunks = runs.loc[(runs["arm"] == TRUNK) & (runs["tokens"] >= FIRST)].dropna(subset=AVERAGED)
     rows = []
@@ -60,7 +60,7 @@ def task_exponents(runs: pd.DataFrame) -> pd.DataFrame:
             curve["tokens"].to_numpy(float) / MILLION, curve[AVERAGED].to_numpy(float)
         )
         rows.append(
-            {"group": group, "seed": seed, "exponent": exponent, "limit": limit, "rms": rms}
+            {"group": group, "seed": seed, "exponent": exponent, "L_0": limit, "residual_rms": rms}
         )
     return pd.DataFrame(rows)
 

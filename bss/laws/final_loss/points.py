@@ -14,6 +14,7 @@ from bss.values import Positive, Range
 
 VARIED = 1.5  # a range that counts as a variation: (largest / smallest)
 WIDE = NOISE_GROWS  # excess, as a share of the best loss, at which a row weighs .7, or .35 with LRs
+STEEP = 1.5  # power of the weight with LRs, by the planted cliff of tests/laws/final_loss
 DIVERGED = CLIFF  # the same, from which a row brackets no best batch
 NEAR = 0.1  # nats above the best of the (N, D), up to which rows measure errors
 SIZES = ("params", "tokens", "batch", "lr", "count")
@@ -117,7 +118,7 @@ class LossPoints:
         """
         wide = (self.excess / (WIDE * self.least)) ** 2
         if self.with_lr:
-            return (1 + wide) ** -1.5
+            return (1 + wide) ** -STEEP
         return (1 + wide + (self.excess / self._cliff(self.least)) ** 6) ** -0.5
 
     def _cliff(self, least: np.ndarray) -> np.ndarray:
