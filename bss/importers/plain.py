@@ -217,7 +217,9 @@ SETTING_NAMES = {
 """Last parts of the names of settings."""
 CONTEXT = ("runcontext", "context", "split")
 """Columns of long tables that mark values as training or validation."""
-LONG_METRICS = replace(METRICS, names={c: METRICS.names.get(c, ()) for c in COLUMNS[1:]})
+LONG_METRICS = replace(
+    METRICS, names={c: METRICS.names.get(c, ()) for c in (*COLUMNS[1:], "steps_per_second")}
+)
 """Names of metrics; the step is a column."""
 
 

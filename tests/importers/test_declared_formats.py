@@ -121,3 +121,32 @@ def test_of_several_held_out_sets_the_first_is_read_or_the_chosen_one(tmp_path, 
         assert (table["eval_loss"] - table["loss"]).to_numpy() == pytest.approx(apart)
         told = f"read is {first}, the first; others are {second}; choose with --columns eval_loss="
         assert any(told in note for note in report.notes) == (chosen is None)
+
+
+@pytest.mark.parametrize(
+    ("sample", "seconds"),
+    [
+        ("nemo-plain.log", 10.2),
+        ("llmc-2024-04.log", 0.03658),
+        ("modded-stdout.log", 0.0612),
+        ("clu.log", 0.08),  # 12.5 steps per second
+    ],
+)
+def test_step_times_are_in_seconds_where_a_line_has_one(sample, seconds):
+    """Read off the lines of each sample: seconds, milliseconds, or steps per second."""
+    options = dict(zip(*[iter(EXPECTED[sample]["arguments"])] * 2, strict=True))
+    length = int(options.get("--seq-len", 0)) or None
+    runs = import_logs(CORPUS / sample, seq_len=length, batch=options.get("--batch", ())).runs
+    assert runs["step_time"].dropna().to_numpy() == pytest.approx(seconds)
+    assert runs["step_time"].notna().any()
+
+
+def test_a_row_without_a_step_time_is_read(tmp_path):
+    """llm.c prints milliseconds, or nothing that is a time; modded-nanogpt prints nan at first."""
+    line = "step    1/74 | train loss 5.0 | norm 1.2 | lr 3.00e-04 | {}\n"
+    text = line.format("(36.58 ms | 112241 tok/s)") + line.format("-").replace("1/74", "2/74")
+    (tmp_path / "run.log").write_text(text)
+    options = LogOptions(Batches.parse(["8"]), 64)
+    table, _ = the_run([tmp_path / "run.log"], options, "llm.c")
+    assert table["step_time"].tolist()[0] == pytest.approx(0.03658)
+    assert len(table) == 2 and table["step_time"].isna().tolist() == [False, True]
