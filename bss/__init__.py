@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         BranchFit,
         CriticalFit,
         CurveFit,
+        EqualFit,
         EsFit,
         LossFit,
         LrFit,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit, OwnFit
+from bss.laws import BranchFit, CriticalFit, CurveFit, EqualFit, EsFit, LrFit, OwnFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.points.units import in_nats
 from bss.reading import (
@@ -32,6 +32,7 @@ from bss.units import parse_tokens
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TABLE = Origin("table")
 AnyFit = TypeVar("AnyFit", bound=Fit)
 Columns = str | Mapping[str, str] | None
 """The table's names of columns by the names here: {"batch": "gbsz"} or "batch=gbsz"."""
@@ -270,6 +271,7 @@ def fit_loss(
     losses: Any,
     *,
     forms: Sequence[str] | None = None,
+    equal: str | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -279,7 +281,7 @@ def fit_loss(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> LossFit:
+) -> Any:
     """Fit the law of final losses L(N, D, B) over models, budgets, batch sizes and LRs.
 
     Args:
@@ -288,6 +290,8 @@ def fit_loss(
             varied. Of loss curves the last losses are taken.
         forms: Names of the forms to choose from, or `package.module:ATTRIBUTE`; by default all that
             apply.
+        equal: A column of costs that groups of rows have equal, e.g. "seconds" of runs of 600 s.
+            The best batch size at equal cost is fitted instead of the law.
         seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -297,6 +301,9 @@ def fit_loss(
         resamples: Draws, 300 by default.
         seed: Of the draws.
         options: The same as one value.
+
+    Returns:
+        A `LossFit`; with `equal` an `EqualFit`.
 
     Raises:
         InputError: If a column is missing, a row is refused, or there are too few batch sizes.
@@ -309,13 +316,44 @@ def fit_loss(
         bss.errors.InputError: table: no column seq_len; it has params, tokens, batch, loss; ...
     """
     how = reading(columns, seq_len)
+    if equal is not None:
+        if forms or constraints:
+            raise InputError("equal: the best batch at equal cost has no form; leave forms out")
+        chosen = options or _options(resamples or 500, level, seed)
+        return _fit_equal(losses, equal, how, _texts(keep), _texts(drop), chosen)
     read, warnings = read_loss_tables(sources_of(losses, "losses"), how, laws.check_losses)
-    fit = laws.fit_loss(
-        selected(read, _texts(keep), _texts(drop)),
-        forms=forms,
-        constraints=constraints,
-        options=options or _options(resamples or 300, level, seed),
-    )
+    kept = selected(read, _texts(keep), _texts(drop))
+    hint = laws.equal_hint(kept)
+    try:
+        fit = laws.fit_loss(
+            kept,
+            forms=forms,
+            constraints=constraints,
+            options=options or _options(resamples or 300, level, seed),
+        )
+    except InputError as error:
+        raise InputError("; ".join(filter(None, (str(error), hint)))) from None
+    return _warned(fit, [*warnings, *filter(None, (hint,))])
+
+
+def _fit_equal(
+    losses: Any,
+    column: str,
+    how: Reading,
+    keep: Sequence[str],
+    drop: Sequence[str],
+    options: Options,
+) -> EqualFit:
+    """Fit the best batch size of runs of equal cost."""
+
+    def check(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
+        return laws.check_equal(frame, column, origin)
+
+    def last(runs: pd.DataFrame) -> pd.DataFrame:
+        return check(laws.last_losses(runs))
+
+    read, warnings = read_loss_tables(sources_of(losses, "losses"), how, check, last)
+    fit = laws.fit_equal(selected(read, keep, drop), column, options=options)
     return _warned(fit, warnings)
 
 

@@ -71,7 +71,10 @@ def read_run_table(
 
 
 def read_loss_tables(
-    sources: Sequence[Source], how: Reading, check: Check
+    sources: Sequence[Source],
+    how: Reading,
+    check: Check,
+    last: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Read the last losses of runs as one table; return it with warnings.
 
@@ -80,6 +83,7 @@ def read_loss_tables(
             or a directory of runs or their loss curves, of which the last losses are taken.
         how: names of the columns.
         check: checks a table with a row per run.
+        last: returns the last losses of a run table, checked; `final_losses` by default.
 
     Raises:
         InputError: as `read_run_table`, or if a row is refused.
@@ -92,7 +96,7 @@ def read_loss_tables(
         found = _tables_of(source, how, holds_losses, "tables of last losses", warnings)
         if _holds_curves(source, how, found):
             runs, more = read_run_table([source], how, only_finished=True)
-            tables.append((_path_of(source, i), final_losses(runs)))
+            tables.append((_path_of(source, i), (last or final_losses)(runs)))
             warnings += more
         else:
             tables += [(_path_of(one, i), check(*_table_of(one, how))) for one in found]

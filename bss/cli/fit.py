@@ -95,6 +95,7 @@ def loss(
     /,
     *,
     form: Repeated = (),
+    equal: str | None = None,
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     files: Trust = Trust(),
@@ -106,13 +107,16 @@ def loss(
         runs: runs directories, or CSV or Parquet with a row per run: params, tokens, loss, batch
             and seq_len or batch_tokens; lr if it was varied
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
+        equal: a column that groups of runs have equal, e.g. seconds of runs of 600 s each: find the
+            best batch size at equal seconds
 
     Examples:
         bss fit loss LOSSES.csv
         bss fit loss LOSSES.csv --resamples 20 --json
+        bss fit loss CONTEST.csv --equal seconds
     """
     given = {**table.given(), **how.given()}
-    return _output(fitting.fit_loss(runs, forms=[*form] or None, **given))
+    return _output(fitting.fit_loss(runs, forms=[*form] or None, equal=equal, **given))
 
 
 def lr(

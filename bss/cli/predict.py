@@ -17,6 +17,7 @@ from bss.errors import InputError
 from bss.laws import (
     CriticalFit,
     CurveFit,
+    EqualFit,
     EsFit,
     LossFit,
     LrFit,
@@ -48,9 +49,10 @@ USED = {
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
     "lr": ("params", "tokens", "batch"),
     "own": ("params", "tokens", "batch", "lr", "runs"),
+    "equal": ("batch",),
 }
 NEEDED = {"es": ("loss",), "critical": (), "loss": ("params", "tokens"),
-          "curve": ("batch", "tokens"), "lr": (), "own": ()}  # fmt: skip
+          "curve": ("batch", "tokens"), "lr": (), "own": (), "equal": ("batch",)}  # fmt: skip
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
@@ -129,7 +131,8 @@ def predict(
         return _own(fitted, given, extrapolate)
     if "runs" in given:
         return _runs(fitted, given, extrapolate)
-    answers = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve, "lr": _lr}
+    answers: dict[str, Any] = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve}
+    answers |= {"lr": _lr, "equal": _equal}
     found, outside = answers[fitted.KIND](fitted, given)
     _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
@@ -206,6 +209,16 @@ def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     loss = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
     found = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
     return found, untested_of(fit, schedule, tokens, rate)
+
+
+def _equal(fit: EqualFit, given: dict[str, Any]) -> Answer:
+    """Return the loss of a batch size at equal cost."""
+    batch = float(_batch(given))
+    row = fit.predict(batch=batch).iloc[0]
+    ends = [None if np.isnan(x) else float(x) for x in row[["loss", "loss_low", "loss_high"]]]
+    note = "" if ends[0] is not None else "beyond the batch sizes measured"
+    loss = Estimate(*ends, level=fit.level, note=note)
+    return {"loss": loss, "batch": batch}, [f"--{text}" for text in fit.untested({"batch": batch})]
 
 
 def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:

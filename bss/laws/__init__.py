@@ -5,6 +5,7 @@ Import the public names from this package. Its subpackages are:
 - es: tokens and steps to a target loss.
 - critical: critical batch sizes.
 - final_loss: final losses of finished runs.
+- equal: the best batch size in a fixed time.
 - lr: best learning rates of sweeps.
 - functional: whole loss curves under any schedule.
 - ramps: what a measured noise scale, and branches from checkpoints, allow the batch to be.
@@ -27,6 +28,9 @@ from bss.registry import UntrustedError
 if TYPE_CHECKING:
     from bss.laws.critical.fit import fit_critical
     from bss.laws.critical.values import CriticalFit
+    from bss.laws.equal.data import check_equal, equal_hint, last_losses
+    from bss.laws.equal.fit import fit_equal
+    from bss.laws.equal.values import EqualFit
     from bss.laws.es.fit import fit_es
     from bss.laws.es.values import EsFit
     from bss.laws.final_loss.fit import fit_loss
@@ -52,6 +56,7 @@ FITS = {
     "lr": "LrFit",
     "branches": "BranchFit",
     "own": "OwnFit",
+    "equal": "EqualFit",
 }
 """The class of each kind of fit, as its JSON names the kind."""
 __all__ = [*_EXPORTS]
@@ -78,7 +83,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         field: the option that named the file, for error messages.
 
     Returns:
-        An EsFit, CriticalFit, LossFit, CurveFit, LrFit, BranchFit or OwnFit.
+        An EsFit, CriticalFit, LossFit, CurveFit, LrFit, BranchFit, OwnFit or EqualFit.
 
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.

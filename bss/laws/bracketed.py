@@ -82,6 +82,9 @@ def bracketed_minimum(
     inside = np.log(np.clip(draws, x[0], x[-1]))
     low, high = np.quantile(inside, tails(0.6827))  # one standard deviation on both sides
     best = Estimate(best.value, best.low or None, best.high, level)
+    if best.low is None and best.high is None:
+        why = "no value tried is surely lower than those at the ends"
+        best = Estimate(None, level=level, note=f"unidentified: {why}")
     return Bracketed(best, bracket, lowest, len(x), float(high - low) / 2)
 
 

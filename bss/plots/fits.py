@@ -9,11 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bss.laws import BranchFit, CriticalFit, CurveFit, EsFit, LossFit, LrFit, OwnFit
+from bss.laws import (
+    BranchFit,
+    CriticalFit,
+    CurveFit,
+    EqualFit,
+    EsFit,
+    LossFit,
+    LrFit,
+    OwnFit,
+)
 from bss.laws.base import Fit
 from bss.plots import style
 from bss.plots.best_lr import draw_best_lrs
 from bss.plots.critical import SYMBOLS, curve_handles, draw_law, draw_steps, law_handles
+from bss.plots.equal import draw_equal
 from bss.plots.final_loss import draw_model, explained
 from bss.plots.ramps import draw_branches
 from bss.units import rounded_tokens
@@ -30,6 +40,7 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
     - Final losses: against batch size, for the largest model.
     - Loss curves: loss against tokens.
     - A law of a user: what was measured against what is fitted.
+    - Runs of equal cost: loss against batch size.
     - Best LRs: against tokens, model size or batch size; of one sweep the losses.
     - Branches: penalty of each larger batch size against tokens at the checkpoint.
     """
@@ -44,6 +55,8 @@ def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
         _draw_curves(ax, fit)
     elif isinstance(fit, OwnFit):
         _draw_own(ax, fit)
+    elif isinstance(fit, EqualFit):
+        draw_equal(ax, fit)
     elif isinstance(fit, LrFit):
         draw_best_lrs(ax, fit)
     elif isinstance(fit, BranchFit):

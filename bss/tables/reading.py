@@ -28,7 +28,7 @@ SETTINGS = ("beta1", "beta2", "beta2_half_life", "average", "hyper")
 COLUMNS = (
     *COUNTS, *SETTINGS, "run", "model", "params_m", "loss", "eval_loss", "lr", "peak_lr", "seed",
     "data_seed", "target_loss", "lr_phase", "weights", "reached", "eval_spacing",
-    "noise_scale",
+    "noise_scale", "seconds",
 )  # fmt: skip
 """Columns that the readers of tables know."""
 

@@ -13,7 +13,7 @@ TASKS = {
     "Fit scaling laws": (
         "fit_es", "fit_critical", "fit_loss", "fit_curve", "fit_branches", "fit_lr", "fit_own",
         "read_fit", "EsFit", "CriticalFit", "LossFit", "CurveFit", "BranchFit", "LrFit", "OwnFit",
-        "OwnLaw", "Parameter", "Options", "next_runs",
+        "OwnLaw", "Parameter", "Options", "next_runs", "EqualFit",
     ),
     "Schedules and plans": (
         "plan", "Plan", "LRSchedule", "LearningRate", "wsd", "cosine", "BatchSchedule",

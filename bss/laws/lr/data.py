@@ -114,10 +114,9 @@ def sweeps_of(table: pd.DataFrame) -> Sweeps:
     settings = settings_of(kept.assign(rate=kept["lr"]))
     warnings = [*left]
     if settings:
-        names = ",".join(settings)
         warnings.append(
             f"columns that vary and are not in the law: {', '.join(settings)}; the lowest loss "
-            f"over them is used; --by {names} answers for each"
+            f"over them is used; --keep {settings[0]}=VALUE answers for one"
         )
     lengths = table["seq_len"].unique() if "seq_len" in table else ()
     seq_len = float(lengths[0]) if len(lengths) == 1 else None

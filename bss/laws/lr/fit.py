@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bss.laws.base import Estimate, Options
+from bss.laws.base import Estimate, Options, Status
 from bss.laws.bracketed import bracketed_minimum
 from bss.laws.lr.data import Sweep, refuse_one_rate, sweeps_of
 from bss.laws.lr.values import SYMBOLS, Bend, LrFit, SweepOptimum
@@ -70,10 +70,11 @@ def _optimum(sweep: Sweep, noise: float, how: Options) -> SweepOptimum:
         level=how.level,
         seed=how.seed,
     )
-    if found.best.value is not None:
-        status = "ok"
-    else:
-        status = "single_lr" if found.count == 1 else "at_boundary"
+    status: Status = "ok"
+    if found.count == 1:
+        status = "single_lr"
+    elif found.best.value is None:
+        status = "at_boundary" if None in found.bracket or sweep.diverged else "within_noise"
     return SweepOptimum(
         params=sweep.params,
         tokens=sweep.tokens,
@@ -175,6 +176,7 @@ def _warnings(optima: Sequence[SweepOptimum], known: Sequence[SweepOptimum]) -> 
             "have their lowest loss at the end of their LRs: only a bound is known",
         ),
         ("single_lr", "have one LR only"),
+        ("within_noise", "have no LR that is surely better than the others"),
     ):
         count = sum(one.status == status for one in optima)
         if count:

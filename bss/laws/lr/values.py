@@ -49,7 +49,7 @@ class SweepOptimum:
         lower, upper: the LRs next to the one with the lowest loss; None beyond an end.
         lowest: the LR with the lowest loss.
         error: standard deviation of the log of the best LR; NaN without a value.
-        status: "ok", "at_boundary" or "single_lr".
+        status: "ok", "at_boundary", "within_noise" or "single_lr".
         lr, loss: [n], LRs tried, and losses in nats.
     """
 
