@@ -14,6 +14,7 @@ from bss import laws
 from bss.errors import InputError
 from bss.laws import BranchFit, CriticalFit, CurveFit, EqualFit, EsFit, LrFit, OwnFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
+from bss.laws.es.values import IN_SEQUENCES
 from bss.points.units import in_nats
 from bss.reading import (
     measured_points,
@@ -200,7 +201,14 @@ def fit_es(
         return FitsApart({n: fit for n, fit in fits.items() if isinstance(fit, EsFit)})
     points, warnings = measure_points(runs, targets, **how)
     options = options or _options(resamples or 500, level, seed, DRAWS)
-    return _warned(laws.fit_es(points, law, constraints=constraints, options=options), warnings)
+    source = "" if bool(points["eval_spacing"].notna().any()) else "points"
+    if bool(points["seq_len"].isna().all()):
+        source = IN_SEQUENCES
+        sequences = points["steps"] * points["batch"]
+        points = points.assign(seq_len=1, tokens_to_target=sequences)
+        warnings = [*warnings, "no column seq_len: tokens are sequences; give --seq-len"]
+    fit = laws.fit_es(points, law, constraints=constraints, options=options)
+    return _warned(replace(fit, source=source), warnings)
 
 
 def fit_critical(

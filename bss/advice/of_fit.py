@@ -82,6 +82,8 @@ def _of_es(fit: "EsFit", setting: Setting) -> FitAdvice:
     The targets do not reach the final losses. So a budget counts as tested if its loss lies within
     one mean distance between targets of the outer ones (derived here).
     """
+    if fit.in_sequences:
+        raise InputError("the fit's table had no sequence length; fit it again with --seq-len")
     batch = np.geomspace(fit.batches[0], fit.batches[-1], GRID)
     loss = fit.losses(batch, int(setting.tokens)).tolist()
     targets = sorted(target.target_loss for target in fit.fits)

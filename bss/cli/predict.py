@@ -44,7 +44,7 @@ from bss.values import to_dict
 
 USED = {
     "es": ("loss", "batch"),
-    "critical": ("params", "tokens"),
+    "critical": ("params", "tokens", "loss", "batch"),
     "loss": ("params", "tokens", "batch", "seq_len", "lr", "runs"),
     "curve": ("batch", "tokens", "lr", "warmup", "decay", "runs"),
     "lr": ("params", "tokens", "batch"),
@@ -65,10 +65,10 @@ class Question:
     """The run that is predicted.
 
     Attributes:
-        loss: es: the target loss, in nats
+        loss: es, critical: the target loss, in nats
         params: table, critical, lr: non-embedding parameters, e.g. 350M
         tokens: table, critical, curve, lr: token budget, e.g. 30B
-        batch: es, table, lr: in sequences; curve: also a schedule, e.g. "0:8 2M:16"
+        batch: es, critical, table, lr: in sequences; curve: also a schedule, e.g. "0:8 2M:16"
         seq_len: table: tokens per sequence
         lr: table, curve: peak learning rate
         warmup: curve: tokens, a percentage of the budget, or a number like 2000steps
@@ -167,12 +167,19 @@ def _es(fit: EsFit, given: dict[str, Any]) -> Answer:
     for name in ("tokens", "steps"):
         columns = [name, f"{name}_low", f"{name}_high"]
         known = (x if np.isfinite(x) else None for x in row[columns])
-        found[name] = Estimate(*known, level=fit.level, note=note)
-    return found | {"loss": loss, "batch": batch}, outside
+        shown = "sequences" if fit.in_sequences and name == "tokens" else name
+        found[shown] = Estimate(*known, level=fit.level, note=note)
+    found |= {"loss": loss, "batch": batch}
+    if not fit.has_law(loss):
+        source = fit.by_points(loss, batch).source
+        found |= {"form": source, "note": f"the {fit.law.name} law is unidentified: {source}"}
+    return found, outside
 
 
 def _critical(fit: CriticalFit, run: dict[str, Any]) -> Answer:
     """Return the critical batch at a model size, a budget or both."""
+    if "batch" in run or "loss" in run:
+        return _critical_steps(fit, run)
     if not run:
         raise InputError("--params or --tokens: missing; a critical fit needs one, e.g. 7B")
     curves = [at.curve for at, one in zip(fit.fits, fit.critical, strict=True) if one.value]
@@ -180,6 +187,23 @@ def _critical(fit: CriticalFit, run: dict[str, Any]) -> Answer:
     how = {"overhead": fit.overhead, "reference_batch": fit.reference}
     how |= {"quantity": fit.quantity, "unit": fit.unit}
     return {"critical_batch": fit.best_batch(**run)} | run | how, outside
+
+
+def _critical_steps(fit: CriticalFit, run: dict[str, Any]) -> Answer:
+    """Return tokens and steps to the loss of a curve at a batch size."""
+    if "batch" not in run:
+        raise InputError("--batch: missing; with --loss it is needed, e.g. 64")
+    if "tokens" in run:
+        raise InputError("--tokens: not used with --batch; leave it out")
+    batch = float(_batch(run))
+    row = fit.predict(**{**run, "batch": batch}).iloc[0]
+    found: dict[str, Any] = {}
+    for name in ("tokens", "sequences", "steps"):
+        if name in row:
+            value, low, high = row[[name, f"{name}_low", f"{name}_high"]].tolist()
+            found[name] = Estimate(value, low, high, fit.level)
+    outside = [f"--{text}" for text in fit.outside_batches(row["loss"], batch)]
+    return found | {"loss": row["loss"], "batch": batch, "form": row["note"]}, outside
 
 
 def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:

@@ -105,7 +105,7 @@ def schedule_of(
     given = {**(settings or {}), **others}
     name = policy or ("soonest" if "minimize" in given else POLICIES_OF[fit.KIND])
     chosen = with_settings(name, given) if isinstance(name, str) else name
-    if fit.seq_len is None:
+    if fit.seq_len is None or getattr(fit, "in_sequences", False):
         raise InputError("fit: its table had no sequence length; fit it again with seq_len")
     rate = _rate_of(fit, lr, budget)
     basis = Basis(int(fit.seq_len), fit, rate)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.at_batch import Steps, steps_at_batch
 from bss.laws.base import (
     Estimate,
     Fit,
@@ -34,6 +35,7 @@ METHOD = (
 Quantity = Literal["cbs", "B_crit"]
 SIZES = ("params", "tokens")
 ENDS = ("low", "high")
+NEAR_SIZE = 0.03  # relative difference of parameters that are printed with two digits
 SEQUENCES = "E_min_sequences"
 """Key of E_min; with batches in tokens it is E_min."""
 NAMES: dict[Quantity, str] = {"cbs": "CBS", "B_crit": "b/a"}
@@ -267,22 +269,38 @@ class CriticalFit(Fit):
         return pd.DataFrame(rows)
 
     def predict(
-        self, runs: pd.DataFrame | None = None, *, params: Any = None, tokens: Any = None
+        self,
+        runs: pd.DataFrame | None = None,
+        *,
+        params: Any = None,
+        tokens: Any = None,
+        loss: Any = None,
+        batch: Any = None,
     ) -> pd.DataFrame:
         """Return critical batch sizes of models and budgets, with prediction intervals.
+
+        With a batch size, return the steps of new runs to a target loss instead, by S = a + b/B
+        through its curve (`bss.laws.at_batch`).
 
         Args:
             runs: One size per row: params, tokens or both, the variables of a law of this fit.
             params: Non-embedding parameters, without a table, e.g. "7B".
             tokens: Token budget, without a table, e.g. "2T".
+            loss: Target loss in nats; by default that of the only curve.
+            batch: Batch size in the fit's unit.
 
         Returns:
             Columns critical_batch, critical_batch_low and critical_batch_high in the fit's unit,
-            and note.
+            and note. With a batch size: loss, steps and tokens (or sequences, if their length is
+            unknown) with their ends, and note, which has the form.
 
         Raises:
             InputError: If the fit has no law of these variables, or a number is not positive.
         """
+        if batch is not None or loss is not None:
+            if runs is not None or batch is None or tokens is not None:
+                raise InputError("predict: give batch and loss alone, and params if sizes differ")
+            return self._steps(batch, loss, params)
         given = {"params": params, "tokens": tokens}
         sizes = run_table(runs, (), given, optional=SIZES)
         law = self.law_of([*sizes])
@@ -292,6 +310,57 @@ class CriticalFit(Fit):
         notes = notes_of(self, sizes, [one.note for one in rows])
         frame = pd.DataFrame(columns, sizes.index, dtype=float)
         return frame.assign(note=notes)
+
+    def _steps(self, batch: Any, loss: Any, params: Any) -> pd.DataFrame:
+        """Return steps and tokens to losses at batch sizes, a row each."""
+        curves = self._curves_of(params)
+        losses = {curve.target_loss for curve in curves}
+        if loss is None and len(losses) > 1:
+            known = ", ".join(f"{x:g}" for x in sorted(losses))
+            raise InputError(f"loss: missing; the curves are of {known}; give one")
+        given = {"batch": batch, "target_loss": [*losses] if loss is None else loss}
+        runs = run_table(None, ("batch", "target_loss"), given)
+        lengths = {curve.seq_len for curve in curves}
+        length = lengths.pop() if len(lengths) == 1 else np.nan
+        unit = 1.0 if self.unit == "tokens" else length
+        count = "tokens" if np.isfinite(unit) else "sequences"
+        targets = [
+            Steps(c.target_loss, c.batch, np.log(c.steps), c.seed_noise, int(c.seeds.sum()))
+            for c in curves
+        ]
+        rows = []
+        for at, target in runs.to_numpy():
+            found = steps_at_batch(targets, at, target, self.level)
+            row = {"loss": target}
+            for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
+                steps = float(getattr(found.steps, name))
+                row |= {
+                    f"steps{end}": steps,
+                    f"{count}{end}": steps * at * np.nan_to_num(unit, nan=1),
+                }
+            lines = "; ".join([found.source, *self.outside_batches(target, at)])
+            rows.append(row | {"note": lines})
+        return pd.DataFrame(rows, runs.index)
+
+    def _curves_of(self, params: Any) -> list[StepsCurve]:
+        """Return the curves of one model; InputError if there are several."""
+        curves = [at.curve for at in self.fits]
+        if params is not None:
+            (size,) = as_positive("params", [params])
+            curves = [one for one in curves if np.isclose(one.params, size, rtol=NEAR_SIZE)]
+            if not curves:
+                raise InputError(f"params: no curve is of {size:g}; steps need a measured size")
+        models = {(one.model, one.params) for one in curves}
+        if len(models) > 1:
+            names = ", ".join(sorted(f"{name} ({size:.4g})" for name, size in models))
+            raise InputError(f"params: missing; the fit has {names}; give params of one")
+        return curves
+
+    def outside_batches(self, loss: float, batch: float) -> list[str]:
+        """Return a line if a batch size is outside of those that reached a loss."""
+        curves = [at.curve for at in self.fits]
+        near = [c for c in curves if np.isclose(c.target_loss, loss)] or curves
+        return outside("batch", batch, [size for curve in near for size in curve.batch])
 
     def best_batch(self, *, params: Any = None, tokens: Any = None) -> Estimate:
         """Return the critical batch at a size by the fit's law, with a prediction interval.

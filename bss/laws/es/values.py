@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, check
+from bss.laws.at_batch import Steps, StepsAtBatch, steps_at_batch
 from bss.laws.base import (
     BestBatch,
     Estimate,
@@ -35,7 +36,7 @@ from bss.laws.base import (
 from bss.laws.es.law import Law
 from bss.laws.resampling import RunEffects, draw_noise
 from bss.points.second_moment import UNKNOWN
-from bss.values import Count, Finite, Positive, PositiveCount
+from bss.values import SLACK, Count, Finite, Positive, PositiveCount
 
 RUNS = 10  # new runs per refit: 2,000 draws for the tails of 200 refits
 NO_MINIMUM = BestBatch(None, note="unidentified: not measured", status="too_few_batches")
@@ -45,6 +46,7 @@ UNSELECTED: Literal["unselected"] = "unselected"
 Choice = Literal["requested", "cross-validated", "unselected"]
 METHOD = "parametric bootstrap, run offset and independent noise; percentiles"
 NO_DRAWS = "no interval: the fit keeps no refits; fit the runs again"
+IN_SEQUENCES = "points in sequences"
 NEVER = "never reached at this batch, by the law"
 ROWS = ("run", "batch", "target_loss", "relative_loss", "steps", "measured", "fitted")
 OF_THE_LAW = ("relative_loss", "fitted")
@@ -179,6 +181,8 @@ class EsFit(Fit):
         comparison: cross-validated errors of laws; None without cross-validation.
         outliers: runs far from the others.
         beta2: the rule of Adam's second moment that B_opt belongs to, in words; "unknown".
+        source: "points", or "points in sequences" if their sequence length is unknown, so that
+            tokens are sequences; empty for loss curves.
 
     Source: E(S) is of Zhou et al. (arXiv 2601.05034); the hyperbola is of McCandlish et al. (arXiv
     1812.06162); other laws are derived here.
@@ -193,7 +197,7 @@ class EsFit(Fit):
 
     KIND = "es"
     SCHEMA = 5  # of the JSON
-    may_lack = ("constraints", "beta2")
+    may_lack = ("constraints", "beta2", "source")
     RESIDUAL_UNIT = "log tokens"
     RESIDUAL_AXES: ClassVar = {
         "batch": "batch (sequences)",
@@ -221,6 +225,7 @@ class EsFit(Fit):
     comparison: Comparison | None = None
     outliers: tuple[Outlier, ...] = ()
     beta2: str = UNKNOWN
+    source: str = ""
     method: str = field(default=METHOD, kw_only=True)
 
     def check(self, where: str) -> None:
@@ -268,6 +273,16 @@ class EsFit(Fit):
                 raise InputError(f"{where}residuals.{name} has a value that is no number")
             if name != "relative_loss" and min(map(float, numbers), default=1.0) <= 0:
                 raise InputError(f"{where}residuals.{name} has a value of 0 or less")
+
+    @property
+    def in_sequences(self) -> bool:
+        """Whether the sequence length is unknown, so that tokens are sequences."""
+        return self.source == IN_SEQUENCES
+
+    def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
+        """See `Fit.encoded`; `source` only if it is not empty."""
+        kept = {name: x for name, x in plain.items() if x or name != "source"}
+        return super().encoded(kept)
 
     @property
     def law_name(self) -> str:
@@ -437,10 +452,12 @@ class EsFit(Fit):
 
         Returns:
             Columns tokens, tokens_low, tokens_high, steps, steps_low, steps_high and note. Without
-            `draws`, the ends are NaN.
+            `draws`, the ends are NaN. If the law is unidentified at a loss, they are by
+            S = a + b/B of the points (`bss.laws.at_batch`), as the note has it.
 
         Raises:
-            InputError: If the law is unidentified, or was fitted at one target that is not this.
+            InputError: If the law was fitted at one target that is not this, or is unidentified and
+                fewer than three batch sizes reached the loss.
         """
         if runs is None and loss is None:
             raise InputError("predict: loss missing; give a loss, or a table of runs")
@@ -448,6 +465,55 @@ class EsFit(Fit):
             batch = [self._optimum(target) for target in np.ravel(loss)]
         needed = ("target_loss", "batch")
         runs = run_table(runs, needed, {"target_loss": loss, "batch": batch})
+        without = np.array([not self.has_law(x) for x in runs["target_loss"]], bool)
+        if not without.any():
+            return self._by_law(runs)
+        parts = [self._by_points(runs.loc[without])]
+        if not without.all():
+            parts.append(self._by_law(runs.loc[~without]))
+        return pd.concat(parts).loc[runs.index]
+
+    def has_law(self, target_loss: float) -> bool:
+        """Whether the law is identified at a loss in nats."""
+        if self.law.joint:
+            return bool(self.joint)
+        near = [at for at in self.fits if math.isclose(at.target_loss, target_loss, rel_tol=SLACK)]
+        return any(at.parameters for at in near or self.fits)
+
+    def by_points(self, target_loss: float, batch: float) -> StepsAtBatch:
+        """Return steps of a new run to a loss by the points alone, without the law.
+
+        Raises:
+            InputError: If fewer than three batch sizes reached a target near the loss.
+        """
+        if not self.rows:
+            raise InputError(f"fit: the {self.law.name} law is unidentified; add batches")
+        columns = {n: np.array(self.rows[n], float) for n in ("batch", "target_loss", "steps")}
+        targets = []
+        for at in self.fits:
+            here = np.isclose(columns["target_loss"], at.target_loss)
+            if here.any():
+                sizes = columns["batch"][here]
+                steps = columns["steps"][here]
+                targets.append(Steps.of_runs(at.target_loss, sizes, steps))
+        found = steps_at_batch(targets, batch, target_loss, self.level)
+        return replace(found, source=f"{found.source} ({self.source or 'loss curves'})")
+
+    def _by_points(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """Return `predict` by the points alone."""
+        found = [self.by_points(*row) for row in runs[["target_loss", "batch"]].to_numpy()]
+        size = runs["batch"].to_numpy() * self.seq_len
+        ends = {"": "value", "_low": "low", "_high": "high"}
+        steps = {
+            f"steps{end}": np.array([getattr(one.steps, name) for one in found], float)
+            for end, name in ends.items()
+        }
+        tokens = {f"tokens{end}": steps[f"steps{end}"] * size for end in ends}
+        notes = notes_of(self, runs, [one.source for one in found])
+        return pd.DataFrame({**tokens, **steps, "note": notes}, runs.index)
+
+    def _by_law(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """Return `predict` by the law."""
         loss = runs["target_loss"].to_numpy()
         batch = runs["batch"].to_numpy()
         kept = [self.draws, *(at.draws for at in self.fits)]
