@@ -171,7 +171,7 @@ def test_the_critical_batch_has_a_prediction_interval(folder, capsys, option, va
         (("--tokens", "28K"), "--tokens 28,000: outside the measured"),
         (("--params", "20K", "--tokens", "150K"), "cannot be separated"),
         (("--params", "many"), "--params"),
-        (("--loss", "2"), "--loss: not used with a critical fit; use --params, --tokens"),
+        (("--loss", "2"), "--batch: missing; with --loss it is needed"),
     ],
 )
 def test_what_a_critical_fit_cannot_say_is_refused(folder, capsys, options, told):
