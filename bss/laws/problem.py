@@ -30,6 +30,10 @@ class Parameter(NamedTuple):
         log: whether its logarithm is fitted; it is then above 0.
         usual: value before any measurement, from which `spread` is reckoned.
         spread: standard deviation of the fitted number about it; infinite without a prior.
+
+    Examples:
+        >>> Parameter("A", 0.1, 10.0, log=True).fitted(1.0)
+        0.0
     """
 
     name: str

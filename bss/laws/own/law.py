@@ -33,6 +33,18 @@ class OwnLaw:
         left_out: the column whose values are left out one at a time; by default that of
             replication.
         unit: of y, for people.
+
+    Examples:
+        >>> class Power(OwnLaw):
+        ...     formula, measured, columns = "y = A·N^a", "y", ("params",)
+        ...     parameters = (Parameter("A", 0.1, 10.0), Parameter("a", 0.0, 2.0))
+        ...     def value(self, p, x):
+        ...         return p.A * x["params"] ** p.a
+        >>> law = Power("power")
+        >>> law.names
+        ('A', 'a')
+        >>> np.exp(law.logs({"A": 3.0, "a": 0.5}, {"params": [4.0]})).round(2).tolist()
+        [6.0]
     """
 
     name: str

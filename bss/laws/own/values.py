@@ -49,6 +49,20 @@ class OwnFit(Fit):
         draws: refits of the parameters.
         scatter: run effects of the residuals.
         outliers: rows far from what a fit without them predicts.
+
+    Examples:
+        >>> import bss
+        >>> class Power(OwnLaw):
+        ...     formula, measured, columns = "y = A·N^a", "y", ("params",)
+        ...     parameters = (bss.Parameter("A", 0.1, 10.0), bss.Parameter("a", 0.0, 2.0))
+        ...     def value(self, p, x):
+        ...         return p.A * x["params"] ** p.a
+        >>> rows = pd.DataFrame({"params": [1.0, 2.0, 4.0, 8.0], "y": [3.0, 4.2, 6.1, 8.4]})
+        >>> fit = bss.fit_own(rows, Power("power"), resamples=20)
+        >>> type(fit).__name__, fit.status
+        ('OwnFit', 'converged')
+        >>> fit.predict(params=2.0)["y"].round(1).tolist()
+        [4.2]
     """
 
     KIND = "own"
