@@ -61,7 +61,8 @@ class ExportOptions:
     """The plan as settings of another trainer.
 
     Attributes:
-        export: megatron, levanter, maxtext, huggingface, deepspeed, olmo-core, torchtitan, your own
+        export: megatron, levanter, maxtext, huggingface, deepspeed, lightning, composer, olmo-core,
+            torchtitan, your own
             loop in jax, torch or python, csv (a row per step), or module:ATTRIBUTE
         approximate: export the nearest plan, where the trainer cannot do all of this one
     """

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from bss.errors import InputError, check_type
 from bss.exports.base import HEAD, Export, functions, size_of_stage, stages
 from bss.exports.loops import JAX, PYTHON, TORCH
-from bss.exports.programs import DEEPSPEED, HUGGINGFACE, OLMO_CORE, TORCHTITAN
+from bss.exports.programs import COMPOSER, DEEPSPEED, HUGGINGFACE, LIGHTNING, OLMO_CORE, TORCHTITAN
 from bss.exports.settings import CSV, LEVANTER, MAXTEXT, MEGATRON
 from bss.registry import Registry
 from bss.schedules.momentum import told
@@ -32,6 +32,8 @@ EXPORTS: Registry[Export] = Registry(
         "maxtext": MAXTEXT,
         "huggingface": HUGGINGFACE,
         "deepspeed": DEEPSPEED,
+        "lightning": LIGHTNING,
+        "composer": COMPOSER,
         "olmo-core": OLMO_CORE,
         "torchtitan": TORCHTITAN,
         "jax": JAX,
@@ -51,8 +53,8 @@ def export(
     Args:
         plan: A plan that starts at position 0.
         trainer: "megatron" (flags), "levanter" or "maxtext" (YAML), "huggingface", "deepspeed",
-            "olmo-core" or "torchtitan" (Python), "jax", "torch" or "python" (a loop of your own),
-            "csv" (one row per step), or `package.module:ATTRIBUTE`.
+            "lightning", "composer", "olmo-core" or "torchtitan" (Python), "jax", "torch" or
+            "python" (a loop of your own), "csv" (one row per step), or `package.module:ATTRIBUTE`.
         approximate: Export the nearest plan that the trainer can follow. Comments in the export
             list the differences.
         remarks: Sentences that the export states as comments, e.g. how far the plan is beyond the

@@ -62,13 +62,14 @@ def train(model, loss_fn, optimizer, take, micro_batch, world_size=1, first=0, c
         yield step, total'''.replace("$python", _PYTHON)
 
 
-def _of_torch(plan: Plan) -> Iterator[str]:
+def bias_in_torch(plan: Plan) -> Iterator[str]:
+    """Yield comments on PyTorch's correction of the moments if the betas change."""
     if _betas_change(plan):
         yield "# PyTorch corrects the bias of the moments as if the betas had never changed: after"
         yield "# an early change of beta2, steps are too long. Late changes have no such effect."
 
 
-TORCH = Export("PyTorch", _of_torch, Template(_TORCH), sets_all=True)
+TORCH = Export("PyTorch", bias_in_torch, Template(_TORCH), sets_all=True)
 
 
 _JAX = Template('''\

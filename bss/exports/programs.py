@@ -1,13 +1,18 @@
-"""Exports as Python: DeepSpeed, Hugging Face's Trainer, OLMo-core and torchtitan.
+"""Exports as Python: DeepSpeed, Hugging Face's Trainer, Lightning, composer, OLMo-core, torchtitan.
 
 - DeepSpeed 0.19.8, `runtime/engine.py`: `set_train_batch_size`,
   `is_gradient_accumulation_boundary`. A function is called before each step.
 - transformers 5.23.0, `trainer.py`: `_inner_training_loop` (do_sync_step), `on_step_end`.
+- lightning 2.6.6, `pytorch/loops/training_epoch_loop.py`: `_accumulated_batches_reached`, and
+  `on_train_batch_start`, after which a micro-batch is counted and before its step is decided.
+- mosaicml 0.32.1 (composer), `trainer/trainer.py`: a step takes a batch of the DataLoader, in
+  micro-batches weighted by their samples; `core/data_spec.py` wants a DistributedSampler.
 - ai2-olmo-core 3.0.0, `train/callbacks/batch_size_scheduler.py`, `optim/scheduler.py`,
   `data/data_loader.py`: the batch size changes by integer factors.
 - torchtitan 0.3.0, `trainer.py` (train_step), `components/optimizer/lr_scheduler.py`.
 
-All but torchtitan count micro-batches, so a switch must be at a multiple of the new batch size.
+All but torchtitan and composer count micro-batches, so a switch must be at a multiple of the new
+batch size.
 """
 
 import itertools
@@ -16,6 +21,7 @@ from collections.abc import Iterator
 from string import Template
 
 from bss.exports.base import Export, with_batches
+from bss.exports.loops import bias_in_torch
 from bss.schedules.plan import Plan
 
 _DEEPSPEED = Template('''
@@ -74,6 +80,89 @@ def _comments(plan: Plan) -> Iterator[str]:
 
 
 HUGGINGFACE = Export("The callback", _comments, _HUGGINGFACE, counts="Trainer")
+
+
+_FOLLOW = '''
+
+def follow(optimizer, step):
+    """Set the plan's LR, betas and weight decay of a step; a decay of 0 stays."""
+    for group in optimizer.param_groups:
+        decays = {} if group["weight_decay"] else {"weight_decay": 0.0}
+        group.update({"lr": rate(step), **ADAMW[bisect_right(FIRST, step) - 1], **decays})
+
+'''
+
+_LIGHTNING = '''
+from lightning.pytorch import Callback
+
+$plan
+$follow
+class FollowPlan(Callback):
+    """Accumulate to the plan's batch size; micro: sequences per micro-batch, all devices."""
+
+    def __init__(self, micro):
+        self.micro = micro
+
+    def on_train_batch_start(self, trainer, *_):
+        step = trainer.global_step
+        trainer.accumulate_grad_batches, rest = divmod(batch(step), self.micro)
+        assert not rest, f"{batch(step)} must be a multiple of {self.micro}"
+        follow(trainer.optimizers[0], step)
+
+
+# Trainer(max_steps=STEPS, max_epochs=1, callbacks=[FollowPlan(micro)], ...)
+# configure_optimizers returns one AdamW and no scheduler. The data lasts for the plan.'''
+
+LIGHTNING = Export(
+    "The callback",
+    bias_in_torch,
+    Template(_LIGHTNING.replace("$follow", _FOLLOW)),
+    counts="Lightning",
+    sets_all=True,
+)
+
+
+_COMPOSER = '''
+from itertools import islice
+
+from composer import Callback
+from torch.utils.data.distributed import DistributedSampler
+
+$plan
+$follow
+class PlanBatches(DistributedSampler):
+    """The indices of this rank in the batch of each step: DataLoader's batch_sampler."""
+
+    def __iter__(self):
+        rows = iter(super().__iter__())
+        for step in range(STEPS):
+            size, rest = divmod(batch(step), self.num_replicas)
+            assert not rest, f"{batch(step)} must be a multiple of {self.num_replicas} ranks"
+            indices = list(islice(rows, size))
+            assert len(indices) == size, "the data has fewer sequences than the plan"
+            yield indices
+
+    def __len__(self):
+        return STEPS
+
+
+class FollowPlan(Callback):
+    """Set the LR of each step."""
+
+    def batch_start(self, state, logger):
+        follow(state.optimizers[0], state.timestamp.batch.value)
+
+
+# batches = PlanBatches(dataset, num_replicas=..., rank=..., shuffle=True)
+# Trainer(train_dataloader=DataLoader(dataset, batch_sampler=batches), max_duration=f"{STEPS}ba",
+#     device_train_microbatch_size=..., callbacks=[FollowPlan()], ...)  # and no schedulers'''
+
+COMPOSER = Export(
+    "composer",
+    bias_in_torch,
+    Template(_COMPOSER.replace("$follow", _FOLLOW)),
+    sets_all=True,
+)
 
 
 _OLMO_CORE = Template('''\

@@ -408,8 +408,9 @@ class Plan:
         """Return the plan as settings or Python of another trainer; see `bss.export`.
 
         Args:
-            trainer: "megatron", "levanter", "maxtext", "huggingface", "deepspeed", "olmo-core",
-                "torchtitan", "jax", "torch", "python", "csv", or `package.module:ATTRIBUTE`.
+            trainer: "megatron", "levanter", "maxtext", "huggingface", "deepspeed", "lightning",
+                "composer", "olmo-core", "torchtitan", "jax", "torch", "python", "csv", or
+                `package.module:ATTRIBUTE`.
             approximate: Export the nearest plan that the trainer can follow.
 
         Raises:

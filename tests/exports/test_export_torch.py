@@ -318,6 +318,83 @@ def test_the_engine_of_deepspeed_follows_the_plan(monkeypatch):
     assert used == pytest.approx(rates_of(plan))
 
 
+def test_the_trainer_of_lightning_follows_the_plan(tmp_path):
+    """Its own loop: sequences between optimizer steps, and the settings that each step used."""
+    torch, lightning = installed("torch"), installed("lightning.pytorch")
+    plan = resolve(
+        small().schedule, 300 * 16, 16, rate=small().rate, coupling=Coupling(beta2_half_life=2000)
+    )
+    code = executed(export(plan, "lightning"))
+    seen, batches, used = [], [], []
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def training_step(self, rows):
+            seen.append(len(rows))
+            return (self.weight - rows).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+
+        def on_before_optimizer_step(self, optimizer):
+            batches.append(sum(seen))
+            (group,) = optimizer.param_groups
+            used.append((group["lr"], group["betas"][1]))
+            seen.clear()
+
+    trainer = lightning.Trainer(
+        max_steps=code.STEPS, max_epochs=1, callbacks=[code.FollowPlan(2)], accelerator="cpu",
+        logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    rows = torch.arange(300.0)
+    trainer.fit(Model(), torch.utils.data.DataLoader(rows, batch_size=2))
+    assert batches == plan_batches(plan)
+    settings = [plan.at(step).settings for step in range(plan.steps)]
+    np.testing.assert_allclose(used, [(each.lr, each.beta2) for each in settings])
+
+
+def test_the_trainer_of_composer_follows_the_plan():
+    """Its own loop: sequences of each step, and the rate that each step used."""
+    torch, composer = installed("torch"), installed("composer")
+    plan = small()
+    code = executed(export(plan, "composer"))
+    seen, batches, used = [], [], []
+
+    class Model(composer.ComposerModel):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, rows):
+            seen.append(len(rows))
+            return (self.weight - rows).square().mean()
+
+        def loss(self, outputs, batch):
+            return outputs
+
+    class Watch(composer.Callback):
+        def batch_end(self, state, logger):
+            batches.append(sum(seen))
+            used.append(state.optimizers[0].param_groups[0]["lr"])
+            seen.clear()
+
+    model = Model()
+    rows = torch.arange(300.0)
+    batch_sampler = code.PlanBatches(rows, num_replicas=1, rank=0)
+    composer.Trainer(
+        model=model, optimizers=torch.optim.AdamW(model.parameters()), device="cpu",
+        train_dataloader=torch.utils.data.DataLoader(rows, batch_sampler=batch_sampler),
+        max_duration=f"{code.STEPS}ba", device_train_microbatch_size=2, progress_bar=False,
+        callbacks=[code.FollowPlan(), Watch()],
+    ).fit()  # fmt: skip
+    assert batches == plan_batches(plan)
+    assert used == pytest.approx(rates_of(plan))
+
+
 @pytest.mark.parametrize("beta2_half_life", [None, 2000])
 def test_the_plain_loop_trains_with_the_settings_of_the_plan(beta2_half_life):
     torch = installed("torch")
