@@ -19,10 +19,12 @@ from bss.cli.plan import (
     warn_about,
 )
 from bss.cli.step_time import TimeOptions
+from bss.cli.steps import derived_of, sale_of, why_not_steps, with_sale
 from bss.errors import InputError
 from bss.laws import CurveFit, read_fit
 from bss.policies import parse_settings
 from bss.policies.derive import POLICIES_OF, DerivedSchedule
+from bss.policies.fewest_steps import decays
 from bss.policies.from_noise import NoiseRamp
 from bss.policies.functional_best import assumed_rate
 from bss.schedules.batch import BatchSchedule
@@ -30,6 +32,7 @@ from bss.schedules.buckets import BucketSizes
 from bss.schedules.coupling import LR_RULES
 from bss.schedules.lengths import Budget, check_plain
 from bss.schedules.notation import split_unit
+from bss.schedules.plan import Plan
 from bss.schedules.plan import plan as make_plan
 from bss.schedules.rates import WarmupStableDecay
 
@@ -52,7 +55,8 @@ def schedule(
     decay: str = "0",
     lr_coupling: str = next(iter(LR_RULES)),
     lr_batch: Count | None = None,
-    minimize: Literal["tokens", "time", "cost"] | None = None,
+    minimize: Literal["tokens", "time", "cost", "steps"] | None = None,
+    tolerance: Positive | None = None,
     noise: NoiseOptions = NoiseOptions(),
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -78,7 +82,10 @@ def schedule(
         lr_coupling: scale the LR with the batch: none, linear, sqrt, a power such as 0.35, or
             module:ATTRIBUTE
         lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
-        minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss
+        minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss; with a fit
+            of loss curves and an LR that decays: steps, the default there
+        tolerance: with --minimize steps: nats above the best fixed batch, by default 0.005; with a
+            fit of branches: penalty that is allowed, in nats
 
     Examples:
         bss schedule --from NOISE.csv --tokens 10B --seq-len 2048
@@ -90,37 +97,88 @@ def schedule(
     _check_coupling(lr, lr_coupling, lr_batch)
     limits: dict[str, Any] = {"multiple_of": multiple_of, "stages": stages}
     limits |= {"min_batch": min_batch, "max_batch": max_batch}
-    fitted = None
+    fitted = sale = rate = None
     if is_table(fit):
         if policy or settings or minimize or time.step_time:
             raise InputError("--from: a table of noise scales takes no policy; give a fit for one")
         ramp = ramp_of(fit, tokens, noise, limits)
         derived: DerivedSchedule = ramp
         budget = Budget.read(ramp.schedule, tokens, ramp.seq_len, field="--tokens")
-        rate = None
     else:
         fitted = read_fit(fit, POLICIES_OF, "--from")
-        given = {**parse_settings(settings), **_time_settings(policy, minimize, time)}
         budget = _budget(fitted, tokens)
+        limits["stages"] = stages or STAGES
         rate = _rate_before(fitted, lr, budget, warmup, decay)
-        name = policy or ("soonest" if minimize else POLICIES_OF[fitted.KIND])
-        how = {**limits, "stages": stages or STAGES, "policy": name, "settings": given}
-        derived = fitted.schedule(budget.tokens, lr=rate, **how)
-    batch = derived.schedule
-    reference = batch.batches[0] if lr_batch is None else lr_batch
+        if minimize == "steps" or _sells(fitted, rate, policy, minimize):
+            planned = None if lr is None else rate
+            sale = sale_of(fitted, budget.tokens, planned, limits, tolerance)
+            rate = sale.rate
+            derived = derived_of(sale)
+        else:
+            given = {**parse_settings(settings), **_tolerated(fitted, tolerance)}
+            how = limits | _policy_of(fitted, policy, minimize, time, given)
+            derived = fitted.schedule(budget.tokens, lr=rate, **how)
     if rate is None and lr is not None:
-        rate = rate_of(lr, replace(budget, schedule=batch), warmup, decay)
-    coupling = optimizer.coupling(budget.tokens, lr=lr_coupling, reference_batch=reference)
-    plan = make_plan(derived, budget.tokens, budget.seq_len, lr=rate, coupling=coupling)
-    warn_about(plan)
+        rate = rate_of(lr, replace(budget, schedule=derived.schedule), warmup, decay)
+    plan = _planned(derived, budget, rate, optimizer, (lr_coupling, lr_batch))
     shown = plan_output(plan, export, BucketSizes())
     if isinstance(derived, NoiseRamp):
         return with_switches(derived, shown, exported=export.export is not None)
-    if isinstance(fitted, CurveFit) and rate is not None:
-        expected = {"lr": rate.peak, **derived.expected}
-        more = {"lr": asdict(rate), "extrapolation": budget.tokens / fitted.tokens}
-        return _output(derived, shown, expected, {**expected, **more})
-    return _output(derived, shown, {}, {})
+    output = _described(fitted, derived, plan, shown)
+    if sale is not None:
+        return with_sale(sale, time.read(), output)
+    why = () if policy or minimize else (why_not_steps(fitted),)
+    return replace(output, notes=[*output.notes, *why])
+
+
+def _planned(
+    derived: DerivedSchedule,
+    budget: Budget,
+    rate: WarmupStableDecay | None,
+    optimizer: OptimizerOptions,
+    coupled: tuple[str, int | None],
+) -> Plan:
+    """Return the plan of a schedule, whose LR is coupled by a rule from a batch size."""
+    rule, batch = coupled
+    reference = derived.schedule.batches[0] if batch is None else batch
+    coupling = optimizer.coupling(budget.tokens, lr=rule, reference_batch=reference)
+    plan = make_plan(derived, budget.tokens, budget.seq_len, lr=rate, coupling=coupling)
+    warn_about(plan)
+    return plan
+
+
+def _described(fit: Any, derived: DerivedSchedule, plan: Plan, shown: Output) -> Output:
+    """Return the output of a schedule from a fit, with what the law expects of it."""
+    rate = plan.rate
+    if not isinstance(fit, CurveFit) or not isinstance(rate, WarmupStableDecay):
+        return _output(derived, shown, {}, {})
+    expected = {"lr": rate.peak, **derived.expected}
+    more = {"lr": asdict(rate), "extrapolation": plan.budget / fit.tokens}
+    return _output(derived, shown, expected, {**expected, **more})
+
+
+def _policy_of(
+    fit: Any, policy: str | None, minimize: str | None, time: TimeOptions, given: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the policy and its settings, as `fit.schedule` takes them."""
+    name = policy or ("soonest" if minimize else POLICIES_OF[fit.KIND])
+    return {"policy": name, "settings": {**given, **_time_settings(policy, minimize, time)}}
+
+
+def _sells(fit: Any, rate: Any, policy: str | None, minimize: str | None) -> bool:
+    """Return whether the fewest steps are the default: for decayed losses of a fit of curves."""
+    return isinstance(fit, CurveFit) and decays(rate) and not policy and not minimize
+
+
+def _tolerated(fit: Any, tolerance: float | None) -> dict[str, float]:
+    """Return the tolerance as a setting of the policy of branches."""
+    if tolerance is None:
+        return {}
+    if fit.KIND != "branches":
+        raise InputError(
+            "--tolerance: needs --minimize steps with a fit of loss curves, or a fit of branches"
+        )
+    return {"tolerance": tolerance}
 
 
 def _check_lr(lr: float | None, warmup: str, decay: str) -> None:

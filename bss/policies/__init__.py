@@ -11,6 +11,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from bss.errors import InputError
+from bss.policies.fewest_steps import FewestSteps
 from bss.policies.follow_budget import FollowBudget
 from bss.policies.follow_optimum import FollowOptimum, Soonest
 from bss.policies.functional_best import FunctionalBest
@@ -30,6 +31,7 @@ POLICIES: Registry[Policy] = Registry(
         "soonest": Soonest(),
         "theory": Theory(),
         "last-crossing": LastCrossing(),
+        "fewest-steps": FewestSteps(),
     },
     Policy,
 )

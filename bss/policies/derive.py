@@ -11,6 +11,7 @@ from bss.errors import InputError, check_type
 from bss.laws import CurveFit, EsFit
 from bss.policies import with_settings
 from bss.policies.beyond import beyond_measured
+from bss.policies.fewest_steps import decays
 from bss.policies.follow_optimum import FollowOptimum, follow_measured
 from bss.policies.functional_best import assumed_rate, expected_losses
 from bss.policies.policy import Basis, Limits, Policy
@@ -87,7 +88,8 @@ def schedule_of(
         min_batch: In sequences; by default the smallest batch size measured.
         max_batch: In sequences; by default the largest batch size measured.
         policy: Name of a policy, `package.module:ATTRIBUTE`, or a policy; the default depends on
-            the fit, and is "soonest" with the setting `minimize`.
+            the fit. With the setting `minimize` it is "soonest", or "fewest-steps" for
+            minimize="steps". That is the default for loss curves under an LR that decays.
         lr: For a fit of loss curves: a peak LR, an `LRSchedule` or a function of tokens; by default
             the largest peak LR measured, constant.
         settings: Settings of the policy.
@@ -103,11 +105,13 @@ def schedule_of(
         raise InputError(f"fit: {type(fit).__name__} has no schedule; give a fit of {kinds}")
     budget = parse_tokens(tokens, field="tokens")
     given = {**(settings or {}), **others}
-    name = policy or ("soonest" if "minimize" in given else POLICIES_OF[fit.KIND])
-    chosen = with_settings(name, given) if isinstance(name, str) else name
     if fit.seq_len is None or getattr(fit, "in_sequences", False):
         raise InputError("fit: its table had no sequence length; fit it again with seq_len")
     rate = _rate_of(fit, lr, budget)
+    name = policy or _default_policy(fit, rate, given)
+    if name == "fewest-steps":
+        given.pop("minimize", None)
+    chosen = with_settings(name, given) if isinstance(name, str) else name
     basis = Basis(int(fit.seq_len), fit, rate)
     limits = Limits(stages, multiple_of, min_batch=min_batch, max_batch=max_batch)
     derive = partial(chosen, basis, budget, limits)
@@ -127,6 +131,17 @@ def schedule_of(
         label,
         expected,
     )
+
+
+def _default_policy(fit: Any, rate: Any, settings: Mapping[str, Any]) -> str:
+    """Return the name of the default policy: the fewest steps, where decayed losses are known."""
+    if settings.get("minimize") == "steps":
+        return "fewest-steps"
+    if "minimize" in settings:
+        return "soonest"
+    if isinstance(fit, CurveFit) and decays(rate):
+        return "fewest-steps"
+    return POLICIES_OF[fit.KIND]
 
 
 def _rate_of(fit: Any, lr: Any, tokens: int) -> Any:

@@ -32,12 +32,15 @@ class LastCrossing:
             )
         if self.tolerance is not None:
             fit = fit.within(self.tolerance)
+        if all(one.tokens.value is None for one in fit.grown):
+            why = "; ".join(f"batch {one.batch:g}: {one.tokens.why}" for one in fit.grown)
+            raise InputError(f"fit: no switch is identified at {fit.tolerance:g} nats ({why})")
         choices = limits.within(fit.batches)
         starts = [0]
         batches = [choices.nearest(fit.trunk_batch)]
         for one in fit.grown:
             at = one.tokens.value
-            if at is None or not choices.low <= one.batch <= choices.high:
+            if at is None or at >= tokens or not choices.low <= one.batch <= choices.high:
                 continue
             batch = choices.nearest(one.batch)
             while len(starts) > 1 and starts[-1] >= math.ceil(at):
@@ -48,8 +51,5 @@ class LastCrossing:
             else:
                 starts.append(math.ceil(at))
                 batches.append(batch)
-        if batches == [choices.nearest(fit.trunk_batch)]:
-            why = "; ".join(f"batch {one.batch:g}: {one.tokens.why}" for one in fit.grown)
-            raise InputError(f"fit: no switch is identified at {fit.tolerance:g} nats ({why})")
         kept = [0, *range(max(1, len(starts) - limits.stages + 1), len(starts))]
         return BatchSchedule(tuple(starts[i] for i in kept), tuple(batches[i] for i in kept))

@@ -1,0 +1,79 @@
+"""bss schedule --minimize steps: what a ramp saves against the best fixed batch size."""
+
+from dataclasses import replace
+from typing import Any
+
+from bss.cells import Table
+from bss.cli.output import Output
+from bss.errors import InputError
+from bss.laws import CurveFit
+from bss.policies.beyond import beyond_measured
+from bss.policies.derive import DerivedSchedule
+from bss.policies.fewest_steps import GAIN, TOLERANCE, Sale, decays
+from bss.policies.policy import Limits
+from bss.schedules.rates import WarmupStableDecay, wsd
+
+DECAY = 0.2
+"""Share of the tokens in the decay, if no LR is given: the usual one of our runs."""
+
+
+def sale_of(
+    fit: Any,
+    tokens: int,
+    rate: WarmupStableDecay | None,
+    limits: dict[str, Any],
+    tolerance: float | None,
+) -> Sale:
+    """Return the fewest steps of a fit of loss curves.
+
+    Raises:
+        InputError: If the fit is of another kind, or the LR does not decay.
+    """
+    if not isinstance(fit, CurveFit):
+        raise InputError(
+            f"--minimize steps: a fit of kind {fit.KIND} does not predict the decayed loss of a "
+            "ramp; give a fit of `bss fit curve`"
+        )
+    if rate is None:
+        rate = wsd(fit.rates[1], tokens, 0, round(DECAY * tokens))
+    if not decays(rate):
+        raise InputError("--minimize steps: the LR does not decay; give --decay, e.g. 20%")
+    return Sale(fit, tokens, rate, Limits(**limits), tolerance or TOLERANCE)
+
+
+def derived_of(sale: Sale) -> DerivedSchedule:
+    """Return the schedule of a sale, as other policies have it."""
+    expected = {
+        "predicted_loss": float(sale.losses[sale.chosen]),
+        "constant_batch": sale.fixed.constant_batch,
+        "constant_loss": float(sale.losses[sale.best]),
+    }
+    beyond = tuple(beyond_measured(sale.fit, sale.schedule, sale.tokens, sale.rate))
+    name = "fewest-steps"
+    return DerivedSchedule(
+        sale.schedule, sale.fit.law_name, f"policy {name}", beyond, name, expected
+    )
+
+
+def with_sale(sale: Sale, step_time: Any, shown: Output) -> Output:
+    """Return the output of a schedule with its steps against the best fixed batch size."""
+    rows = sale.rows(step_time)
+    title = f"at the same tokens, {sale.fit.level:.0%} intervals of the fit"
+    known = {"minimize": "steps", "tolerance": sale.tolerance, "compared": rows}
+    return replace(
+        shown,
+        json={**shown.json, **known},
+        answer=f"{shown.answer}\n{sale.answer}",
+        tables=[Table.of_records(title, rows), *shown.tables],
+        notes=[*shown.notes, GAIN],
+    )
+
+
+def why_not_steps(fit: Any) -> str:
+    """Return why the steps are not minimized by default."""
+    if isinstance(fit, CurveFit):
+        return "loss is minimized, as the LR does not decay; with --decay steps are minimized"
+    return (
+        f"steps are not minimized: a fit of kind {fit.KIND} does not predict the decayed loss of a "
+        "ramp"
+    )
