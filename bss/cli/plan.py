@@ -140,9 +140,8 @@ def plan(
 
     Examples:
         bss plan --tokens 10B --seq-len 2048 --batch "0:256 2B:512" --lr 1e-3
-        bss plan --tokens 10B --seq-len 2048 --batch 256 --lr 1e-3 --export levanter
         bss plan --tokens 10B --seq-len 2048 --batch 256 --lr from:LR.json --params 350M
-        bss plan --tokens 100steps --seq-len 4096 --batch "8 8 160:16" --lr 1e-3 --decay 20steps
+        bss plan --tokens 100steps --seq-len 4096 --batch "8 8 160:16" --lr 1e-3 --export megatron
     """
     run = Budget.read(batch, tokens, seq_len, field="--tokens")
     if not run.tokens:

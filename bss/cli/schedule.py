@@ -90,7 +90,6 @@ def schedule(
     Examples:
         bss schedule --from NOISE.csv --tokens 10B --seq-len 2048
         bss schedule --from FIT.json --tokens 1M --stages 3 --lr 4e-3 --lr-coupling sqrt
-        bss schedule --from FIT.json --tokens 1M --policy late-switch --set at=0.8
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
     _check_lr(lr, warmup, decay)
