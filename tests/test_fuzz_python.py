@@ -205,6 +205,9 @@ CALLS = {
     "BatchSchedule": lambda a, b, c: bss.BatchSchedule(a, b),
     "plan of a coupling": lambda a, b, c: bss.plan(8, "1M", 64, coupling=a, start=b),
     "microbatch_grad": lambda a, b, c: bss.microbatch_grad(len, a, aux=b),
+    "fit_lr": lambda a, b, c: bss.fit_lr(a, columns=b),
+    "fit_branches": lambda a, b, c: bss.fit_branches(a, columns=b),
+    "fit_own": lambda a, b, c: bss.fit_own(a, b),
 }
 UNDRAWN = {
     *("fit_es", "fit_critical", "fit_loss", "fit_curve", "check_runs", "check_losses"),  # above
