@@ -8,7 +8,9 @@
 - megatron-core 0.19.2: `training/config/training_config.py`, `core/optimizer_param_scheduler.py`,
   and `core/num_microbatches_calculator.py` for the schedule string. Command-line flags, one per
   line, with lengths in samples (sequences). The thresholds of the schedule string are in tokens,
-  rounded down to samples, and take effect at the first step at or after them.
+  rounded down to samples, and take effect at the first step at or after them. The schedule string
+  came with megatron-core 0.18.0. Until 0.17.1 there is `--rampup-batch-size` alone, whose batch
+  grows by equal increments after equal samples.
 - CSV has one row per step, for a trainer that reads it or for a custom plot.
 """
 
@@ -159,9 +161,49 @@ def _megatron(plan: Plan) -> Iterator[str]:
     yield f"--seq-length {plan.seq_len}"
     yield f"--train-samples {plan.tokens // plan.seq_len}"
     yield f'--step-batch-size-schedule "{schedule}"'
+    yield from _megatron_before(plan)
     yield from adam(plan, "--adam-beta1 {!r}", "--adam-beta2 {!r}", "--weight-decay {!r}")
     if rate := stages(plan):
         yield from _megatron_rate(plan, rate)
+
+
+def _megatron_before(plan: Plan) -> Iterator[str]:
+    """Yield comments with the flags of a Megatron-LM that has no schedule string."""
+    batches = [segment.batch for segment in plan.segments]
+    samples = _rampup_samples(plan)
+    needs = "# --step-batch-size-schedule needs megatron-core 0.18 or later. Earlier versions"
+    if len(batches) > 1 and samples is None:
+        yield f"{needs} cannot follow this plan:"
+        yield "# their --rampup-batch-size grows by equal increments after equal samples."
+        return
+    yield f"{needs} take instead:"
+    yield f"# --global-batch-size {batches[-1]}"
+    if samples is not None:
+        yield f"# --rampup-batch-size {batches[0]} {batches[1] - batches[0]} {samples}"
+
+
+def _rampup_samples(plan: Plan) -> int | None:
+    """Return the samples of Megatron-LM's ramp-up that switch at the plan's steps, if any do.
+
+    At a step after c samples, n increments over s samples have come int(c / (s / n)) times.
+    """
+    batches = [segment.batch for segment in plan.segments]
+    increments = {after - before for before, after in itertools.pairwise(batches)}
+    if len(increments) != 1 or min(increments) < 0:
+        return None
+    count = len(batches) - 1
+    starts = [segment.start_tokens // plan.seq_len for segment in plan.segments]
+    most = min(count * start // k for k, start in enumerate(starts) if k)
+    for samples in (most, most - 1):  # a quotient just below a whole number is rounded down
+        share = samples / count
+        switches = all(
+            int(start / share) == k and int((start - batches[k - 1]) / share) == k - 1
+            for k, start in enumerate(starts)
+            if k
+        )
+        if switches:
+            return samples
+    return None
 
 
 def _megatron_rate(plan: Plan, rate: WarmupStableDecay) -> Iterator[str]:

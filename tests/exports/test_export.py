@@ -59,6 +59,42 @@ def test_megatron_takes_the_steps_of_the_plan(text):
         samples += batch
 
 
+def rampup_batches(text, steps):
+    """The batch of every step by the rule of Megatron-LM before its schedule string."""
+    final = int(re.findall(r"^# --global-batch-size (\d+)$", text, re.MULTILINE)[0])
+    start, increment, samples = map(
+        int, re.findall(r"^# --rampup-batch-size (\d+) (\d+) (\d+)$", text, re.MULTILINE)[0]
+    )
+    share = samples / ((final - start) // increment)
+    batches = []
+    for _ in range(steps):
+        consumed = sum(batches)
+        ramps = consumed <= samples
+        batches.append(start + int(consumed / share) * increment if ramps else final)
+    return batches
+
+
+@pytest.mark.parametrize("text", ["0:8 100K:16", "0:8 100K:16 200K:24", "0:7 10000:10 20000:13"])
+def test_an_older_megatron_is_given_the_ramp_up_that_follows_the_plan(text):
+    made = resolve(BatchSchedule.parse(text), 400_000, 128)
+    exported = export(made, "megatron")
+    assert "needs megatron-core 0.18 or later. Earlier versions take instead:" in exported
+    assert rampup_batches(exported, made.steps) == [made.at(n).batch for n in range(made.steps)]
+
+
+@pytest.mark.parametrize("text", ["0:8 2M:16 6M:32", "0:16 2M:8", "0:8 2M:16 8M:24"])
+def test_an_older_megatron_that_cannot_follow_is_told(text):
+    exported = export(plan(text), "megatron")
+    assert "Earlier versions cannot follow this plan:" in exported
+    assert "# --rampup-batch-size" not in exported and "# --global-batch-size" not in exported
+
+
+def test_an_older_megatron_has_one_batch_size_without_a_ramp_up():
+    exported = export(plan("8"), "megatron")
+    assert "take instead:\n# --global-batch-size 8\n" in exported
+    assert "--rampup-batch-size" not in exported
+
+
 def test_levanter_counts_steps():
     wanted = plan(rate=rates.wsd(4e-3, TOKENS, 200_064, 2_000_000, "cosine", 0.1))
     lines = export(wanted, "levanter", approximate=True).splitlines()
