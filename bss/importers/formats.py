@@ -479,7 +479,7 @@ def declared_formats() -> dict[str, Importer]:
     return formats
 
 
-KNOWN = tuple(name for name in GROUPS if name not in ("estimate", "nan"))
+KNOWN = tuple(name for name in GROUPS if name not in ("estimate", "nan", NAME))
 NEAR = 2000
 """Number of lines that are compared with a regular expression that matches none."""
 PATIENCE = 5.0

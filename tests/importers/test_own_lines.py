@@ -39,6 +39,10 @@ def test_lines_of_any_trainer(tmp_path, capsys):
         (["--train-line", r"ce (\S+)"], ["no group loss"]),
         (["--train-line", r"ce (?P<loss>\S+)"], ["no group step"]),
         (["--train-line", TRAIN.replace("P<step>", "P<stp>")], ["group stp is unknown"]),
+        (
+            ["--train-line", TRAIN.replace("P<step>", "P<eval_loss_name>")],
+            ["group eval_loss_name is unknown"],
+        ),
         (["--eval-line", TRAIN], ["--eval-line", "no group eval_loss"]),
         (
             ["--train-line", TRAIN.replace("ce", "xent")],
