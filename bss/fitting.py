@@ -12,7 +12,8 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.laws import BranchFit, CriticalFit, CurveFit, EqualFit, EsFit, LrFit, OwnFit
+from bss.groups import fit_groups
+from bss.laws import BranchFit, CriticalFit, CurveFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.laws.es.values import IN_SEQUENCES
 from bss.points.units import in_nats
@@ -280,6 +281,7 @@ def fit_loss(
     *,
     forms: Sequence[str] | None = None,
     equal: str | None = None,
+    by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -300,6 +302,8 @@ def fit_loss(
             apply.
         equal: A column of costs that groups of rows have equal, e.g. "seconds" of runs of 600 s.
             The best batch size at equal cost is fitted instead of the law.
+        by: Columns whose groups are fitted one by one, e.g. "optimizer,family" or a list. A group
+            with one batch size is left out.
         seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -311,7 +315,8 @@ def fit_loss(
         options: The same as one value.
 
     Returns:
-        A `LossFit`; with `equal` an `EqualFit`.
+        A `LossFit`; with `equal` an `EqualFit`; with `by` a mapping from group to `LossFit`, with
+        `penalties()`.
 
     Raises:
         InputError: If a column is missing, a row is refused, or there are too few batch sizes.
@@ -325,23 +330,23 @@ def fit_loss(
     """
     how = reading(columns, seq_len)
     if equal is not None:
-        if forms or constraints:
-            raise InputError("equal: the best batch at equal cost has no form; leave forms out")
+        if forms or constraints or by:
+            raise InputError("equal: the best batch at equal cost has no form; leave forms, by out")
         chosen = options or _options(resamples or 500, level, seed)
         return _fit_equal(losses, equal, how, _texts(keep), _texts(drop), chosen)
     read, warnings = read_loss_tables(sources_of(losses, "losses"), how, laws.check_losses)
     kept = selected(read, _texts(keep), _texts(drop))
     hint = laws.equal_hint(kept)
+    chosen = options or _options(resamples or 300, level, seed)
+
+    def of(rows: pd.DataFrame) -> LossFit:
+        fit = laws.fit_loss(rows, forms=forms, constraints=constraints, options=chosen)
+        return _warned(fit, [*warnings, *filter(None, (hint,))])
+
     try:
-        fit = laws.fit_loss(
-            kept,
-            forms=forms,
-            constraints=constraints,
-            options=options or _options(resamples or 300, level, seed),
-        )
+        return of(kept) if by is None else fit_groups(kept, by, of, batches=2)
     except InputError as error:
         raise InputError("; ".join(filter(None, (str(error), hint)))) from None
-    return _warned(fit, [*warnings, *filter(None, (hint,))])
 
 
 def _fit_equal(
@@ -368,6 +373,7 @@ def _fit_equal(
 def fit_lr(
     losses: Any,
     *,
+    by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -377,13 +383,14 @@ def fit_lr(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> LrFit:
+) -> Any:
     """Fit the best peak LR of each model size, budget and batch size, and its law in them.
 
     Args:
         losses: One row per finished run: a table, a file or a directory, or a list of them.
             Columns lr (or peak_lr) and loss (nats); params, tokens, and batch or batch_tokens if
             they vary. One batch size is enough. Of loss curves the last losses are taken.
+        by: Columns whose groups are fitted one by one, e.g. "optimizer", or a list.
         seq_len: As in `fit_es`; so are columns, keep, drop, level, seed and options.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -393,6 +400,9 @@ def fit_lr(
         resamples: Not used: losses are redrawn 500 times.
         seed: Of the redrawn losses.
         options: The same as one value.
+
+    Returns:
+        An `LrFit`; with `by` a mapping from group to `LrFit`.
 
     Raises:
         InputError: If a column is missing, a row is refused, or no size has two LRs.
@@ -407,12 +417,13 @@ def fit_lr(
     """
     how = reading(columns, seq_len)
     read, warnings = read_loss_tables(sources_of(losses, "losses"), how, laws.check_rates)
-    fit = laws.fit_lr(
-        selected(read, _texts(keep), _texts(drop)),
-        constraints=constraints,
-        options=options or _options(resamples or 500, level, seed),
-    )
-    return _warned(fit, warnings)
+    kept = selected(read, _texts(keep), _texts(drop))
+    chosen = options or _options(resamples or 500, level, seed)
+
+    def of(rows: pd.DataFrame) -> LrFit:
+        return _warned(laws.fit_lr(rows, constraints=constraints, options=chosen), warnings)
+
+    return of(kept) if by is None else fit_groups(kept, by, of)
 
 
 def fit_own(

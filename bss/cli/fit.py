@@ -18,6 +18,7 @@ from bss.cli.reading import (
     TargetOptions,
 )
 from bss.cli.step_time import TimeOptions
+from bss.groups import GroupFits
 from bss.laws.step_time import CRITERIA, equal_time, sentence
 from bss.units import parse_tokens, rounded_tokens
 
@@ -96,6 +97,7 @@ def loss(
     *,
     form: Repeated = (),
     equal: str | None = None,
+    by: str | None = None,
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     files: Trust = Trust(),
@@ -109,20 +111,24 @@ def loss(
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
         equal: a column that groups of runs have equal, e.g. seconds of runs of 600 s each: find the
             best batch size at equal seconds
+        by: columns whose groups are fitted one by one, e.g. optimizer,family
 
     Examples:
         bss fit loss LOSSES.csv
         bss fit loss LOSSES.csv --resamples 20 --json
         bss fit loss CONTEST.csv --equal seconds
+        bss fit loss LOSSES.csv --by optimizer,family
     """
     given = {**table.given(), **how.given()}
-    return _output(fitting.fit_loss(runs, forms=[*form] or None, equal=equal, **given))
+    fit = fitting.fit_loss(runs, forms=[*form] or None, equal=equal, by=by, **given)
+    return _of_groups(fit) if isinstance(fit, GroupFits) else _output(fit)
 
 
 def lr(
     runs: Tables,
     /,
     *,
+    by: str | None = None,
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     files: Trust = Trust(),
@@ -133,12 +139,14 @@ def lr(
     Args:
         runs: runs directories, or CSV or Parquet with a row per run: lr and loss; params, tokens,
             and batch or batch_tokens if they vary. One batch size is enough
+        by: columns whose groups are fitted one by one, e.g. optimizer,family
 
     Examples:
         bss fit lr LOSSES.csv --columns lr=peak_lr
         bss fit lr LOSSES.csv --plot lr.png
     """
-    return _output(fitting.fit_lr(runs, **table.given(), **how.given()))
+    fit = fitting.fit_lr(runs, by=by, **table.given(), **how.given())
+    return _of_groups(fit) if isinstance(fit, GroupFits) else _output(fit)
 
 
 def own(
@@ -228,6 +236,17 @@ def _output(fit: Any) -> Output:
     draw = figure("fits.fit_figure", fit)
     answer = "\n".join(filter(None, (fit.answer, _plainly(fit))))
     return Output(fit.to_dict(), answer, shown, warnings, notes, figure=draw)
+
+
+def _of_groups(fit: GroupFits) -> Output:
+    """Return the answer, the summary and the penalties of each group."""
+    tables = [Table.of_frame("Groups", fit.summary())]
+    json = fit.to_dict()
+    if all(isinstance(one, laws.LossFit) for one in fit.values()):
+        penalties = fit.penalties()
+        json["penalties"] = penalties.to_dict("records")
+        tables.append(Table.of_frame("Loss above the best batch size of the group", penalties))
+    return Output(json, fit.answer, tables, fit.warnings)
 
 
 def _plainly(fit: Any) -> str:

@@ -1,0 +1,107 @@
+"""One fit per group of rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bss
+from bss.cli import main
+from bss.errors import InputError
+
+SLOPES = {("Muon", "low"): 0.01, ("Muon", "high"): 0.015, ("Lion", "low"): 0.03}
+BATCHES = (128, 512, 1024, 2048)
+
+
+def planted():
+    """Losses of four batch sizes, in which each group pays otherwise for a large one."""
+    rows = [
+        {
+            "optimizer": optimizer,
+            "family": family,
+            "batch": batch,
+            "loss": 3.2 + slope * (i + i * i),
+        }
+        for (optimizer, family), slope in SLOPES.items()
+        for i, batch in enumerate(BATCHES)
+    ]
+    rows.append({"optimizer": "Lion", "family": "high", "batch": 128, "loss": 3.3})
+    table = pd.DataFrame(rows).assign(params=124e6, seq_len=1024)
+    # As in a run of whole steps, budgets differ by the remainder of a step.
+    return table.assign(tokens=table["batch"].map({2048: 1_704_984_576}).fillna(1_703_936_000))
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return bss.fit_loss(planted(), by=["optimizer", "family"], resamples=20)
+
+
+def test_each_group_has_the_fit_of_its_rows_alone(fits):
+    assert [*fits] == [*SLOPES]
+    table = planted()
+    rows = table[(table["optimizer"] == "Muon") & (table["family"] == "high")]
+    alone = bss.fit_loss(rows, resamples=20)
+    assert fits["Muon", "high"].summary().equals(alone.summary())
+    assert [*fits.summary()][:3] == ["optimizer", "family", "params"]
+    assert fits.answer.splitlines()[2].startswith("optimizer=Lion, family=low: B_opt")
+
+
+def test_a_group_with_one_batch_size_is_told_and_left_out(fits):
+    told = "optimizer=Lion, family=high: left out: it has one batch size; 2 are needed"
+    assert fits.left_out == (told,) and fits.warnings[0] == told
+    assert len(fits.warnings) == len({*fits.warnings})
+    with pytest.raises(InputError, match="no fit of optimizer=Lion, family=high; choose one of"):
+        fits["Lion", "high"]
+
+
+def test_penalties_are_against_the_best_of_the_group(fits):
+    found = fits.penalties().set_index(["optimizer", "family"])
+    for group, slope in SLOPES.items():
+        rows = found.loc[group]
+        assert rows["batch_tokens"].tolist() == [1024 * batch for batch in BATCHES]
+        assert rows["penalty"].to_numpy() == pytest.approx(slope * np.array([0, 2, 6, 12]))
+
+
+def test_the_command_prints_the_same(fits, tmp_path, capsys):
+    planted().to_csv(tmp_path / "losses.csv", index=False)
+    line = ["fit", "loss", str(tmp_path / "losses.csv"), "--by", "optimizer,family"]
+    assert main([*line, "--resamples", "20", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["by"] == ["optimizer", "family"]
+    assert [one["group"]["optimizer"] for one in told["groups"]] == ["Muon", "Muon", "Lion"]
+    assert told["penalties"][3]["penalty"] == pytest.approx(0.12)
+    assert main([*line, "--resamples", "20"]) == 0
+    text = capsys.readouterr().out
+    assert "Loss above the best batch size of the group" in text and "left out" in text
+
+
+def test_learning_rates_are_fitted_by_group():
+    rows = [
+        {"beta2": beta2, "lr": lr, "loss": 3 + np.log(lr / best) ** 2 / 9}
+        for beta2, best in ((0.95, 0.003), (0.99, 0.002))
+        for lr in (0.001, 0.002, 0.004, 0.008)
+    ]
+    found = bss.fit_lr(pd.DataFrame(rows), by="beta2")
+    assert found[0.95].best_lr().value == pytest.approx(0.003, rel=1e-3)
+    assert found[0.99].best_lr().value == pytest.approx(0.002, rel=1e-3)
+    with pytest.raises(InputError, match="penalties: only fits of final losses"):
+        found.penalties()
+
+
+def test_rows_without_a_group_are_told():
+    table = planted().query("optimizer == 'Muon'")
+    table.loc[table.index[4:], "family"] = None
+    found = bss.fit_loss(table, by="family", resamples=20)
+    assert [*found] == ["low"] and found.left_out == ("4 rows have no family: left out",)
+
+
+@pytest.mark.parametrize("by", ["lab", "optimizer,lab", "", []])
+def test_a_column_that_is_not_there_is_refused(by):
+    with pytest.raises(InputError, match=r"by: no column .*choose from params, .*, optimizer"):
+        bss.fit_loss(planted(), by=by)
+
+
+def test_groups_that_all_have_one_batch_size_are_refused():
+    with pytest.raises(InputError, match="by: no group can be fitted; batch=128: left out"):
+        bss.fit_loss(planted(), by="batch")
