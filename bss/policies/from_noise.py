@@ -93,7 +93,7 @@ class NoiseRamp(DerivedSchedule):
         >>> step = np.arange(100, 4100, 100)
         >>> table = {"step": step, "tokens": step * 65_536, "noise_scale": 819.2 * step**.5}
         >>> str(noise_ramp(pd.DataFrame(table), seq_len=1024))
-        '0:8 26.2144M:16 104857601:32'
+        '0:8 26.2144M:16 104.8576M:32'
     """
 
     switches: tuple[BatchSwitch, ...] = ()
@@ -195,7 +195,8 @@ def noise_ramp(
         text = f"beyond {rounded_tokens(last)} tokens nothing was measured, and the batch stays"
         warnings.append(text)
     used = [one for one in switches if one.tokens.value is not None]
-    starts = (0, *(math.ceil(one.tokens.value or 0) for one in used))
+    # A thousandth of a token is rounding, which differs between versions of numpy.
+    starts = (0, *(math.ceil(round(one.tokens.value or 0, 3)) for one in used))
     sizes = (first, *(one.batch_tokens for one in used))
     schedule = BatchSchedule(starts, sizes, (1,) * len(sizes))
     if length is not None:
