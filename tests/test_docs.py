@@ -95,7 +95,7 @@ def test_every_answer_has_a_question_of_its_own_and_a_command_or_a_page():
     questions = parts[::2]
     assert len(questions) == len(set(questions)) >= 12
     for question, answer in zip(questions, parts[1::2], strict=True):
-        assert ">>> bss(" in answer or re.search(r"\]\(fit/\w+\.md\)", answer), question
+        assert ">>> bss(" in answer or re.search(r"\]\(fit/\w+\.md[)#]", answer), question
 
 
 REFERENCE = ("names.md", "commands.md", "scale.md", "answers.md")

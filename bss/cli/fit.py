@@ -115,7 +115,6 @@ def loss(
 
     Examples:
         bss fit loss LOSSES.csv
-        bss fit loss LOSSES.csv --resamples 20 --json
         bss fit loss CONTEST.csv --equal seconds
         bss fit loss LOSSES.csv --by optimizer,family
     """
