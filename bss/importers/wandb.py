@@ -173,6 +173,8 @@ def _chart(
     file: Path, table: Table, trainers: tuple[MetricNames, ...], columns: Mapping[str, str]
 ) -> Iterator[Log]:
     """Yield one log per run of a chart."""
+    if not table.names:
+        raise InputError(f"{file}: the chart has no column; export the chart again")
     axis = table.names[0]
     lines = _lines(file, table.names)
     cells = table.read([axis, *(name for metrics in lines.values() for name in metrics.values())])

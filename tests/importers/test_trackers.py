@@ -330,3 +330,10 @@ def test_metrics_as_json_text_are_columns(tmp_path, suffix):
         frame.to_parquet(file)
         with pytest.raises(InputError, match=r"row 4: metrics is .*; expected JSON"):
             imported(file)
+
+
+def test_a_chart_that_is_cut_in_its_header_is_refused(tmp_path):
+    (tmp_path / "chart.csv").write_text('"Step","run-7 - ')
+    options = LogOptions(Batches.parse(["8"]), 64)
+    with pytest.raises(InputError, match="the chart has no column; export the chart again"):
+        read_logs([tmp_path / "chart.csv"], ANY, options)
