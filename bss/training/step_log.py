@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bss.files import write_text
+
 STEPS = "steps.csv"
 STEP_LOG_COLUMNS = (
     *("step", "tokens", "batch", "lr", "loss", "grad_norm", "update_norm"),
@@ -59,8 +61,7 @@ class StepLog:
         if not self._writable:
             return
         kept = [row for row in read_steps(self._file.parent) if row["tokens"] <= tokens]
-        self._file.write_text(_lines([dict(zip(STEP_LOG_COLUMNS, STEP_LOG_COLUMNS, strict=True))]))
-        self._append(kept)
+        write_text(self._file, _lines(kept, header=True))  # whole: a kill loses no row before it
 
     def add(self, row: Mapping[str, Any], tokens: int, seconds: float) -> None:
         """Add the row of a step.
@@ -89,13 +90,10 @@ class StepLog:
         rows = self._rows
         self._rows = []
         if self._writable:
-            self._append(rows)
+            with open(self._file, "a") as file:
+                file.write(_lines(rows))
         for row in rows:
             self._tell(row)
-
-    def _append(self, rows: list[dict[str, Any]]) -> None:
-        with open(self._file, "a") as file:
-            file.write(_lines(rows))
 
 
 def read_steps(path: Path) -> list[dict[str, Any]]:
@@ -111,9 +109,11 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(rows: list[dict[str, Any]]) -> str:
+def _lines(rows: list[dict[str, Any]], *, header: bool = False) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, STEP_LOG_COLUMNS, lineterminator="\n")
+    if header:
+        writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
