@@ -51,38 +51,26 @@ def ramp_of(path: Path, tokens: str, options: NoiseOptions, limits: dict[str, An
     return noise_ramp(table, tokens, **how, **limits)
 
 
-def with_switches(ramp: NoiseRamp, shown: Output, *, exported: bool) -> Output:
-    """Return a plan's output with the switches of its ramp before it.
+def switches_of(ramp: NoiseRamp) -> dict[str, Any]:
+    """Return the switches of a ramp as JSON of its schedule has them."""
+    switches = [one.to_dict(ramp.seq_len) for one in ramp.switches]
+    return {"seq_len": ramp.seq_len, "batch_tokens": ramp.first, "switches": switches}
+
+
+def with_switches(ramp: NoiseRamp, shown: Output) -> Output:
+    """Return a schedule's output with the switches of its ramp before its plan.
 
     Raises:
         InputError: If the plan is exported without a sequence length.
     """
-    if ramp.seq_len is None and exported:
-        raise InputError("--export: needs the tokens of a sequence; give --seq-len")
-    switches = [one.to_dict(ramp.seq_len) for one in ramp.switches]
-    payload: dict[str, Any] = {
-        "kind": "schedule",
-        "policy": ramp.policy,
-        "batch": str(ramp),
-        "law": ramp.law,
-    }
-    payload |= {"seq_len": ramp.seq_len, "batch_tokens": ramp.first, "switches": switches}
-    if shown.text:
-        payload["export"] = shown.text
-    payload["warnings"] = [*ramp.warnings]
-    payload["plan"] = {key: x for key, x in shown.json.items() if key != "export"}
-    text = f'--batch "{ramp}"\n{ramp.answer}'
-    notes = [shown.answer, *shown.notes]
+    answer = f"{shown.answer}\n{ramp.answer}"
+    notes = [*shown.notes]
     if ramp.seq_len is None:
-        text = ramp.answer
+        if "export" in shown.json:
+            raise InputError("--export: needs the tokens of a sequence; give --seq-len")
+        answer = ramp.answer
         notes.append("batches are in tokens; give --seq-len for sequences and for --export")
     title = f"switches, {ramp.level:.0%} intervals; steps of the measured run"
-    return replace(
-        shown,
-        json=payload,
-        answer=text,
-        tables=[Table.of_records(title, switches), *shown.tables],
-        warnings=[*ramp.warnings],
-        notes=notes,
-        figure=figure("ramps.noise_figure", ramp),
-    )
+    table = Table.of_records(title, shown.json["switches"])
+    drawn = figure("ramps.noise_figure", ramp)
+    return replace(shown, answer=answer, tables=[table, *shown.tables], notes=notes, figure=drawn)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from bss.cells import Table
-from bss.cli.noise import NoiseOptions, is_table, ramp_of, with_switches
+from bss.cli.noise import NoiseOptions, is_table, ramp_of, switches_of, with_switches
 from bss.cli.options import Count, Number, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
@@ -122,7 +122,7 @@ def schedule(
     plan = _planned(derived, budget, rate, optimizer, (lr_coupling, lr_batch))
     shown = plan_output(plan, export, BucketSizes())
     if isinstance(derived, NoiseRamp):
-        return with_switches(derived, shown, exported=export.export is not None)
+        return with_switches(derived, _output(derived, shown, {}, switches_of(derived)))
     output = _described(fitted, derived, plan, shown)
     if sale is not None:
         return with_sale(sale, time.read(), output)
