@@ -23,8 +23,7 @@ from bss.cli.steps import derived_of, sale_of, why_not_steps, with_sale
 from bss.errors import InputError
 from bss.laws import CurveFit, read_fit
 from bss.policies import parse_settings
-from bss.policies.derive import POLICIES_OF, DerivedSchedule
-from bss.policies.fewest_steps import decays
+from bss.policies.derive import POLICIES_OF, DerivedSchedule, default_policy
 from bss.policies.from_noise import NoiseRamp
 from bss.policies.functional_best import assumed_rate
 from bss.schedules.batch import BatchSchedule
@@ -108,15 +107,18 @@ def schedule(
         budget = _budget(fitted, tokens)
         limits["stages"] = stages or STAGES
         rate = _rate_before(fitted, lr, budget, warmup, decay)
-        if minimize == "steps" or _sells(fitted, rate, policy, minimize):
+        asked = {"minimize": minimize} if minimize else {}
+        default = default_policy(fitted, rate, asked)
+        if minimize == "steps" or (not policy and default == "fewest-steps"):
             planned = None if lr is None else rate
             sale = sale_of(fitted, budget.tokens, planned, limits, tolerance)
             rate = sale.rate
             derived = derived_of(sale)
         else:
             given = {**parse_settings(settings), **_tolerated(fitted, tolerance)}
-            how = limits | _policy_of(fitted, policy, minimize, time, given)
-            derived = fitted.schedule(budget.tokens, lr=rate, **how)
+            how = {"settings": {**given, **_time_settings(policy, minimize, time)}}
+            named = policy or default
+            derived = fitted.schedule(budget.tokens, lr=rate, policy=named, **limits, **how)
     if rate is None and lr is not None:
         rate = rate_of(lr, replace(budget, schedule=derived.schedule), warmup, decay)
     plan = _planned(derived, budget, rate, optimizer, (lr_coupling, lr_batch))
@@ -154,19 +156,6 @@ def _described(fit: Any, derived: DerivedSchedule, plan: Plan, shown: Output) ->
     expected = {"lr": rate.peak, **derived.expected}
     more = {"lr": asdict(rate), "extrapolation": plan.budget / fit.tokens}
     return _output(derived, shown, expected, {**expected, **more})
-
-
-def _policy_of(
-    fit: Any, policy: str | None, minimize: str | None, time: TimeOptions, given: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the policy and its settings, as `fit.schedule` takes them."""
-    name = policy or ("soonest" if minimize else POLICIES_OF[fit.KIND])
-    return {"policy": name, "settings": {**given, **_time_settings(policy, minimize, time)}}
-
-
-def _sells(fit: Any, rate: Any, policy: str | None, minimize: str | None) -> bool:
-    """Return whether the fewest steps are the default: for decayed losses of a fit of curves."""
-    return isinstance(fit, CurveFit) and decays(rate) and not policy and not minimize
 
 
 def _tolerated(fit: Any, tolerance: float | None) -> dict[str, float]:

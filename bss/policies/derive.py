@@ -108,7 +108,7 @@ def schedule_of(
     if fit.seq_len is None or getattr(fit, "in_sequences", False):
         raise InputError("fit: its table had no sequence length; fit it again with seq_len")
     rate = _rate_of(fit, lr, budget)
-    name = policy or _default_policy(fit, rate, given)
+    name = policy or default_policy(fit, rate, given)
     if name == "fewest-steps":
         given.pop("minimize", None)
     chosen = with_settings(name, given) if isinstance(name, str) else name
@@ -133,8 +133,14 @@ def schedule_of(
     )
 
 
-def _default_policy(fit: Any, rate: Any, settings: Mapping[str, Any]) -> str:
-    """Return the name of the default policy: the fewest steps, where decayed losses are known."""
+def default_policy(fit: Any, rate: Any, settings: Mapping[str, Any]) -> str:
+    """Return the name of the default policy: the fewest steps, where decayed losses are known.
+
+    Args:
+        fit: Of a kind in POLICIES_OF.
+        rate: LR as a function of tokens, or None.
+        settings: Of the policy; `minimize` names what is asked for.
+    """
     if settings.get("minimize") == "steps":
         return "fewest-steps"
     if "minimize" in settings:
