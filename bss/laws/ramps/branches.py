@@ -17,7 +17,7 @@ import pandas as pd
 
 from bss.errors import InputError, check
 from bss.laws.base import UNIDENTIFIED, Estimate, Fit, Options, check_lengths, outside, tails
-from bss.laws.ramps.smooth import DRAWS, LEAST_POINTS, SmoothCurve, smooth
+from bss.laws.ramps.smooth import DRAWS, LEAST_POINTS, SmoothCurve, last_crossings, smooth
 from bss.points.conditions import refuse_mixed_rows
 from bss.points.copies import copied_rows
 from bss.points.divergence import FAR, left_out, marked_diverged
@@ -238,7 +238,8 @@ class BranchFit(Fit):
             return smoothed
         table = self.penalties()
         here = table.loc[table["batch"] == batch].groupby("fork")["penalty"].mean()
-        measured = _last_crossing(here.index.to_numpy(float), here.to_numpy(), self.tolerance)
+        within = self.tolerance - here.to_numpy()[None]
+        measured = float(last_crossings(here.index.to_numpy(float), within, in_log=False)[0])
         low = smoothed.low or 0.0
         high = smoothed.high or math.inf
         return replace(smoothed, value=measured) if low <= measured <= high else smoothed
@@ -470,15 +471,3 @@ def _penalties(ends: pd.DataFrame, trunk: float, origin: Origin) -> tuple[pd.Dat
         f"left out: forks at {', '.join(names[:SHOWN])}: {why}" for why, names in reasons.items()
     ]
     return pd.DataFrame(rows), texts
-
-
-def _last_crossing(tokens: np.ndarray, penalties: np.ndarray, level: float) -> float:
-    """Return where measured penalties are above a level for the last time, linear between them."""
-    above = np.flatnonzero(penalties > level)
-    if not len(above):
-        return 0.0
-    i = int(above[-1])
-    if i + 1 == len(tokens):
-        return math.inf
-    share = (penalties[i] - level) / (penalties[i] - penalties[i + 1])
-    return float(tokens[i] + share * (tokens[i + 1] - tokens[i]))

@@ -53,8 +53,8 @@ class SmoothCurve:
             its end; and if too many draws are not, with the end of the interval that is known.
         """
         sign = 1.0 if rising else -1.0
-        value = _last_crossings(self.tokens, sign * (self.values[None] - level))[0]
-        found = _last_crossings(self.tokens, sign * (self.draws - level))
+        value = last_crossings(self.tokens, sign * (self.values[None] - level))[0]
+        found = last_crossings(self.tokens, sign * (self.draws - level))
         low, high = np.quantile(found, tails(coverage), method="nearest")
         low = min(low, value)
         if np.isinf(found).mean() > DOUBT or np.isinf(value):
@@ -166,11 +166,15 @@ def _binned(
     return at, mean, count.astype(float)
 
 
-def _last_crossings(tokens: np.ndarray, above: np.ndarray) -> np.ndarray:
+def last_crossings(tokens: np.ndarray, above: np.ndarray, *, in_log: bool = True) -> np.ndarray:
     """Return, for curves [R, K], the tokens after which they stay at 0 or more.
 
     It is 0 for a curve that is so throughout, and infinite for one that is not so at its end.
-    Between places the curve is linear in log tokens.
+
+    Args:
+        tokens: [K] ascending.
+        above: [R, K], curves minus their level.
+        in_log: whether curves are linear in log tokens between places, not in tokens.
     """
     below = above < 0
     last = above.shape[1] - 1 - np.argmax(below[:, ::-1], axis=1)
@@ -182,6 +186,7 @@ def _last_crossings(tokens: np.ndarray, above: np.ndarray) -> np.ndarray:
     before = above[rows, i]
     after = above[rows, i + 1]
     share = -before / (after - before)
-    log = np.log(tokens)
-    found[rows] = np.exp(log[i] + share * (log[i + 1] - log[i]))
+    place = np.log(tokens) if in_log else tokens
+    between = place[i] + share * (place[i + 1] - place[i])
+    found[rows] = np.exp(between) if in_log else between
     return found
