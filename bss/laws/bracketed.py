@@ -8,11 +8,13 @@ the form, because a curve is no parabola (derived here).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bss.laws.base import Estimate, interval, tails
 from bss.laws.minimum import FORM_SD
+from bss.points.groups import SEED_NOISE
 
 REDRAWN = 500
 """Redrawn sets of values, of which 25 are beyond each end of a 90% interval."""
@@ -86,6 +88,21 @@ def bracketed_minimum(
         why = "no value tried is surely lower than those at the ends"
         best = Estimate(None, level=level, note=f"unidentified: {why}")
     return Bracketed(best, bracket, lowest, len(x), float(high - low) / 2)
+
+
+def repeat_squares(losses: Any) -> tuple[float, int]:
+    """Return the squares of losses about the means of their groups, and the degrees of freedom.
+
+    Args:
+        losses: grouped by what repetitions share, as pandas' `groupby` returns it.
+    """
+    freedom = int((losses.size() - 1).sum())
+    return float((losses.var(ddof=0) * losses.size()).sum()), freedom
+
+
+def loss_noise(squares: float, freedom: int) -> float:
+    """Return the standard deviation of a loss; the usual one counts as one degree of freedom."""
+    return float(np.sqrt((squares + SEED_NOISE**2) / (freedom + 1)))
 
 
 def _sure_ends(

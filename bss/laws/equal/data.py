@@ -5,12 +5,12 @@ or tokens and the sequence length.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.bracketed import loss_noise, repeat_squares
 from bss.laws.final_loss.table import TABLE, settings_of
 from bss.laws.minimum import FEWEST
 from bss.points.copies import copied_rows
@@ -291,10 +291,8 @@ def _steps(rows: pd.DataFrame) -> np.ndarray:
 def _noise(table: pd.DataFrame, settings: list[str]) -> float:
     """Return the standard deviation of a loss over repetitions; the usual one counts once."""
     names = ("model", "group", "size", "lr", *settings)
-    losses: Any = table["loss"].groupby([table[n].astype(str) for n in names if n in table])
-    freedom = int((losses.size() - 1).sum())
-    squares = float((losses.var(ddof=0) * losses.size()).sum())
-    return float(np.sqrt((squares + SEED_NOISE**2) / (freedom + 1)))
+    repeated = table["loss"].groupby([table[n].astype(str) for n in names if n in table])
+    return loss_noise(*repeat_squares(repeated))
 
 
 def _contradiction(table: pd.DataFrame) -> str:

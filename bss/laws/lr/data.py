@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.bracketed import loss_noise, repeat_squares
 from bss.laws.final_loss.points import SAME_BUDGET
 from bss.laws.final_loss.table import (
     DIGITS,
@@ -22,7 +23,6 @@ from bss.laws.final_loss.table import (
     settings_of,
 )
 from bss.points.conditions import near_as_one, refuse_mixed_rows
-from bss.points.groups import SEED_NOISE
 from bss.tables.columns import Origin, need, refuse_odd
 
 LACKING = 1.0
@@ -184,9 +184,7 @@ def _noise(kept: pd.DataFrame, settings: list[str], each: tuple[Sweep, ...]) -> 
     The usual noise counts as one degree of freedom.
     """
     key = [kept[name].astype(str) for name in [*SIZE, "lr", *settings]]
-    repeated = kept["loss"].groupby(key)
-    freedom = int((repeated.size() - 1).sum())
-    squares = float((repeated.var(ddof=0) * repeated.size()).sum())
+    squares, freedom = repeat_squares(kept["loss"].groupby(key))
     for one in each if not freedom else ():
         at = int(one.loss.argmin())
         near = np.sort(np.argsort(np.abs(np.log(one.lr / one.lr[at])))[:NEAREST])
@@ -195,7 +193,7 @@ def _noise(kept: pd.DataFrame, settings: list[str], each: tuple[Sweep, ...]) -> 
             rest = one.loss[near] - design @ np.linalg.lstsq(design, one.loss[near])[0]
             squares += float(rest @ rest)
             freedom += len(near) - CUBIC
-    return float(np.sqrt((squares + SEED_NOISE**2) / (freedom + 1)))
+    return loss_noise(squares, freedom)
 
 
 def refuse_one_rate(sweeps: Sweeps) -> None:
