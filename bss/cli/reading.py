@@ -116,7 +116,7 @@ class DrawOptions(RowOptions):
 
 @Parameter(name="*", group=Group("Fit", sort_key=4))
 @dataclass(frozen=True)
-class FitOptions(RowOptions):
+class FitOptions(DrawOptions):
     """Options for fitting a law.
 
     Attributes:
@@ -129,16 +129,12 @@ class FitOptions(RowOptions):
         bound: bound a parameter, e.g. L_0=1.5:1.8
     """
 
-    resamples: Resamples | None = None
-    level: Number = 0.90
-    seed: int = 0
     fix: Repeated = ()
     bound: Repeated = ()
 
     def given(self) -> dict[str, Any]:
         """Return the options as every function of `bss.fitting` takes them."""
-        how = {"resamples": self.resamples, "level": self.level, "seed": self.seed}
-        return {**self.rows(), **how, "constraints": self.constraints}
+        return {**super().given(), "constraints": self.constraints}
 
     @property
     def constraints(self) -> str:

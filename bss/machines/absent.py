@@ -22,13 +22,9 @@ KNOWN = (
 _TPUS = ("v5e", "v5p", "v6e", "tpu7x")
 _FLAT = {"v5litepod": "v5e", "v6e": "v6e"}
 """Accelerator types of Google Cloud that count chips, of which a slice is a rectangle."""
-_PLANES = {
-    **{1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"},
-}
-_CUBES = {
-    **{8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8"},
-    **{512: "4x8x8", 1024: "8x8x8", 1536: "8x8x12", 2048: "8x8x16", 4096: "8x16x16"},
-}
+_PLANES = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+_CUBES = {8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8",
+          512: "4x8x8", 1024: "8x8x8", 1536: "8x8x12", 2048: "8x8x16", 4096: "8x16x16"}  # fmt: skip
 """Default topologies by the number in `v5p-N`, which counts cores, two of each chip."""
 _LIBTPU = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # nothing is opened, so several processes may compile
