@@ -21,6 +21,7 @@ from bss.reading import (
     measured_points,
     read_branches,
     read_loss_tables,
+    read_own_tables,
     read_point_tables,
     read_run_table,
     selected,
@@ -28,7 +29,6 @@ from bss.reading import (
 )
 from bss.tables import Reading
 from bss.tables.columns import Origin
-from bss.tables.storage import read_table
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -467,28 +467,13 @@ def fit_own(
         >>> round(fit_own(rows, Power("power"), resamples=20).values["a"], 2)
         0.5
     """
-    names = _named(columns)
-    frames = []
-    for source in sources_of(table, "table"):
-        frame = source if isinstance(source, pd.DataFrame) else read_table(source)[0]
-        frames.append(frame.rename(columns={theirs: ours for ours, theirs in names.items()}))
+    rows = read_own_tables(sources_of(table, "table"), columns)
     return laws.fit_own(
-        selected(pd.concat(frames, ignore_index=True), _texts(keep), _texts(drop)),
+        selected(rows, _texts(keep), _texts(drop)),
         law,
         constraints=constraints,
         options=options or _options(resamples or DRAWS, level, seed),
     )
-
-
-def _named(columns: Columns) -> dict[str, str]:
-    """Return the table's names of columns by the names of a law, whatever they are."""
-    if columns is None or isinstance(columns, Mapping):
-        return dict(columns or {})
-    pairs = [part.partition("=") for part in columns.replace(",", " ").split()]
-    for ours, sign, theirs in pairs:
-        if not (ours and sign and theirs):
-            raise InputError(f"columns: {columns!r}; write OURS=THEIRS, joined by commas")
-    return {ours: theirs for ours, _, theirs in pairs}
 
 
 def fit_curve(

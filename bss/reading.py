@@ -1,6 +1,6 @@
 """Tables of runs, points and final losses from frames, files and directories, read as one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,36 @@ def read_branches(
         return *tables[0], warnings
     joined = pd.concat([frame for frame, _ in tables], ignore_index=True)
     return joined, Origin("branches"), warnings
+
+
+def read_own_tables(
+    sources: Sequence[Source], columns: str | Mapping[str, str] | None
+) -> pd.DataFrame:
+    """Read tables with the columns of a user's law, whatever their names are, as one.
+
+    Args:
+        sources: tables or files.
+        columns: the table's names of columns, by the names of the law.
+
+    Raises:
+        InputError: if a file cannot be read, or `columns` is a text that names no columns.
+    """
+    theirs = {name: ours for ours, name in _own_names(columns).items()}
+    frames = [
+        source if isinstance(source, pd.DataFrame) else read_table(source)[0] for source in sources
+    ]
+    return pd.concat([frame.rename(columns=theirs) for frame in frames], ignore_index=True)
+
+
+def _own_names(columns: str | Mapping[str, str] | None) -> dict[str, str]:
+    """Return the table's names of columns by the names of a law."""
+    if columns is None or isinstance(columns, Mapping):
+        return dict(columns or {})
+    pairs = [part.partition("=") for part in columns.replace(",", " ").split()]
+    for ours, sign, theirs in pairs:
+        if not (ours and sign and theirs):
+            raise InputError(f"columns: {columns!r}; write OURS=THEIRS, joined by commas")
+    return {ours: theirs for ours, _, theirs in pairs}
 
 
 def read_curves(

@@ -32,13 +32,12 @@ from bss.laws.es.values import NEVER, NO_DRAWS
 from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
-from bss.reading import read_loss_tables, read_run_table
+from bss.reading import read_loss_tables, read_own_tables, read_run_table
 from bss.registry import load
 from bss.schedules.lengths import Budget
 from bss.schedules.plan import resolve
 from bss.tables import Reading
 from bss.tables.columns import Origin
-from bss.tables.storage import read_table
 from bss.units import parse_tokens
 from bss.values import to_dict
 
@@ -272,15 +271,13 @@ def _import_law(name: str) -> None:
 def _own(fit: OwnFit, given: dict[str, Any], extrapolate: bool) -> Output:
     """Predict the runs of a table, or one run by name, by a law of a user's own."""
     if "runs" in given:
-        columns = Reading.parse(given.get("columns"), None).columns
-        frames = [read_table(path)[0] for path in given["runs"]]
-        theirs = {name: ours for ours, name in columns.items()}
-        runs = pd.concat(frames, ignore_index=True).rename(columns=theirs)
+        runs = read_own_tables(given["runs"], given.get("columns"))
         found = fit.predict(runs)
     else:
         runs = pd.DataFrame([{name: x for name, x in given.items() if name != "seq_len"}])
         found = fit.predict(**given)
-    _check_inside([note for note in found["note"] if note], extrapolate)
+    remarks = [note for note in found["note"] if note]
+    _check_inside(remarks, extrapolate)
     known = [name for name in ("run", *fit.law.columns) if name in runs]
     table = pd.concat([runs[known].reset_index(drop=True), found.reset_index(drop=True)], axis=1)
     name = fit.law.measured
@@ -291,7 +288,6 @@ def _own(fit: OwnFit, given: dict[str, Any], extrapolate: bool) -> Output:
     line = line if len(found) == 1 else f"{len(found)} runs predicted"
     payload = {"kind": "prediction", "of": fit.KIND, "law": fit.law_name}
     payload |= {"runs": table.to_dict("records")}
-    remarks = [note for note in found["note"] if note]
     return Output(payload, line, [Table.of_frame(fit.law_name, table)], remarks)
 
 

@@ -145,6 +145,21 @@ class Flat(Power):
 RISING = pd.DataFrame({"params": [1.0, 2.0, 4.0, 8.0, 16.0], "y": [1.0, 1.4, 2.1, 2.8, 4.0]})
 
 
+def test_columns_of_a_law_have_other_names_in_fit_and_predict(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"w": [1.0, 2.0, 4.0, 8.0, 16.0], "t": [3.0, 4.2, 6.1, 8.4, 12.1]})
+    table.to_csv("widths.csv", index=False)
+    law = "tests.laws.own.widths:LAW"
+    how = ["--law", law, "--columns", "width=w,y=t", "--resamples", "20", "--json"]
+    assert main(["fit", "own", "widths.csv", *how]) == 0
+    Path("fit.json").write_text(capsys.readouterr().out)
+    given = ["--runs", "widths.csv", "--columns", "width=w", "--law", law, "--json"]
+    assert main(["predict", "--from", "fit.json", *given]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["width"] for run in runs] == table["w"].tolist()
+    assert [run["y"] for run in runs] == pytest.approx(table["t"], rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("law", "table", "told"),
     [
