@@ -107,18 +107,17 @@ def schedule(
         budget = _budget(fitted, tokens)
         limits["stages"] = stages or STAGES
         rate = _rate_before(fitted, lr, budget, warmup, decay)
-        asked = {"minimize": minimize} if minimize else {}
-        default = default_policy(fitted, rate, asked)
-        if minimize == "steps" or (not policy and default == "fewest-steps"):
-            planned = None if lr is None else rate
-            sale = sale_of(fitted, budget.tokens, planned, limits, tolerance)
+        named = policy or default_policy(fitted, rate, minimize)
+        if minimize == "steps" or (not policy and named == "fewest-steps"):
+            sale = sale_of(fitted, budget.tokens, rate if lr else None, limits, tolerance)
             rate = sale.rate
             derived = derived_of(sale)
         else:
             given = {**parse_settings(settings), **_tolerated(fitted, tolerance)}
-            how = {"settings": {**given, **_time_settings(policy, minimize, time)}}
-            named = policy or default
-            derived = fitted.schedule(budget.tokens, lr=rate, policy=named, **limits, **how)
+            given |= _time_settings(policy, minimize, time)
+            derived = fitted.schedule(
+                budget.tokens, lr=rate, policy=named, settings=given, **limits
+            )
     if rate is None and lr is not None:
         rate = rate_of(lr, replace(budget, schedule=derived.schedule), warmup, decay)
     plan = _planned(derived, budget, rate, optimizer, (lr_coupling, lr_batch))

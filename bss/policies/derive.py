@@ -108,7 +108,7 @@ def schedule_of(
     if fit.seq_len is None or getattr(fit, "in_sequences", False):
         raise InputError("fit: its table had no sequence length; fit it again with seq_len")
     rate = _rate_of(fit, lr, budget)
-    name = policy or default_policy(fit, rate, given)
+    name = policy or default_policy(fit, rate, given.get("minimize"))
     if name == "fewest-steps":
         given.pop("minimize", None)
     chosen = with_settings(name, given) if isinstance(name, str) else name
@@ -133,18 +133,16 @@ def schedule_of(
     )
 
 
-def default_policy(fit: Any, rate: Any, settings: Mapping[str, Any]) -> str:
+def default_policy(fit: Any, rate: Any, minimize: str | None) -> str:
     """Return the name of the default policy: the fewest steps, where decayed losses are known.
 
     Args:
         fit: Of a kind in POLICIES_OF.
         rate: LR as a function of tokens, or None.
-        settings: Of the policy; `minimize` names what is asked for.
+        minimize: What is asked for, if anything: "steps", or what the policy soonest minimizes.
     """
-    if settings.get("minimize") == "steps":
-        return "fewest-steps"
-    if "minimize" in settings:
-        return "soonest"
+    if minimize is not None:
+        return "fewest-steps" if minimize == "steps" else "soonest"
     if isinstance(fit, CurveFit) and decays(rate):
         return "fewest-steps"
     return POLICIES_OF[fit.KIND]
