@@ -114,10 +114,8 @@ def schedule(
             derived = derived_of(sale)
         else:
             given = {**parse_settings(settings), **_tolerated(fitted, tolerance)}
-            given |= _time_settings(policy, minimize, time)
-            derived = fitted.schedule(
-                budget.tokens, lr=rate, policy=named, settings=given, **limits
-            )
+            how = {"settings": given | _time_settings(policy, minimize, time), **limits}
+            derived = fitted.schedule(budget.tokens, lr=rate, policy=named, **how)
     if rate is None and lr is not None:
         rate = rate_of(lr, replace(budget, schedule=derived.schedule), warmup, decay)
     plan = _planned(derived, budget, rate, optimizer, (lr_coupling, lr_batch))
