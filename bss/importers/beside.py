@@ -45,7 +45,7 @@ def with_settings_beside(log: Log, file: Path) -> Log:
     path = _settings_of(file.resolve().parent)
     if path is None:
         return log
-    values = _values(path)
+    values = _values(path, path.stat().st_mtime_ns)
     found = {ours: _one(values, names) for ours, names in NAMES.items()}
     known = {name: value for name, value in found.items() if value is not None}
     assumed = known.pop(ASSUMED, None)
@@ -76,9 +76,15 @@ def _settings_of(folder: Path) -> Path | None:
     return next((path for path in places if path.is_file()), None)
 
 
-@lru_cache(maxsize=8)
-def _values(path: Path) -> dict[str, float]:
-    """Return the numbers among settings by path, without those of held-out data."""
+@lru_cache(maxsize=8)  # the logs of a job share its settings
+def _values(path: Path, modified: int) -> dict[str, float]:
+    """Return the numbers among settings by path, without those of held-out data.
+
+    Args:
+        path: of the settings.
+        modified: when, so that a file that has changed is read again.
+    """
+    del modified
     values: dict[str, float] = {}
     for name, value in flat(read_yaml(path)).items():
         if words_of_name(name) & HELD_OUT or isinstance(value, bool):

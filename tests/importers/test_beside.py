@@ -1,6 +1,7 @@
 """Settings of Hydra beside a log, heads of 64 kB, and Markdown among prose."""
 
 import json
+import os
 
 import pytest
 
@@ -32,6 +33,16 @@ def test_batch_length_rate_and_seed_of_hydra(tmp_path, capsys):
     table = read_runs(tmp_path / "o.csv")
     assert (run["batch"], run["seq_len"], run["tokens"]) == ("8", 64, 100 * 8 * 64)
     assert {*table["peak_lr"]} == {0.002} and {*table["seed"]} == {7}
+
+
+def test_settings_that_have_changed_are_read_again(tmp_path, capsys):
+    command = job_of(tmp_path, "batch_size: 8")
+    settings = tmp_path / "outputs/12-00-00/.hydra/config.yaml"
+    for batch in (8, 16):
+        settings.write_text(CONFIG.format(batch=f"train: {{global_batch_size: {batch}}}"))
+        os.utime(settings, ns=(0, batch))  # two writes can share a tick of the clock
+        [run] = printed(capsys, *command)["runs"]
+        assert run["batch"] == str(batch)
 
 
 def test_a_batch_that_may_be_of_a_device_is_told_and_replaced(tmp_path, capsys):
