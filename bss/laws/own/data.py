@@ -11,6 +11,7 @@ from bss.laws.own.law import OwnLaw
 from bss.laws.problem import Data
 from bss.points.conditions import refuse_mixed_rows
 from bss.points.copies import copied_rows
+from bss.points.divergence import marked_diverged
 from bss.points.groups import SEED_NOISE
 
 
@@ -53,9 +54,7 @@ def own_data(table: pd.DataFrame, law: OwnLaw) -> OwnData:
         rows = rows.assign(**{law.replication: np.arange(len(rows)).astype(str)})
     numbers = {name: pd.to_numeric(rows[name], errors="coerce") for name in numeric}
     rows = rows.assign(**numbers)
-    diverged = ~np.isfinite(rows[law.measured].to_numpy(float))
-    if "status" in rows:
-        diverged |= rows["status"].to_numpy() == "diverged"
+    diverged = marked_diverged(rows) | ~np.isfinite(rows[law.measured].to_numpy(float))
     warnings = [f"{diverged.sum()} rows diverged and are left out"] if diverged.any() else []
     rows = rows.loc[~diverged].reset_index(drop=True)
     for name in numeric:

@@ -13,6 +13,7 @@ from bss.cli import main
 from bss.errors import InputError
 from bss.laws import OwnFit, OwnLaw, Parameter, fit_from_dict
 from bss.laws.base import Options
+from bss.laws.own.data import own_data
 from bss.laws.own.law import OWN_LAWS
 from tests.laws.own import data_law
 from tests.laws.own.data_law import LAW
@@ -59,6 +60,14 @@ def test_it_is_read_back_only_if_a_person_names_the_law(fit):
         fit_from_dict(entry)
     OWN_LAWS.load(NAME)
     assert isinstance(fit_from_dict(entry), OwnFit)
+
+
+def test_rows_that_either_column_marks_as_diverged_are_left_out():
+    table = planted()
+    by_status = own_data(table.assign(status=["diverged", *["done"] * (len(table) - 1)]), LAW)
+    by_flag = own_data(table.assign(diverged=["Yes", *["no"] * (len(table) - 1)]), LAW)
+    assert len(by_status.measured) == len(by_flag.measured) == len(table) - 1
+    assert by_flag.warnings == by_status.warnings == ("1 rows diverged and are left out",)
 
 
 def test_its_predictions_and_its_plot_have_intervals_and_notes(fit):
