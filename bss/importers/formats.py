@@ -241,6 +241,7 @@ class LineFormat(Importer):
         epochs: Regular expression of a line that begins an epoch, the one of the rows after it.
         begins: The beginning of a row. A line with this beginning that is not a row is torn.
         ignored: Lines that begin like a row but are not rows.
+        averaged: Lines with losses of averaged weights, which a note counts.
         known_by: What is searched in a file's head; `train` or `evaluation` by default.
         finish: Corrects the columns, including groups that are not columns of a Log.
         known: Names of values that look like a time or a step and need no note, joined by |.
@@ -254,6 +255,7 @@ class LineFormat(Importer):
     epochs: str = ""
     begins: str = ""
     ignored: str = ""
+    averaged: str = ""
     known_by: str = ""
     finish: Correction = CORRECTIONS["as_logged"]
     known: str = ""
@@ -274,14 +276,17 @@ class LineFormat(Importer):
         lines = Lines(file)
         settings: list[Setting] = []
         named = NamedValues(columns)
-        cells = columns_of(self._numbered(lines, settings, named))
+        averaged: list[int] = []
+        cells = columns_of(self._numbered(lines, settings, named, averaged))
         named.refuse_missing(file)
         estimated = {"loss": cells.numbers["estimate"]} if "estimate" in cells.numbers else {}
         rows = _with_steps(pd.DataFrame({**estimated, **cells.numbers}))
         rows, repeated = _where_it_changes(rows)
         rows = _with_epochs(rows, [one for one in settings if one.name == "epoch"])
         rows = self.finish(rows)
-        notes = (*lines.alike.notes, *repeated, *named.notes)
+        told = f"{len(averaged)} lines have losses of averaged weights and are not read, first line"
+        of_average = tuple(f"{told} {line}" for line in averaged[:1])
+        notes = (*lines.alike.notes, *repeated, *named.notes, *of_average)
         unread = named.unread(self.known)
         log = log_of(file, rows, {}, notes, lines.cut, unread=unread)
         log = replace(log, left_out=lines.left_out)
@@ -298,15 +303,17 @@ class LineFormat(Importer):
         }
 
     def _numbered(
-        self, lines: Lines, settings: list[Setting], named: NamedValues
+        self, lines: Lines, settings: list[Setting], named: NamedValues, averaged: list[int]
     ) -> Iterator[tuple[int, dict[str, float]]]:
         """Yield the rows with their lines; what several ranks print one after another is one.
 
-        The settings are added to `settings`, with the place of the expression that gives them.
+        The settings are added to `settings`, with the place of the expression that gives them, and
+        the lines of averaged weights to `averaged`.
         """
         patterns = [re.compile(row) for row in self.rows]
         begins = re.compile(self.begins or NEVER)
         ignored = re.compile(self.ignored or NEVER)
+        of_average = re.compile(self.averaged or NEVER)
         again = re.compile(re.sub(r"\\b|\^", "", self.begins or NEVER))
         expressions = [re.compile(setting) for setting in self.settings]
         expressions += [re.compile(self.epochs)] if self.epochs else []
@@ -317,7 +324,12 @@ class LineFormat(Importer):
         held: tuple[int, dict[str, float]] | None = None
         begins_with_held = False
         for line, text in lines:
-            if ignored.search(text):
+            if of_average.search(text):
+                averaged.append(line)
+                continue
+            if other := ignored.search(text):
+                if again.search(text, other.end()):
+                    lines.torn(line, "holds two lines")
                 continue
             for order, expression in enumerate(expressions):
                 settings += _settings(expression.search(text), count, order)

@@ -4,7 +4,7 @@ import math
 import re
 import sys
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os.path import commonprefix
@@ -29,6 +29,10 @@ SHARE = 0.7
 """Share of words by which a line resembles a row."""
 KEPT = 50
 """Number of rows that are compared."""
+RARE = 2
+"""Number of times up to which a name or a form of lines may come from a damaged byte."""
+MOST_FORMS = 300
+"""Number of forms of lines that are compared with each other."""
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|\binf\b")
 _WITH_COMMAS = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?\s*")
 """A number with commas between thousands."""
@@ -218,6 +222,42 @@ def _one_byte_apart(shape: str, row: str) -> bool:
     return before + after >= len(row) - 1
 
 
+class Forms:
+    """Forms of lines with the names in each, to find a line that lost a name to a damaged byte.
+
+    Lines that differ only in their numbers are of one form.
+    """
+
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+        self._first: dict[str, tuple[int, frozenset[str]]] = {}
+
+    def add(self, line: int, text: str, names: Iterable[str]) -> None:
+        """Note a line and the names that are read in it."""
+        form = _shape(text)
+        if form in self._first or len(self._first) < MOST_FORMS:
+            self._count[form] += 1
+            self._first.setdefault(form, (line, frozenset(names)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A note if lines are a byte away from a form at least as frequent with more names."""
+        rare = [form for form, count in self._count.items() if count <= RARE]
+        lines = [
+            self._first[form][0]
+            for form in rare
+            if any(self._is_whole(other, form) for other in self._first)
+        ]
+        lacking = f"{len(lines)} lines lack values that others like them have, first line"
+        return tuple(f"{lacking} {line}" for line in lines[:1])
+
+    def _is_whole(self, other: str, form: str) -> bool:
+        """Return whether a form has names that one a byte away lacks, and is as frequent."""
+        missing = self._first[other][1] - self._first[form][1]
+        frequent = self._count[other] >= self._count[form]
+        return bool(missing and frequent and _one_byte_apart(form, other))
+
+
 def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, ...]:
     """Return notes on names of one or two values that differ by a letter from another one.
 
@@ -226,7 +266,7 @@ def misspelt(sizes: Mapping[str, int], read: Iterable[str] = ()) -> tuple[str, .
         read: Names that are read; others are compared if they have more than three values.
     """
     read = set(read)
-    rare = [name for name, size in sizes.items() if size < 3 and name not in read]
+    rare = [name for name, size in sizes.items() if size <= RARE and name not in read]
     common = [name for name, size in sizes.items() if size > 3 or name in read]
     return tuple(
         f"{name} is logged {sizes[name]} times and not read; it may be {known}"

@@ -10,6 +10,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,11 +21,12 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.importers.attempts import Setting, beginnings, parts_of, settings_of_attempts
-from bss.importers.lines import CUT_OFF, Cells, Lines, columns_of, number
+from bss.importers.lines import CUT_OFF, NOTHING, Cells, Forms, Lines, columns_of, number
 from bss.importers.log import COUNTS, Importer, Log
 from bss.importers.names import MetricNames, named_log, plain_name, with_settings
 from bss.importers.plain import LONG_METRICS, long_log
 from bss.importers.table import JsonLines, flat
+from bss.tables.likeness import kind_of_name
 
 ENDED = "<ended>"
 """Name of a value that an event of the end of a run has."""
@@ -124,32 +126,52 @@ class Pairs(Importer):
             InputError: If all lines have one step, as where a number before a line is its rank's.
         """
         lines = Lines(file)
-        values = pd.DataFrame(self._values(lines), columns=["name", "step", "value"])
+        texts: Counter[str] = Counter()
+        forms = Forms()
+        pairs = self._values(lines, texts, forms)
+        values = pd.DataFrame(pairs, columns=["name", "step", "value"])
         if values["step"].nunique() < 2 <= values["name"].value_counts().max():
             raise InputError(
                 f"{file}: every line has the step {values['step'][0]:g}, so the number before its "
                 "values is no step; describe its lines with `bss import lines`"
             )
         given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
-        told = {"notes": lines.alike.notes, "cut": lines.cut, "plain": plain_name}
-        log = long_log(file, values, (LONG_METRICS,), given, **told)
+        numbers = {*values["name"]}
+        notes = tuple(
+            f"{count} values of {name} are no numbers and not read"
+            for name, count in texts.items()
+            if count and name in numbers
+        )
+        notes += (*forms.notes, *lines.alike.notes)
+        log = long_log(
+            file, values, (LONG_METRICS,), given, notes=notes, cut=lines.cut, plain=plain_name
+        )
         yield replace(log, left_out=lines.left_out)
 
-    def _values(self, lines: Lines) -> Iterator[tuple[str, float, float]]:
+    def _values(
+        self, lines: Lines, texts: Counter[str], forms: Forms
+    ) -> Iterator[tuple[str, float, float]]:
+        """Yield names with steps and values; count texts in place of values, and note the forms."""
         begins = re.compile(self.begins)
         pair = re.compile(self.pair)
         for line, text in lines:
-            if (begin := begins.search(text)) is None:
+            begin = begins.search(text)
+            if begin is None or begins.search(text, begin.end()):  # none, or two lines in one
                 lines.alike.other(line, text)
                 continue
-            lines.whole("pairs", text)
             context = begin.groupdict().get("context")
-            for found in pair.finditer(text, begin.end()):
-                name = f"{context}/{found['name']}" if context else found["name"]
+            pairs = [
+                (f"{context}/{found['name']}" if context else found["name"], found["value"])
+                for found in pair.finditer(text, begin.end())
+            ]
+            worth = tuple(name for name, _ in pairs if kind_of_name(name))
+            lines.whole(worth or None, text)
+            forms.add(line, text, worth)
+            for name, value in pairs:
                 try:
-                    yield name, number(begin["step"]), number(found["value"])
+                    yield name, number(begin["step"]), number(value)
                 except ValueError:
-                    continue  # a text
+                    texts[name] += value.lower() not in NOTHING
 
 
 @dataclass(frozen=True)

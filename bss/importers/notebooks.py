@@ -6,7 +6,7 @@ and other metrics. A cell without a value is `No log`. Other tables of a noteboo
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,6 +20,8 @@ from bss.importers.names import NAMES, by_plain_name, choose, log_of, plain_name
 
 PROGRESS = re.compile(r"\[\s*(\d+)/(\d+)\b[^\]]*?(?:Epoch\s+[\d.]+/(\d+))?\]")
 TRAINING = "<th>Training Loss</th>"
+HEADER = re.compile("<th>(?:Step|Epoch|Training Loss|Validation Loss)</th>")
+"""Any name of the Trainer's table: one of them may be damaged."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,19 @@ class Notebooks(Importer):
         """Yield one log with the tables of all trainings; nothing if there is none.
 
         Raises:
-            InputError: If a table has epochs and no steps, and its steps are no multiple of them.
+            InputError: If a table has epochs and no steps, and its steps are no multiple of them,
+                or if it has neither.
         """
         rows: list[tuple[int, Mapping[str, Any]]] = []
+        left_out = 0
         for html in _shown(read_json(file, "it may be cut off; copy it again")):
-            rows += enumerate(_rows(file, html), len(rows) + 1)
+            page = _Cells()
+            page.feed(html)
+            header, *others = page.rows or [[]]
+            whole = [row for row in others if len(row) == len(header)]
+            left_out += len(others) - len(whole)
+            named = [dict(zip(header, row, strict=True)) for row in whole]
+            rows += enumerate(_with_steps(file, html, named), len(rows) + 1)
         if not rows:
             return
         cells = columns_of(rows)
@@ -53,7 +63,10 @@ class Notebooks(Importer):
         given = {ours: plain_name(theirs) for ours, theirs in columns.items()}
         chosen = choose((NAMES["plain"],), names, given, str(file))
         read = cells.rows({ours: names[theirs] for ours, theirs in chosen.names.items()}, file)
-        log = log_of(file, read, {}, chosen.notes, unread=chosen.unread)
+        notes = [*chosen.notes]
+        if left_out:
+            notes.append(f"{left_out} rows have other columns than the table's header: left out")
+        log = log_of(file, read, {}, notes, unread=chosen.unread)
         yield replace(log, run=file.stem)
 
 
@@ -63,7 +76,7 @@ def _shown(notebook: Mapping[str, Any]) -> Iterator[str]:
         for output in cell.get("outputs", []):
             html = output.get("data", {}).get("text/html", "")
             html = "".join(html) if isinstance(html, list) else html
-            if TRAINING in html and "<progress" in html:
+            if HEADER.search(html) and "<progress" in html:
                 yield html
 
 
@@ -90,23 +103,26 @@ class _Cells(HTMLParser):
             self.rows[-1][-1] += data.strip()
 
 
-def _rows(file: Path, html: str) -> Iterator[dict[str, Any]]:
+def _with_steps(file: Path, html: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, each with its step and the last step of the training."""
-    page = _Cells()
-    page.feed(html)
-    header, *rows = page.rows
     progress = PROGRESS.search(html)
     last = int(progress[2]) if progress else None
     epochs = int(progress[3] or 0) if progress else 0
+    planned = {} if last is None else {"max_steps": last}
     for row in rows:
-        if len(row) != len(header):
-            continue  # of another table
-        values: dict[str, Any] = dict(zip(header, row, strict=True))
-        if "Step" not in values:
-            if last is None or not epochs or last % epochs:
-                raise InputError(
-                    f"{file}: its table has epochs and no steps, which {last} steps in {epochs} "
-                    "epochs do not give; give trainer_state.json instead"
-                )
-            values["Step"] = float(values["Epoch"]) * last / epochs
-        yield values | ({} if last is None else {"max_steps": last})
+        if "Step" in row:
+            yield row | planned
+            continue
+        if last is None or not epochs or last % epochs:
+            raise InputError(
+                f"{file}: its table has epochs and no steps, which {last} steps in {epochs} "
+                "epochs do not give; give trainer_state.json instead"
+            )
+        try:
+            step = float(row["Epoch"]) * last / epochs
+        except (KeyError, ValueError):
+            raise InputError(
+                f"{file}: its table has a row without a Step or an Epoch; give trainer_state.json "
+                "instead"
+            ) from None
+        yield row | planned | {"Step": step}

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from bss import import_logs
+from bss.errors import InputError
 from bss.importers import IMPORTERS, LogOptions
 from bss.importers.batches import Batches
 from bss.importers.formats import with_fields
@@ -150,3 +151,41 @@ def test_a_row_without_a_step_time_is_read(tmp_path):
     table, _ = the_run([tmp_path / "run.log"], options, "llm.c")
     assert table["step_time"].tolist()[0] == pytest.approx(0.03658)
     assert len(table) == 2 and table["step_time"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("sample", "whole", "damaged", "told"),
+    [
+        ("bigvision.log", "[0m val/loss = 3.10", "[0m val=loss = 3.10", "1 lines lack values"),
+        ("bigvision.log", "[0m val/loss = 3.10", "[0m val/losz = 3.10", "1 lines lack values"),
+        ("bigvision.log", "3.1075", "3.1O75", "1 values of val/loss are no numbers"),
+        ("bigvision.log", "\x1b[35m[450]\x1b[0m v", "#[35m[450]\x1b[0m v", "1 lines resemble rows"),
+        ("bigvision.log", "[300]\x1b[0m v", "[300]$[0m v", "1 lines resemble rows"),
+        ("bigvision.log", "3.5022\n", "3.5022 ", "1 lines resemble rows"),
+        (
+            "hf-notebook.ipynb",
+            "<td>3.405800</td>",
+            "<tb>3.405800</td>",
+            "1 rows have other columns",
+        ),
+        ("slowrun.out", "", "", "1 lines have losses of averaged weights"),
+    ],
+)
+def test_a_loss_that_is_not_read_is_told(tmp_path, sample, whole, damaged, told):
+    """A byte of a line or a cell is damaged; slowrun prints a loss of averaged weights."""
+    text = (CORPUS / sample).read_bytes().decode()
+    assert whole in text
+    (tmp_path / sample).write_bytes(text.replace(whole, damaged, 1).encode())
+    options = LogOptions(Batches.parse(["8"]), 64)
+    _, report = the_run([tmp_path / sample], options, "auto")
+    assert any(told in note for note in report.notes)
+    if damaged:
+        _, report = the_run([CORPUS / sample], options, "auto")
+        assert not any(told in note for note in report.notes)
+
+
+def test_a_notebook_whose_table_has_no_steps_is_refused(tmp_path):
+    text = (CORPUS / "hf-notebook.ipynb").read_text(encoding="utf-8")
+    (tmp_path / "a.ipynb").write_text(text.replace("<th>Step</th>", "<th>Stop</th>"))
+    with pytest.raises(InputError, match="a row without a Step or an Epoch"):
+        the_run([tmp_path / "a.ipynb"], LogOptions(), "auto")
