@@ -49,7 +49,7 @@ class Estimate:
     value: Finite | None
     low: Finite | None = None
     high: Finite | None = None
-    level: Share = 0.90
+    level: Share = 0.90  # the level of all intervals by default
     note: str = ""
 
     def check(self, where: str) -> None:
@@ -123,28 +123,36 @@ def described(name: str, best: "Estimate", unit: str, method: str = "") -> str:
         >>> described("B_opt at loss 1.7", Estimate(4.6, 3.6, 6.7), "sequences", "measured minimum")
         'B_opt at loss 1.7: 4.6 sequences, 90% interval 3.6 to 6.7 (measured minimum)'
     """
-    low, high = (None if end is None else number(end, 3) for end in (best.low, best.high))
-    how = f" ({method})" if method else ""
-    if best.value is None:
-        bound = f"at most {high} {unit}" if high else f"at least {low} {unit}" if low else ""
-        return f"{name}: {bound or 'not identified'}{how}"
-    interval = f", {best.level:.0%} interval {low} to {high}" if low and high else ""
-    return f"{name}: {number(best.value, 3)} {unit}{interval}{how}"
+    digits = 3  # an interval of a factor of 1.01 still has two ends
+    low = None if best.low is None else number(best.low, digits)
+    high = None if best.high is None else number(best.high, digits)
+    if best.value is not None:
+        found = f"{number(best.value, digits)} {unit}"
+        if low and high:
+            found += f", {best.level:.0%} interval {low} to {high}"
+    elif high:
+        found = f"at most {high} {unit}"
+    elif low:
+        found = f"at least {low} {unit}"
+    else:
+        found = "not identified"
+    return f"{name}: {found} ({method})" if method else f"{name}: {found}"
 
 
 def too_wide(estimate: Estimate) -> bool:
-    """Whether an interval of a positive quantity is so wide that it identifies nothing."""
+    """Return whether an interval of a positive quantity is so wide that it identifies nothing."""
     return not (estimate.high or np.inf) < WIDE * (estimate.low or 0.0)
 
 
 def disjoint(one: Estimate, other: Estimate) -> bool:
-    """Whether two intervals do not meet."""
-    low, high = max(one.low or 0, other.low or 0), min(one.high or np.inf, other.high or np.inf)
+    """Return whether two intervals do not meet."""
+    low = max(one.low or 0, other.low or 0)
+    high = min(one.high or np.inf, other.high or np.inf)
     return low > high
 
 
 def sure(batch: Estimate, least: float = 1.0) -> Estimate:
-    """A batch, without its value where its interval identifies nothing; no bound below `least`."""
+    """Return a batch, without its value if nothing identifies it; no bound is below `least`."""
     if batch.value is None or not too_wide(batch):
         return batch
     low = batch.low if (batch.low or 0.0) > least else None
@@ -212,36 +220,42 @@ def bounded(
     draws: np.ndarray,
     ends: tuple[float, float],
     *,
+    below: bool = False,
+    above: bool = False,
     unit: str = "sequences",
     least: float = 1.0,
 ) -> BestBatch:
-    """A best batch, or what is left of it where draws of it lie beyond the batches measured.
+    """Return a best batch, or what is left of it if it may lie beyond the batches measured.
 
     Args:
         best: with its interval.
         draws: [R], of the batch.
         ends: the smallest and the largest batch measured.
+        below, above: whether it is known that it may lie there, whatever the draws.
         unit: of batches, for people.
         least: the smallest batch there is, one sequence.
     """
     value = best.value or 0.0
-    slack = 1 + 1e-9
+    slack = 1 + 1e-9  # of rounding
+    digits = 3  # as in `described`
     tail = tails(best.level)[0]
-    below = value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > tail)
-    above = value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > tail)
+    below |= value <= ends[0] * slack or bool((draws <= ends[0] * slack).mean() > tail)
+    above |= value * slack >= ends[1] or bool((draws * slack >= ends[1]).mean() > tail)
     if below and above:
         why = "no batch measured is surely better than another"
         return replace(best, low=None, high=None).unknown("within_noise", why)
-    if below or above:
-        bound = max(best.high or 0.0, ends[0]) if below else min(best.low or np.inf, ends[1])
-        end, sign = ("smallest", "≤") if below else ("largest", "≥")
-        low, high = (None, bound) if below else (bound, None)
-        value = f"B_opt {sign} {number(bound, 3)} {unit}"
-        why = f"not distinguishable from the {end} batch size: {value}"
-        return replace(best, low=low, high=high).unknown("at_boundary", why)
-    if too_wide(best):
-        return best.unknown("interval_too_wide", SPANS)
-    return best.at_least(least)
+    if below:
+        low = None
+        high = max(best.high or 0.0, ends[0])
+        bound = f"smallest batch size: B_opt ≤ {number(high, digits)} {unit}"
+    elif above:
+        low = min(best.low or np.inf, ends[1])
+        high = None
+        bound = f"largest batch size: B_opt ≥ {number(low, digits)} {unit}"
+    else:
+        return best.unknown("interval_too_wide", SPANS) if too_wide(best) else best.at_least(least)
+    why = f"not distinguishable from the {bound}"
+    return replace(best, low=low, high=high).unknown("at_boundary", why)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +277,7 @@ class Fit:
 
     may_lack: ClassVar[tuple[str, ...]] = ("constraints",)
 
-    level: Share = 0.90
+    level: Share = 0.90  # as of an estimate
     resamples: Count = 0
     method: str = ""
     warnings: tuple[str, ...] = ()
@@ -530,8 +544,8 @@ class Options:
         0
     """
 
-    resamples: int = 500
-    level: float = 0.90
+    resamples: int = 500  # 25 beyond each end of an interval
+    level: float = 0.90  # as of an estimate
     seed: int = 0
     draws: int = 0
 
@@ -579,27 +593,35 @@ def refuse_mixed(table: "pd.DataFrame", source: str, *columns: str) -> None:
     """Raise InputError of the first of these columns that has several values."""
     for name in (name for name in columns if name in table):
         if len(values := table[name].drop_duplicates().tolist()) > 1:
-            mixed = ", ".join(str(value) for value in values[:4])
+            mixed = ", ".join(str(value) for value in values[:4])  # a line holds four
             raise InputError(f"{source}: {name} {mixed} are mixed; fit one at a time")
 
 
-def rounded(values: Iterable[float], digits: int = 7) -> list[float]:
+def rounded(
+    values: Iterable[float],
+    digits: int = 7,  # finer than any interval
+) -> list[float]:
     """Return numbers rounded to significant digits, as in JSON."""
     return [float(f"{value:.{digits}g}") for value in values]
 
 
 def tails(level: float) -> list[float]:
-    """The shares below the two ends of an interval of this coverage."""
+    """Return the shares below the two ends of an interval of this coverage."""
     return [(1 - level) / 2, (1 + level) / 2]
 
 
-def interval(value: float, draws: np.ndarray, *, level: float = 0.90) -> Estimate:
-    """The bootstrap's percentile interval around an estimate, from its refits [R].
+def interval(value: float, draws: np.ndarray, *, level: float = Options.level) -> Estimate:
+    """Return the bootstrap's percentile interval around an estimate, from its refits [R].
 
     Infinite refits leave their end open, NaN ones do not count. An end that the estimate lies
     beyond, as where the refits are biased, is the estimate: it lies in its interval, always.
     """
     least, most = np.nanquantile(draws, tails(level), method="nearest")
-    ends = np.minimum(least, value), np.maximum(most, value)
-    low, high = (float(end) if np.isfinite(end) else None for end in ends)
+    low = _finite(np.minimum(least, value))
+    high = _finite(np.maximum(most, value))
     return Estimate(float(value), low, high, level)
+
+
+def _finite(end: float) -> float | None:
+    """Return an end of an interval; None if it is open."""
+    return float(end) if np.isfinite(end) else None

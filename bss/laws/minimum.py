@@ -5,6 +5,7 @@ above the minimum get smaller weights. The standard deviation of a value combine
 run and a fraction of the rise above the minimum (derived here).
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,14 +45,21 @@ def asymmetric_bowl(x: Any, u: Any, v: Any, xp: Any = np) -> Any:
 
 
 def parabola_vertex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """[...], where y [..., n] at evenly spaced x [n] is lowest, by a parabola through three."""
-    at = y.argmin(axis=-1)
-    inner = np.clip(at, 1, len(x) - 2)[..., None] + np.array([-1, 0, 1])
-    left, middle, right = np.moveaxis(np.take_along_axis(y, inner, -1), -1, 0)
+    """Return where y [..., n] at evenly spaced x [n] is lowest, by a parabola through three.
+
+    Returns:
+        [...], in the unit of x; an end of x if the lowest value is there.
+    """
+    lowest = y.argmin(axis=-1)
+    middle_index = np.clip(lowest, 1, len(x) - 2)
+    three = middle_index[..., None] + np.array([-1, 0, 1])
+    left, middle, right = np.moveaxis(np.take_along_axis(y, three, -1), -1, 0)
     bend = left - 2 * middle + right
-    shift = np.where(bend > 0, (left - right) / np.maximum(2 * bend, 1e-300), 0.0)
-    found = x[inner[..., 1]] + np.clip(shift, -1, 1) * (x[1] - x[0])
-    return np.where((at == 0) | (at == len(x) - 1), x[at], found)
+    not_zero = 1e-300  # only a bend above 0 is used
+    shift = np.where(bend > 0, (left - right) / np.maximum(2 * bend, not_zero), 0.0)
+    found = x[middle_index] + np.clip(shift, -1, 1) * (x[1] - x[0])
+    at_end = (lowest == 0) | (lowest == len(x) - 1)
+    return np.where(at_end, x[lowest], found)
 
 
 def measured_minimum(
@@ -64,9 +72,9 @@ def measured_minimum(
     seed: np.ndarray | None = None,
     unit: str = "sequences",
     least: float = 1.0,
-    level: float = 0.90,
+    level: float = Options.level,
 ) -> Minimum:
-    """The batch of the smallest value, and that value.
+    """Return the batch of the smallest value, and that value.
 
     Args:
         batch: [n], of single runs, in any order.
@@ -80,108 +88,152 @@ def measured_minimum(
         level: of the interval.
     """
     known = np.ones(len(batch), bool) if censored is None else ~censored
-    own = np.ones(len(batch)) if relative is None else relative
-    batches, at = np.unique(batch[known], return_inverse=True)
+    relative = np.ones(len(batch)) if relative is None else relative
+    seed = np.zeros(len(batch)) if seed is None else seed
+    batches, label = np.unique(batch[known], return_inverse=True)
+    best = BestBatch(None, level=level, method="measured")
+    if len(batches) < FEWEST:
+        return Minimum(best.unknown("too_few_batches", f"{len(batches)} batches measured"))
     sizes = np.log(batches)
-    none = BestBatch(None, level=level, method="measured")
-    if len(sizes) < FEWEST:
-        return Minimum(none.unknown("too_few_batches", f"{len(sizes)} batches measured"))
-    labels = np.zeros(len(at)) if seed is None else seed[known]
-    means, scatter, freedom = batch_means(at, value[known], own[known], labels, typical)
-    variance = scatter**2 / np.bincount(at, own[known] ** -2.0)
-    bend, inverse, centre = _bowl(sizes, means, variance)
-    x, resamples = sizes - centre, Options().resamples
-    generator = np.random.default_rng(0)
-    normal = generator.multivariate_normal(np.zeros(4), inverse, resamples)
-    wider = np.sqrt(freedom / generator.chisquare(freedom, resamples)) if freedom else 1.0
-    draws = np.exp(_vertex(bend + normal * np.reshape(wider, (-1, 1)), x) + centre)
-    found = float(np.exp(_vertex(bend[None], x)[0] + centre))
+    means, scatter, freedom = batch_means(
+        label, value[known], relative[known], seed[known], typical
+    )
+    variance = scatter**2 / np.bincount(label, relative[known] ** -2.0)
+    cubic = _Cubic.fit(sizes, means, variance)
+    vertex = float(np.exp(cubic.vertex(sizes)))
+    draws = np.exp(cubic.vertex_draws(sizes, freedom, Options().resamples))
+    value_at, error = cubic.at(np.clip(np.log(vertex), sizes[0], sizes[-1]))
     # A bound above the least says as much of an end as a measurement.
-    telling = np.append(sizes, np.log(batch[~known & (value > means.min() + scatter)]))
-    ends = float(np.exp(telling.min())), float(np.exp(telling.max()))
-    at_best = np.vander([np.clip(np.log(found) - centre, x[0], x[-1])], 4)[0]
-    error, value_at = float(np.sqrt(at_best @ inverse @ at_best)), float(at_best @ bend)
-    higher = sizes[(means - value_at) / np.hypot(np.sqrt(variance), error) > SURE]
-    higher = np.append(higher, telling[len(sizes) :])
+    bounds = np.log(batch[~known & (value > means.min() + scatter)])
+    needs_more = (means - value_at) / np.hypot(np.sqrt(variance), error) > SURE
+    higher = np.append(sizes[needs_more], bounds)
     # The least lies between the nearest batches on each side that surely need more.
-    low = np.exp(higher[higher < centre].max(initial=-np.inf))
-    high = np.exp(higher[higher > centre].min(initial=np.inf))
-    draws, inside, found = np.clip(draws, low, high), found, float(np.clip(found, low, high))
+    low = float(np.exp(higher[higher < cubic.centre].max(initial=-np.inf)))
+    high = float(np.exp(higher[higher > cubic.centre].min(initial=np.inf)))
+    draws = np.clip(draws, low, high)
+    found = float(np.clip(vertex, low, high))
     least_of, most_of = np.quantile(draws, tails(level)).tolist()
     # Beyond the end a parabola is no measurement: if the batch at an end has the least value and
     # the next one surely needs more, the end itself is the bound.
-    if centre == sizes[0] and high == np.exp(sizes[1]):
+    if cubic.centre == sizes[0] and high == np.exp(sizes[1]):
         most_of = found = float(batches[0])
-    if centre == sizes[-1] and low == np.exp(sizes[-2]):
+    if cubic.centre == sizes[-1] and low == np.exp(sizes[-2]):
         least_of = found = float(batches[-1])
-    best = BestBatch(found, min(least_of, found), max(most_of, found), level, method="measured")
-    if not 0 < low < inside:  # no smaller batch surely needs more, or the bowl says otherwise
-        draws[::2] = 0.0
-    if not np.isfinite(high):
-        draws[1::2] = np.inf
-    return Minimum(bounded(best, draws, ends, unit=unit, least=least), value_at, error, scatter)
+    tried = np.append(sizes, bounds)
+    best = bounded(
+        replace(best, value=found, low=min(least_of, found), high=max(most_of, found)),
+        draws,
+        (float(np.exp(tried.min())), float(np.exp(tried.max()))),
+        below=not 0 < low < vertex,  # no smaller batch surely needs more, or the cubic is lower
+        above=not np.isfinite(high),
+        unit=unit,
+        least=least,
+    )
+    return Minimum(best, value_at, error, scatter)
 
 
-def _bowl(
-    sizes: np.ndarray, means: np.ndarray, variance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Coefficients [4] of the cubic, their covariance, and the log batch about which they are."""
-    rise = MISFIT * (means - means.min())
-    centre = float(sizes[means.argmin()])
-    root = 1 / np.sqrt(variance + rise**2)
-    square = np.linalg.lstsq(np.vander(sizes - centre, 3) * root[:, None], means * root)[0][0]
-    design = np.vander(sizes - centre, 4)
-    precision = (design * root[:, None] ** 2).T @ design
-    precision[0, 0] += 1 / max(ASYMMETRY * square, 1e-6) ** 2
-    inverse = np.linalg.inv(precision)
-    return inverse @ (design * root[:, None] ** 2).T @ means, inverse, centre
+class _Cubic(NamedTuple):
+    """A cubic in log B about the batch with the smallest mean, whose cubic term is shrunk to 0.
+
+    Attributes:
+        coefficients: [4], the highest power first.
+        covariance: [4, 4].
+        centre: log of the batch with the smallest mean.
+    """
+
+    coefficients: np.ndarray
+    covariance: np.ndarray
+    centre: float
+
+    @classmethod
+    def fit(cls, sizes: np.ndarray, means: np.ndarray, variance: np.ndarray) -> "_Cubic":
+        """Fit means [n] with their variances at log batches [n]."""
+        misfit = MISFIT * (means - means.min())
+        centre = float(sizes[means.argmin()])
+        root = 1 / np.sqrt(variance + misfit**2)
+        parabola = np.vander(sizes - centre, 3)  # three terms
+        curvature = np.linalg.lstsq(parabola * root[:, None], means * root)[0][0]
+        design = np.vander(sizes - centre, 4)  # four terms: the cubic one has a prior
+        weighted = (design * root[:, None] ** 2).T
+        precision = weighted @ design
+        flat = 1e-6  # a curvature of 0 or less leaves no asymmetry
+        precision[0, 0] += 1 / max(ASYMMETRY * curvature, flat) ** 2
+        covariance = np.linalg.inv(precision)
+        return cls(covariance @ weighted @ means, covariance, centre)
+
+    def at(self, size: float) -> tuple[float, float]:
+        """Return the value at a log batch, and its standard error."""
+        powers = np.vander([size - self.centre], len(self.coefficients))[0]
+        return float(powers @ self.coefficients), float(np.sqrt(powers @ self.covariance @ powers))
+
+    def vertex(self, sizes: np.ndarray) -> float:
+        """Return the log batch of the minimum, at most a factor beyond log batches [n]."""
+        return float(_vertices(self.coefficients[None], sizes - self.centre)[0] + self.centre)
+
+    def vertex_draws(self, sizes: np.ndarray, freedom: int, count: int) -> np.ndarray:
+        """Return draws [count] of `vertex`, wider with few degrees of freedom, as Student's t."""
+        generator = np.random.default_rng(0)
+        zero = np.zeros(len(self.coefficients))
+        changes = generator.multivariate_normal(zero, self.covariance, count)
+        if freedom:
+            changes *= np.sqrt(freedom / generator.chisquare(freedom, count))[:, None]
+        return _vertices(self.coefficients + changes, sizes - self.centre) + self.centre
 
 
 def from_others(
     batch: np.ndarray, value: np.ndarray, typical: float, relative: np.ndarray, seed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how far each value [n] is from the bowl through the others, and times the expected.
+    """Return how far each value [n] is from the cubic through the others, and times the expected.
 
     If its batch has other runs it is compared with their mean. Both are 0 if there are too few
     others. The arguments are those of `measured_minimum`.
     """
-    x, off, times = np.log(batch), np.zeros(len(batch)), np.zeros(len(batch))
+    x = np.log(batch)
+    off = np.zeros(len(batch))
+    times = np.zeros(len(batch))
     if len(batch) < 2:  # nothing is left to compare with
         return off, times
     for i in range(len(batch)):
         rest = np.arange(len(batch)) != i
-        sizes, at = np.unique(x[rest], return_inverse=True)
-        own, same = relative[rest], sizes == x[i]
-        means, scatter, freedom = batch_means(at, value[rest], own, seed[rest], typical)
-        guess, error = np.nan, 0.0
+        sizes, label = np.unique(x[rest], return_inverse=True)
+        same = sizes == x[i]
+        means, scatter, freedom = batch_means(
+            label, value[rest], relative[rest], seed[rest], typical
+        )
+        guess = np.nan
+        error = 0.0
         if freedom > FEWEST + 1 and same.any():
             guess = means[same][0]
         elif not freedom and not same.any() and len(sizes) > FEWEST:
-            bend, inverse, centre = _bowl(sizes, means, scatter**2 / np.bincount(at, own**-2.0))
-            row = np.vander([x[i] - centre], 4)[0]
-            guess = row @ bend
-            error = np.hypot(np.sqrt(row @ inverse @ row), MISFIT * (guess - means.min()))
+            variance = scatter**2 / np.bincount(label, relative[rest] ** -2.0)
+            guess, sampling = _Cubic.fit(sizes, means, variance).at(x[i])
+            error = np.hypot(sampling, MISFIT * (guess - means.min()))
         if np.isfinite(guess):
             off[i] = value[i] - guess
             times[i] = abs(off[i]) / np.hypot(scatter * relative[i], error)
     return off, times
 
 
-def _vertex(bend: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return the minima [R] of cubics [R, 4]; beyond the lower end if a cubic bends down."""
-    cube, square, slope = bend[:, 0], bend[:, 1], bend[:, 2]
+def _vertices(cubics: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the minima [R] of cubics [R, 4], at most `span` beyond x [n].
+
+    A cubic that bends down at 0 has its minimum beyond the lower end.
+    """
+    cube, square, slope, _ = cubics.T
+    # The derivative 3·cube·x² + 2·square·x + slope is 0 at -slope/(square + root), also at cube 0.
     root = np.sqrt(np.maximum(square**2 - 3 * cube * slope, 0.0))
-    inside = -slope / np.maximum(square + np.where(root > 0, root, square), 1e-12)
+    not_zero = 1e-12  # only a square above 0 is used
+    inside = -slope / np.maximum(square + np.where(root > 0, root, square), not_zero)
     span = np.ptp(x) + 1.0
-    low, high = ((bend @ np.vander([end], 4)[0]) for end in (x[0], x[-1]))
-    outside = np.where(low < high, x[0] - span, x[-1] + span)
+    first, last = np.vander(x[[0, -1]], cubics.shape[1]) @ cubics.T
+    outside = np.where(first < last, x[0] - span, x[-1] + span)
     return np.clip(np.where(square > 0, inside, outside), x[0] - span, x[-1] + span)
 
 
 def batch_means(
     batch: np.ndarray, value: np.ndarray, relative: np.ndarray, seed: np.ndarray, typical: float
 ) -> tuple[np.ndarray, float, int]:
-    """Means of each batch, the standard deviation of a run, and its degrees of freedom.
+    """Return means of each batch, the standard deviation of a run, and its degrees of freedom.
 
     Args:
         batch: [n], integer labels from 0 on.
@@ -190,12 +242,14 @@ def batch_means(
     """
     from bss.points.measuring import paired_seeds  # loads pandas, which advice does not need
 
-    of = paired_seeds(batch, seed)
-    design = np.concatenate([np.eye(batch.max() + 1)[batch], np.eye(of.max() + 1)[of]], axis=1)
-    scaled, weighed = design / relative[:, None], value / relative
-    effects = np.linalg.lstsq(scaled, weighed, rcond=None)[0]
-    shift = design[:, batch.max() + 1 :].mean(axis=0) @ effects[batch.max() + 1 :]
-    freedom = len(value) - int(batch.max()) - 1 - int(of.max())
-    squares = float(np.sum((weighed - scaled @ effects) ** 2))
+    pair = paired_seeds(batch, seed)
+    count = int(batch.max()) + 1
+    design = np.concatenate([np.eye(count)[batch], np.eye(pair.max() + 1)[pair]], axis=1)
+    scaled = design / relative[:, None]
+    weighted = value / relative
+    effects = np.linalg.lstsq(scaled, weighted, rcond=None)[0]
+    shift = design[:, count:].mean(axis=0) @ effects[count:]
+    freedom = len(value) - count - int(pair.max())
+    squares = float(np.sum((weighted - scaled @ effects) ** 2))
     scatter = np.sqrt((squares + typical**2) / (freedom + 1))
-    return effects[: batch.max() + 1] + shift, float(scatter), freedom + 1 if freedom else 0
+    return effects[:count] + shift, float(scatter), freedom + 1 if freedom else 0
