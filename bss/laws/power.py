@@ -92,12 +92,13 @@ class PowerFit:
         """
         if not self.inverse.size:
             raise InputError("fit: its law has no covariance; fit it again")
-        root = self.deviation * len(self.inverse) ** 0.5 * np.linalg.cholesky(self.inverse).T
+        root = self.deviation * np.sqrt(len(self.inverse)) * np.linalg.cholesky(self.inverse).T
         return np.concatenate([root, -root]) @ self.design(x).T
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
         """JSON; with one variable `x` is its name and `exponent` its one estimate."""
-        x, exponents = plain.pop("variables"), plain.pop("exponents")
+        x = plain.pop("variables")
+        exponents = plain.pop("exponents")
         if len(x) == 1:
             return {"x": x[0], "exponent": exponents[0]} | plain
         return {"x": list(x), "exponents": exponents} | plain
@@ -117,7 +118,7 @@ def fit_power(
     *,
     unit: float = 1.0,
     errors: ArrayLike | None = None,
-    level: float = 0.95,
+    level: float = 0.95,  # about two standard deviations
 ) -> PowerFit:
     """Fit log y = log c + Σ p_k log(x_k / unit) with equal weights.
 
@@ -136,7 +137,8 @@ def fit_power(
     """
     if reason := unidentified(x):
         raise InputError(f"power law: {reason}")
-    log_y, design = np.log(np.asarray(y, float)), _design(x, unit)
+    log_y = np.log(np.asarray(y, float))
+    design = _design(x, unit)
     count, parameters = design.shape
     inverse = np.linalg.inv(design.T @ design)
     theta = inverse @ design.T @ log_y
@@ -165,7 +167,8 @@ def unidentified(x: Mapping[str, ArrayLike]) -> str:
     is left (derived here).
     """
     logs = {name: np.log(np.asarray(values, float)) for name, values in x.items()}
-    count, all_names = min(len(values) for values in logs.values()), " and ".join(logs)
+    count = min(len(values) for values in logs.values())
+    all_names = " and ".join(logs)
     if count < len(logs) + 1:
         return f"{count} points for the {len(logs) + 1} parameters of a law in {all_names}"
     for name, values in logs.items():
@@ -231,5 +234,6 @@ def _estimate(
         note = f"no interval: {points} points"
         return Estimate(float(printed(value)), level=level, note=note)
     half = margin * np.sqrt(leverage)
-    value, low, high = (float(printed(end)) for end in (value, value - half, value + half))
-    return Estimate(value, low, high, level)
+    low = float(printed(value - half))
+    high = float(printed(value + half))
+    return Estimate(float(printed(value)), low, high, level)

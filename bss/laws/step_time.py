@@ -15,13 +15,13 @@ import pandas as pd
 
 from bss.cells import number
 from bss.errors import InputError, check
-from bss.laws.base import DRAWS, BestBatch, Estimate, interval
+from bss.laws.base import DRAWS, BestBatch, Estimate, Options, interval
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.es.values import EsFit
 from bss.tables.columns import Origin, need
 from bss.tables.storage import read_table
 
-UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}  # in seconds
 _NUMBER = r"(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)\s*(us|ms|s|)"
 FORMULA = re.compile(rf"{_NUMBER}\s*\+\s*{_NUMBER}\s*\*\s*B")
 EXPECTED = "'a + b*B' in seconds, such as '0.05 + 0.002*B', or a table with batch and seconds"
@@ -119,10 +119,12 @@ class StepTime:
         if len(known) < 2:
             raise InputError(f"{origin}: {len(known)} batch size; expected 2 or more")
         devices = known.get("devices", pd.Series(1.0, known.index)).to_numpy(float)
-        batch, seconds = (known[name].to_numpy(float) for name in ("batch", "seconds"))
+        batch = known["batch"].to_numpy(float)
+        seconds = known["seconds"].to_numpy(float)
         falls = (np.diff(seconds) < -SLACK * seconds[1:]) & (np.diff(devices) <= 0)
         if falls.any():
-            small, large = (int(np.argmax(falls)) + i for i in (0, 1))
+            small = int(np.argmax(falls))
+            large = small + 1
             raise InputError(
                 f"{origin}: {seconds[large]:g} s at batch {batch[large]:g}, {seconds[small]:g} at "
                 f"{batch[small]:g}; expected times that do not fall; check units, or add devices"
@@ -141,8 +143,9 @@ class StepTime:
         """Return devices at batch sizes, from the next larger batch size that was measured."""
         if len(self.devices) == 1:
             return np.full(np.shape(batch), self.devices[0])
-        at = np.searchsorted(self.batches, np.asarray(batch) * (1 - 1e-12))
-        return np.asarray(self.devices)[np.minimum(at, len(self.devices) - 1)]
+        rounding = 1e-12  # of a grid of batch sizes
+        larger = np.searchsorted(self.batches, np.asarray(batch) * (1 - rounding))
+        return np.asarray(self.devices)[np.minimum(larger, len(self.devices) - 1)]
 
 
 def best_batches(
@@ -193,13 +196,15 @@ def critical_batches(at: CriticalBatch, step_time: StepTime, price: float = 1.0)
     Raises:
         InputError: If the critical batch size is not identified, or as `best_batches`.
     """
-    bend, seq_len = at.B_crit, at.curve.seq_len
+    bend = at.B_crit
+    seq_len = at.curve.seq_len
     if bend.value is None or at.S_min.value is None:
         raise InputError(f"step_time: B_crit of {at.curve.model} is unidentified: {bend.why}")
     if not np.isfinite(seq_len):
         raise InputError("step_time: the table has no sequence length; give --seq-len")
     batch = _common(at.curve.batch.tolist(), step_time)
-    ends = np.array([bend.value, bend.low or 0.0, bend.high or 1e9 * bend.value])
+    far = 1e9 * bend.value  # an end that is open is beyond every batch
+    ends = np.array([bend.value, bend.low or 0.0, bend.high or far])
     steps = at.S_min.value * (1 + ends / batch[:, None])
     tokens = steps * batch[:, None] * seq_len
     return _optima(batch, _measures(batch, tokens, seq_len, step_time, price), seq_len, bend.level)
@@ -256,7 +261,7 @@ def equal_loss_batches(
     grid = _common(batch.tolist(), step_time)
     logs = [np.interp(np.log(grid), np.log(batch), one) for one in np.log(tokens).T]
     curves = _measures(grid, np.exp(np.column_stack(logs)), seq_len, step_time, price)
-    return _optima(grid, curves, seq_len, 0.90)
+    return _optima(grid, curves, seq_len, Options.level)
 
 
 def sentence(table: pd.DataFrame) -> str:
@@ -270,19 +275,25 @@ def sentence(table: pd.DataFrame) -> str:
         fewest tokens at batch 16 (at the boundary), soonest at 64 (50 to 64), cheapest at 24.4
         (20 to 30)
     """
+    digits = 3  # finer than the grid of batch sizes
     parts = []
     for row in table.to_dict("records"):
-        ends = f"{number(row['low'], 3)} to {number(row['high'], 3)}"
-        note = " (at the boundary)" if row["at_boundary"] else f" ({ends})" if row["low"] else ""
-        parts.append(f"{WORDS[row['criterion']]} {number(row['batch'], 3)}{note}")
+        text = f"{WORDS[row['criterion']]} {number(row['batch'], digits)}"
+        if row["at_boundary"]:
+            text += " (at the boundary)"
+        elif row["low"]:
+            text += f" ({number(row['low'], digits)} to {number(row['high'], digits)})"
+        parts.append(text)
     return ", ".join(parts)
 
 
 def _common(batches: Sequence[float], step_time: StepTime) -> np.ndarray:
     """Return batch sizes [GRID] over the range that was measured and has a step time."""
-    low, high = min(batches), max(batches)
+    low = min(batches)
+    high = max(batches)
     if step_time.batches:
-        low, high = max(low, step_time.batches[0]), min(high, step_time.batches[-1])
+        low = max(low, step_time.batches[0])
+        high = min(high, step_time.batches[-1])
     if not low < high:
         raise InputError(
             f"step_time: batches {step_time.batches} given; the runs have {min(batches):g} to "
@@ -295,7 +306,8 @@ def _measures(
     batch: np.ndarray, tokens: np.ndarray, seq_len: float, step_time: StepTime, price: float
 ) -> dict[str, np.ndarray]:
     """Return tokens, hours and cost [GRID, 1 + draws] by criterion; the estimate is first."""
-    hours = tokens / (batch * seq_len)[:, None] * step_time(batch)[:, None] / 3600
+    steps = tokens / (batch * seq_len)[:, None]
+    hours = steps * step_time(batch)[:, None] / 3600  # seconds in an hour
     cost = hours * step_time.devices_at(batch)[:, None] * price
     return dict(zip(CRITERIA, (tokens, hours, cost), strict=True))
 
@@ -321,9 +333,11 @@ def _optima(
             best = replace(B_opt, value=B_opt.value or float(bound))
         at = int(np.argmin(np.abs(np.log(batch / best.value))))
         row = {"criterion": name, "batch": best.value, "low": best.low, "high": best.high}
-        tokens, hours, cost = (float(curves[one][at, 0]) for one in CRITERIA)
-        row |= {"tokens": tokens, "steps": tokens / (batch[at] * seq_len), "hours": hours}
-        rows.append(row | {"cost": cost, "at_boundary": at_boundary})
+        values_there = {criterion: float(curves[criterion][at, 0]) for criterion in CRITERIA}
+        tokens = values_there["tokens"]
+        row |= {"tokens": tokens, "steps": tokens / (batch[at] * seq_len)}
+        row |= {"hours": values_there["time"], "cost": values_there["cost"]}
+        rows.append(row | {"at_boundary": at_boundary})
     return pd.DataFrame(rows)
 
 
@@ -346,11 +360,13 @@ def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
     rows = pd.DataFrame({name: fit.rows[name] for name in ("batch", "target_loss", "measured")})
     rows = rows[np.isclose(rows["target_loss"], target_loss)].astype(float)
     logs = np.log(rows["measured"]).groupby(rows["batch"])
-    mean, count = logs.mean().to_numpy(), logs.size().to_numpy()
+    mean = logs.mean().to_numpy()
+    count = logs.size().to_numpy()
     freedom = max(int(count.sum()) - len(count), 1)
     noise = float(np.sqrt((logs.var(ddof=0).to_numpy() * count).sum() / freedom))
     known = np.log(logs.mean().index.to_numpy(float))
-    degree, weight = min(2, len(known) - 1), np.sqrt(count)
+    degree = min(2, len(known) - 1)
+    weight = np.sqrt(count)
     line = np.polyfit(known, mean, degree, w=weight)
     off = weight * (mean - np.polyval(line, known))
     spare = len(known) - degree - 1
