@@ -25,8 +25,9 @@ TOLERANCE = 1e-4  # cosine of residuals and derivatives: at it, costs agree to 1
 CHUNK = 8  # starts that descend together: bounds the memory of the curves' derivatives
 ROUND = 10  # iterations between looks at what has converged
 EVERY = 8  # rounds that every start gets before the best one ends the search
-SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)
-AHEAD, BENT = 0.1, 0.75  # part of a step, and trusted size of the acceleration, as in the paper
+SIDE_BY_SIDE = min(os.cpu_count() or 1, 4)  # each holds the derivatives of a block
+AHEAD = 0.1  # part of a step at which the curve is evaluated, as in the paper
+BENT = 0.75  # trusted size of the acceleration, in steps, as in the paper
 
 
 def solve(
@@ -36,15 +37,15 @@ def solve(
     upper: np.ndarray,
     data: Any,
     *,
-    iterations: int = 60,
+    iterations: int = 60,  # laws of few parameters converge in fewer
     rounds: int = 1,
     accelerated: bool = False,
 ) -> Solution:
     """Minimize the sum of squared residuals of R problems, each from K starts.
 
-    Starts descend in blocks of one size, padded, so that a law's fit, its left-out batches and its
-    bootstrap share one compiled program; several rounds bound the memory by smaller blocks. As many
-    blocks as there are cores, at most four, descend side by side.
+    Starts descend in padded blocks of one size, so that a law's fit, its left-out batches and its
+    bootstrap share one compiled program. Blocks are smaller with several rounds, which bounds the
+    memory. One block descends per core, at most four together.
 
     Args:
         residual: (parameters [P], one problem's data) -> residuals [N]. It must be a module-level
@@ -63,35 +64,43 @@ def solve(
     """
     problems = np.arange(len(jax.tree.leaves(data)[0]))
     starts = np.broadcast_to(starts, (len(problems), *np.shape(starts)[-2:]))
-    box = [np.broadcast_to(bound, starts[:, 0].shape) for bound in (lower, upper)]
-    shape, of = starts.shape[:2], np.repeat(problems, starts.shape[1])
-    theta, left = np.array(starts, float).reshape(len(of), -1), np.arange(len(of))
-    cost, converged, best = np.full(shape, np.inf), np.zeros(shape, bool), np.zeros_like(problems)
-    block = CHUNK if rounds > 1 or len(of) <= CHUNK else 8 * CHUNK
+    lower = np.broadcast_to(lower, starts[:, 0].shape)
+    upper = np.broadcast_to(upper, starts[:, 0].shape)
+    problem_of_start = np.repeat(problems, starts.shape[1])
+    count = len(problem_of_start)
+    theta = np.array(starts, float).reshape(count, -1)
+    cost = np.full(starts.shape[:2], np.inf)
+    converged = np.zeros(starts.shape[:2], bool)
+    best = np.zeros_like(problems)
+    # A law with one round has few derivatives, so larger blocks save calls.
+    block = CHUNK if rounds > 1 or count <= CHUNK else 8 * CHUNK
 
     def descend(rows: np.ndarray) -> list[np.ndarray]:
-        here = np.resize(rows, block)
-        mine = jax.tree.map(lambda leaf: np.asarray(leaf)[of[here]], (*box, data))
+        padded = np.resize(rows, block)
+        of_rows = jax.tree.map(
+            lambda leaf: np.asarray(leaf)[problem_of_start[padded]], (lower, upper, data)
+        )
         with jax.enable_x64(True):
-            parts = _solve(residual, iterations, accelerated, *float64((theta[here], *mine)))
+            parts = _solve(residual, iterations, accelerated, *float64((theta[padded], *of_rows)))
             return [np.asarray(part)[: len(rows)] for part in parts]
 
+    active = np.arange(count)
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for tried in range(1, rounds + 1):
-            blocks = np.split(left, range(block, len(left), block))
+        for number in range(1, rounds + 1):
+            blocks = np.split(active, range(block, len(active), block))
             for rows, parts in zip(blocks, pool.map(descend, blocks), strict=True):
                 theta[rows], cost.flat[rows], converged.flat[rows] = parts
             best = np.where(np.isnan(cost), np.inf, cost).argmin(axis=1)
-            done = converged[problems, best] & (tried >= EVERY)
-            left = left[~converged.flat[left] & ~done[of[left]]]
-            if not len(left):
+            is_solved = converged[problems, best] & (number >= EVERY)
+            active = active[~converged.flat[active] & ~is_solved[problem_of_start[active]]]
+            if not len(active):
                 break
     theta = theta.reshape(starts.shape)[problems, best]
-    cost, converged = cost[problems, best], converged[problems, best]
+    cost = cost[problems, best]
     if not np.isfinite(cost).all():
         raise InputError("fit: no start gives finite residuals; check the data for extreme values")
-    at_bound = ((theta <= box[0]) | (theta >= box[1])) & (box[0] != box[1])
-    return Solution(theta, cost, converged, at_bound)
+    at_bound = ((theta <= lower) | (theta >= upper)) & (lower != upper)
+    return Solution(theta, cost, converged[problems, best], at_bound)
 
 
 def repeated(data: Any, count: int, **changed: np.ndarray) -> Any:
@@ -149,9 +158,10 @@ def _descend(
     ) -> tuple[tuple[jax.Array, _Iterate, jax.Array], jax.Array]:
         candidate, best, damping = carry
         values, push = jax.linearize(lambda theta: residual(theta, data), candidate)
-        trial = _Iterate(candidate, 0.5 * jnp.sum(values**2), values, jax.vmap(push)(basis))
+        trial = _Iterate(candidate, jnp.sum(values**2) / 2, values, jax.vmap(push)(basis))
         better = trial.cost < best.cost
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, best)
+        # Bold after a success, careful after a failure; the ends are those of float64.
         damping = jnp.clip(jnp.where(better, damping / 5, damping * 4), 1e-10, 1e12)
         step, stationary = _propose(best, damping, lower, upper, bend if accelerated else None)
         return (jnp.clip(best.theta + step, lower, upper), best, damping), stationary
@@ -160,7 +170,8 @@ def _descend(
     start = jnp.clip(start, lower, upper)
     rows = jax.eval_shape(residual, start, data).size
     nothing = _Iterate(start, jnp.asarray(jnp.inf), jnp.zeros(rows), jnp.zeros((start.size, rows)))
-    carry = (start, nothing, jnp.asarray(1e-2))
+    nearly_newton = jnp.asarray(1e-2)  # share of the diagonal by which the first step is damped
+    carry = (start, nothing, nearly_newton)
     (_, best, _), stationary = jax.lax.scan(iterate, carry, length=iterations)
     return best.theta, best.cost, stationary[-1]
 
@@ -199,7 +210,7 @@ def _propose(
         bent = -_solved(damped, slopes @ bend(best, step))
         trusted = jnp.sum(scale * bent**2) <= BENT**2 * jnp.sum(scale * step**2)
         step += jnp.where(trusted, bent / 2, 0.0)
-    small = TOLERANCE * jnp.sqrt(2 * best.cost) + 1e-10
+    small = TOLERANCE * jnp.sqrt(2 * best.cost) + 1e-10  # of a fit that is exact
     return step, jnp.all(jnp.abs(gradient) <= small * jnp.sqrt(size))
 
 
