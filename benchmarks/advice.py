@@ -9,8 +9,8 @@ one source. Tables with one learning rate, with bounds alone or with targets are
 enter the model. marin_beta2.csv has neither N nor D.
 
 *In range*: each source is left out, and its optima are predicted from the others. *Beyond*: the
-ranges of all others are also cut at a budget or a size, their power laws are fitted below it, and
-the optima of the left-out table above it are predicted.
+ranges of all others are also cut at a budget or a size, and their power laws are fitted below it.
+The optima of the left-out table above it are predicted.
 
 The standard deviation `between` maximizes the likelihood of both kinds of errors; each left-out
 source counts as one, whatever its number of optima. It is raised until the intervals hold 85% of

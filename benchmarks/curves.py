@@ -5,12 +5,12 @@
     python -m benchmarks.curves                  # write them anew
     python -m benchmarks.curves --check --only demo     # final losses of `make demo` in runs/demo
 
-Each config is trained by `bss train` (the fleet by `bss sweep`) on one CPU core, as losses differ
-by rounding with the number of threads, with the CPU and with jaxlib. Each of two processes has a
+Each config is trained by `bss train` (the fleet by `bss sweep`) on one CPU core. Losses differ by
+rounding with the number of threads, with the CPU and with jaxlib. Each of two processes has a
 core of its own: on one they would wait for each other at every step. machine.json names the CPU and
-jaxlib; `--check` elsewhere is refused, and says how to make the curves of the parent commit there.
-The text is synthetic. A CSV per config has 20 rows per run, or a few more, with all digits and
-without times.
+jaxlib; `--check` elsewhere is refused with the command that makes the curves of the parent commit
+there. The text is synthetic. A CSV per config has 20 rows per run, or a few more, with all digits
+and without times.
 """
 
 import argparse

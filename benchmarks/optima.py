@@ -3,7 +3,7 @@
     python -m benchmarks.optima --tables DIR    # write results/published/best_batches.json again
 
 Tables without a licence are not in results/published. `DIR` has them, and best_batches.json has the
-best batch size of each (N, D), the numbers derived here. The best batch size is the vertex of a
+best batch size of each (N, D), the numbers derived here. The best batch size is the minimum of a
 parabola in log batch size through the batch size of the lowest loss and its neighbours. If the
 smallest or largest batch size is best, its neighbour bounds the optimum.
 """
@@ -81,7 +81,8 @@ def cell_optimum(cell: pd.DataFrame, optimizer: str = "AdamW") -> Optimum:
 
 
 def _vertex(x: np.ndarray, y: np.ndarray) -> float:
-    """Return 2 to the vertex of the parabola through three points, the middle one lowest."""
+    """Return 2 to the power of the minimum of the parabola through three points, the middle one
+    lowest."""
     if np.isclose(x[1] - x[0], x[2] - x[1]):
         return float(2.0 ** parabola_vertex(x, y[None])[0])
     curve = np.polyfit(x - x[1], y, 2)

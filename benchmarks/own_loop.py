@@ -1,7 +1,7 @@
 """A step of `bss.microbatch_grad` compared with one program for the whole batch, in turns.
 
 `python -m benchmarks.own_loop` times d 128 at batch 64 in micro-batches of 8 on this machine, with
-`plan.pack` and AdamW, and prints the median of the ratios of neighbouring turns, with quartiles.
+`plan.pack` and AdamW. It prints median and quartiles of the ratios of neighbouring turns.
 """
 
 import argparse

@@ -54,7 +54,8 @@ def check_type(field: str, value: Any, kind: type | tuple[type, ...], expected: 
 
 
 def check_number(field: str, value: Any) -> None:
-    """Raise InputError for what is no number: text, None, a bool, or a missing value."""
+    """Raise InputError for text, None, a bool, a missing value, or another value that is not a
+    number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InputError(f"{field}: {value!r} given; write a number")
 

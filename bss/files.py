@@ -59,7 +59,7 @@ def check_output(path: str | Path) -> None:
     """Refuse a path that cannot be written as a file.
 
     Raises:
-        InputError: If the path, or what its link leads to, is a socket or a disk; or if a link
+        InputError: If the path or the target of its link is a socket or a disk. Also if a link
             leads to itself, or into a directory that does not exist.
     """
     if os.path.islink(path) and not os.path.exists(path):

@@ -171,7 +171,7 @@ def fit_es(
         level: Coverage of the intervals.
         resamples: Refits to resampled runs, 500 by default.
         seed: Of the resampling.
-        options: The same as one value, in place of level, resamples and seed.
+        options: level, resamples and seed as one value, in their place.
 
     Returns:
         The fit: `answer`, `summary()`, `predict(loss=, batch=)`, `plot()`, `schedule(tokens)`. If a
@@ -498,7 +498,7 @@ def fit_curve(
         runs: Loss curves of one model: a table, a file or a directory, or a list of them. Columns
             run, batch, lr, loss or eval_loss, step or tokens, seq_len or batch_tokens. Some runs
             must change their batch size or LR. Rows without a loss give the schedule only.
-        clock: Time variable, "sgd" or "adam"; by default the better one for left-out runs.
+        clock: "sgd" or "adam": the time variable; by default the better one for left-out runs.
         warmup: Tokens of LR warm-up, whose losses are left out.
         since: Tokens before which losses are left out, or a percentage of the longest run.
         seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.

@@ -34,8 +34,8 @@ def install(extra: str) -> str:
 def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callable[[str], Any]]:
     """Return, by exported name, its module and its name there, and the package's `__getattr__`.
 
-    They are read from the imports of the package's file for type checkers, as is usual for packages
-    that load lazily (SPEC 1 of Scientific Python), so that both have one list.
+    They are read from the imports of the package's file for type checkers, so that both have one
+    list. This is usual for packages that load lazily (SPEC 1 of Scientific Python).
     """
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
@@ -58,9 +58,9 @@ def attach(package: str, file: str) -> tuple[dict[str, tuple[str, str]], Callabl
 
 
 def from_above(name: str) -> Any:
-    """Import a name of a package in a layer above, as "plots.fits:plot_fit".
+    """Import a name of a package in a layer above, e.g. "plots.fits:plot_fit".
 
-    Values offer what is done with them, e.g. a fit its figure, and load it when it is asked for.
+    Values have methods for their use, e.g. a fit draws its figure, and load them at the first call.
     """
     room, _, attribute = name.partition(":")
     return getattr(importlib.import_module(f"bss.{room}"), attribute)

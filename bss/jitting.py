@@ -1,8 +1,8 @@
 """`jax.jit` for laws and theory, with an optimization of XLA turned off that gives wrong numbers.
 
-jaxlib 0.10.2 computes some vmapped sums of squares of products wrongly on CPUs: with rows [n, 3]
-and f(row) = Σ (eye(3) @ row)², the last row is wrong from 32,769 rows in float32 and from 16,385 in
-float64 (jax issue 39103). jaxlib 0.12.0.1 is right. `tests/test_jitting.py` fails when no locked
+jaxlib 0.10.2 computes some vmapped sums of squares of products wrongly on CPUs (jax issue 39103).
+With rows [n, 3] and f(row) = Σ (eye(3) @ row)², the last row is wrong from 32,769 rows in float32
+and from 16,385 in float64. jaxlib 0.12.0.1 is right. `tests/test_jitting.py` fails when no locked
 jaxlib has the fault: then this file goes.
 """
 

@@ -51,8 +51,8 @@ def read_run_table(
     """Read run tables as one; return it with warnings.
 
     Args:
-        sources: Each a table; a CSV or Parquet file; a directory with runs.parquet; a directory of
-            run directories, whose runs are read as far as they got; or a directory of tables.
+        sources: Each a table, a CSV or Parquet file, or a directory. A directory has runs.parquet,
+            tables, or run directories, whose runs are read as far as they got.
         how: names of the columns.
         need_loss: as in `bss.tables.check_runs`.
         only_finished: exclude unfinished runs of a directory.
@@ -79,8 +79,8 @@ def read_loss_tables(
     """Read the last losses of runs as one table; return it with warnings.
 
     Args:
-        sources: Each a table with a row per run, a file or a directory of such tables, or a table
-            or a directory of runs or their loss curves, of which the last losses are taken.
+        sources: Each a table with one row per run, or a file or directory of such tables. Loss
+            curves, in a table or a directory of runs, are also read: their last losses are taken.
         how: names of the columns.
         check: checks a table with a row per run.
         last: returns the last losses of a run table, checked; `final_losses` by default.
@@ -107,7 +107,7 @@ def read_point_tables(sources: Sequence[Source], how: Reading) -> tuple[pd.DataF
     """Read points, from tables, files or directories of them, as one table, with warnings.
 
     Raises:
-        InputError: if a file is no table of points, or a row is refused.
+        InputError: if a file is not a table of points, or a row is refused.
     """
     warnings: list[str] = []
     tables: list[tuple[Path, pd.DataFrame]] = []

@@ -1,9 +1,9 @@
 """Registries: values by registered name, or custom ones by `package.module:ATTRIBUTE`.
 
 A custom name that a person types, on the command line, in Python or in a config to train, is
-imported. A fit, the directory of a run and a table are data: while such a file is read
-(`reading_data`), a custom name in it is used only if the person has named or passed that value
-before, or trusts the file (`trusting`, `--trust`). Looking a name up imports nothing, ever.
+imported. A fit, the directory of a run and a table are data. While such a file is read
+(`reading_data`), its custom names are refused. A name is used if the user has named or passed that
+value before, or trusts the file (`trusting`, `--trust`). Looking a name up imports nothing, ever.
 """
 
 import difflib

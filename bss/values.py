@@ -120,7 +120,7 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     Args:
         cls: The class to build.
         entry: Its fields by name. Integers may be written as token counts ("10M").
-        where: Prefix of error messages: the path of the entry with a final ".".
+        where: Prefix of error messages, which is the path of the entry with a final ".".
         strict: Refuse unknown keys, and null for a number. If False, unknown keys are ignored and
             null is NaN, because JSON has no NaN. Fits are read this way.
 

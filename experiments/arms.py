@@ -34,7 +34,7 @@ def with_arms(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_labels(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table as it is written: size, group and arm in place of labels.
+    """Return a table as it is written, with size, group and arm and without labels.
 
     Examples:
         >>> without_labels(pd.DataFrame({"name": ["12k | late"], "best": ["12k | constant 8"]}))

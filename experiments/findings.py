@@ -45,7 +45,7 @@ class Question:
         or_equal: Whether an effect within the margin supports the statement, too.
         adjusted: Whether it belongs to the family of Holm of its file; else it is tested alone.
         asked_before: What was answered before, on other seeds.
-        registered: Whether it was preregistered; else it was asked of runs that were there.
+        registered: True if it was preregistered; else the runs were trained before the question.
         paper: arXiv number of its paper, if its file has several.
     """
 
@@ -68,7 +68,7 @@ class Question:
 
     @property
     def claim(self) -> Claim:
-        """What the statement claims, for `bss.stats.answers`."""
+        """The claim of the statement, for `bss.stats.answers`."""
         return Claim(
             sign=self.sign,
             margin=self.margin,

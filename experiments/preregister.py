@@ -14,7 +14,7 @@ the file is older than the commit of every run. Each schedule counts once in a s
 from resampled schedules. A schedule with a failed run has infinite error. `state` registers
 statements without numbers; QUESTIONS.toml defines how each is decided, and names the columns that
 are read. With it stand the ids of all runs of the parts that `--config` names, and the code's
-commit. `check` fails if a run was trained at a commit before its registration's, and lists the rows
+commit. `check` fails if a run was trained at a commit before its registration's. It lists the rows
 of tables that were trained from a changed tree or without a commit.
 """
 
@@ -51,7 +51,9 @@ FOLDER = RESULTS / "predictions"
 COLUMNS = ("run", "tokens", "loss", "low", "high")
 PHASE = ("lr_phase", "weights")
 UNREGISTERED = ("none", NOT_RECORDED)  # of parts that decide nothing
-FEWEST, LEVEL, RESAMPLES = 3, 0.95, 2000  # schedules, and of the intervals of scores
+FEWEST = 3  # schedules that a score needs
+LEVEL = 0.95  # of the intervals of scores
+RESAMPLES = 2000
 
 
 def digest(file: Path) -> str:
@@ -137,9 +139,9 @@ def check(results: Path = RESULTS) -> Iterator[str]:
     """Yield one line per problem of the registrations and of the tables that name them.
 
     A table names registrations in its column `registration`, by SHA-256; a run that a registration
-    lists is checked in any table, whatever its rows name. Lines that begin with
-    "note: " are about rows whose code cannot be found again: trained from a changed tree (a commit
-    that ends in "+"), or without a commit.
+    lists is checked in any table, whatever its rows name. Lines that begin with "note: " are about
+    rows whose code cannot be found again. They were trained from a changed tree (a commit that ends
+    in "+"), or without a commit.
     """
     registrations = {digest(file): file for file in sorted((results / FOLDER.name).glob("*.json"))}
     for file in registrations.values():
@@ -206,7 +208,7 @@ def _registered_runs(file: Path) -> set[str]:
 
 
 def _lacking_columns(registered: Sequence[str], path: Path) -> list[str]:
-    """Return the registered columns that neither a table nor the run table beside it has.
+    """Return the registered columns that neither a table nor its run table has.
 
     Registrations are never changed; a column that has another name since then is looked up by it.
     """
@@ -253,7 +255,8 @@ def check_first(file: Path, outcomes: pd.DataFrame) -> str:
     Raises:
         InputError: As `check_committed`, or if a run came before the file.
     """
-    first, ours = check_committed(file), digest(file)
+    first = check_committed(file)
+    ours = digest(file)
     started = outcomes.loc[outcomes["status"] != "missing"]
     for run, theirs in zip(started["run"], started["registration"], strict=True):
         if theirs != ours:
@@ -272,13 +275,15 @@ def _git(file: Path, *arguments: str) -> bytes | None:
 
 def schedules(registration: dict[str, Any], outcomes: pd.DataFrame) -> list[dict[str, Any]]:
     """Return one entry per schedule, with predicted and measured loss (None if a run failed)."""
-    metric, found = registration["metric"], []
+    metric = registration["metric"]
+    found = []
     table = outcomes.drop_duplicates("run").set_index("run")
     for one in registration["predictions"]:
         rows = table.reindex(one["runs"])
         ended = (rows["status"] == "finished") & (rows["tokens"] == one["tokens"])
         measured = float(np.mean(rows[metric].to_numpy(float))) if ended.all() else None
-        law, baselines = one["loss"], one["baselines"]
+        law = one["loss"]
+        baselines = one["baselines"]
         means = {f"mean of law and {k}": (law["value"] + v) / 2 for k, v in baselines.items()}
         row = {"name": one["name"], **_phase(one), "runs": len(one["runs"])}
         row |= {"measured": measured, "predicted": {"law": law["value"], **baselines, **means}}
@@ -304,8 +309,8 @@ def score(registration: dict[str, Any], outcomes: pd.DataFrame) -> dict[str, Any
 
     Returns:
         `schedules`, one entry each. `judged` has four scores per predictor: the median |error| (%
-        of the measured loss), Spearman's rank correlation, the RMS error of differences over their
-        RMS spread, and the coverage of the interval. `compared` is the mean |error| minus the mean
+        of the measured loss), Spearman's rank correlation, RMS error over RMS spread of
+        differences, and coverage of the interval. `compared` is the mean |error| minus the mean
         |error| of a baseline.
     """
     found = schedules(registration, outcomes)
@@ -327,7 +332,8 @@ def score(registration: dict[str, Any], outcomes: pd.DataFrame) -> dict[str, Any
 
 def _judged(some: list[dict[str, Any]]) -> dict[str, Any]:
     ended = [one for one in some if one["measured"] is not None]
-    measured, judged = np.array([one["measured"] for one in ended], float), {}
+    measured = np.array([one["measured"] for one in ended], float)
+    judged = {}
     for name in some[0]["predicted"]:
         predicted = np.array([one["predicted"][name] for one in ended])
         judged[name] = {
@@ -362,11 +368,12 @@ def _estimate(statistic: Callable[..., np.ndarray], *values: np.ndarray) -> dict
         return {"value": None, "low": None, "high": None, "level": LEVEL}
     rows = np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
     with np.errstate(invalid="ignore", divide="ignore"):
-        value, draws = float(statistic(*values)), statistic(*(array[rows] for array in values))
+        value = float(statistic(*values))
+        draws = statistic(*(array[rows] for array in values))
     low, high = np.nanquantile(draws, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), method="nearest")
-    ends = (value, min(low, value), max(high, value))
-    value, low, high = (float(x) if np.isfinite(x) else None for x in ends)
-    return {"value": value, "low": low, "high": high, "level": LEVEL}
+    found = {"value": value, "low": min(low, value), "high": max(high, value)}
+    known = {name: float(x) if np.isfinite(x) else None for name, x in found.items()}
+    return {**known, "level": LEVEL}
 
 
 def _differences(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
@@ -375,9 +382,14 @@ def _differences(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
     return np.where(spread > 1e-12 * np.mean(measured, axis=-1), ratio, np.nan)
 
 
+def _centred_ranks(values: np.ndarray) -> np.ndarray:
+    ranks = rankdata(values, axis=-1)
+    return ranks - ranks.mean(axis=-1, keepdims=True)
+
+
 def _rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
-    ranks = [rankdata(values, axis=-1) for values in (predicted, measured)]
-    a, b = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
+    a = _centred_ranks(predicted)
+    b = _centred_ranks(measured)
     return (a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
 
 

@@ -203,7 +203,8 @@ def conditions(rows: pd.DataFrame) -> str:
 
 def span(numbers: pd.Series) -> str:
     """Return a number, or the smallest and the largest."""
-    low, high = int(numbers.min()), int(numbers.max())
+    low = int(numbers.min())
+    high = int(numbers.max())
     return f"{low}" if low == high else f"{low} to {high}"
 
 
@@ -213,7 +214,8 @@ def _signed(value: float) -> str:
 
 def main() -> None:
     """Write both pages."""
-    entries, found = tomllib.loads(PAPERS.read_text(encoding="utf-8")), read_findings()
+    entries = tomllib.loads(PAPERS.read_text(encoding="utf-8"))
+    found = read_findings()
     for name, page in (("FINDINGS.md", findings_page), ("PAPERS.md", papers_page)):
         text = page(found, entries["claim"], entries["papers"])
         (RESULTS / name).write_text(text, encoding="utf-8")

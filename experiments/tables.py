@@ -110,7 +110,8 @@ class Tables:
         Raises:
             InputError: If some of its runs name another registration than this file.
         """
-        table, ours = self.read(name), digest(registration)
+        table = self.read(name)
+        ours = digest(registration)
         for theirs in sorted({*table["registration"].dropna()} - {ours, NOT_RECORDED}):
             raise InputError(
                 f"{self.folder / name}: its runs name registration {theirs[:12]}, "

@@ -4,8 +4,8 @@
     w = log((v·e^(ux) + u·e^(-vx))/(u + v))  or  √(1 + (s·x)²) - 1 with two slopes s
 
 The slopes s differ below and above B*. Far from B*, these losses rise linearly in x, while losses
-of the bowl form rise exponentially. log B* is curved in log D, and the noise grows away from B*.
-Parameters of each table are drawn from its seed (derived here).
+of the bowl form rise exponentially. The logarithm of B* is curved in log D, and the noise grows
+away from B*. Parameters of each table are drawn from its seed (derived here).
 """
 
 from dataclasses import dataclass, field

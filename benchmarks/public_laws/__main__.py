@@ -44,7 +44,7 @@ LAWS |= {name: Asked(law, None) for name, law in KEPT.items() if name not in LAW
 
 
 class Score(NamedTuple):
-    """How well a law predicts the scored rows of all splits of one kind.
+    """The scores of a law on the predicted rows of all splits of one kind.
 
     Attributes:
         table, kind, law: names.
@@ -69,7 +69,7 @@ class Score(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one split says of a law: arrays by scored row, and regrets by (N, D)."""
+    """The scores of a law on one split: arrays by scored row, and regrets by (N, D)."""
 
     missed: np.ndarray
     near: np.ndarray
@@ -192,7 +192,7 @@ def read(path: Path = SCORES) -> pd.DataFrame:
 
 
 def merged(kept: pd.DataFrame, new: list[Score]) -> pd.DataFrame:
-    """Return kept scores with new ones in place of those of the same table, kind and law."""
+    """Return kept scores, with scores of the same table, kind and law replaced by new ones."""
     kept = kept.dropna(how="all", subset=["error", "regret"])
     fresh = pd.DataFrame(new, columns=pd.Index(Score._fields))
     keys = ["table", "kind", "law"]

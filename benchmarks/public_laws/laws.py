@@ -26,7 +26,7 @@ FLOORS = (0.3, 0.5, 0.8)  # starts of E, as shares of the lowest loss
 
 
 class Fitted(Protocol):
-    """What a law returns for a table of runs."""
+    """The predictions of a law for a table of runs."""
 
     def predict(self, runs: pd.DataFrame) -> pd.DataFrame:
         """Return `loss` of each run in nats, and `loss_low` and `loss_high` if it has intervals."""
@@ -142,7 +142,7 @@ def asked(name: str) -> Asked:
     """Return a law by `package.module:LAW`.
 
     Raises:
-        InputError: if it is no function, `Form` or `Law`.
+        InputError: if it is not a function, `Form` or `Law`.
     """
     law = load(name, "--law")
     if isinstance(law, Form):

@@ -189,7 +189,7 @@ class Advice:
 
     @property
     def extrapolation(self) -> Extrapolation | None:
-        """How far the setting lies from the nearest range of a published source; None inside."""
+        """The distance of the setting from the nearest range of a published source; None inside."""
         return self.pooled.extrapolation if self.pooled else None
 
     @property
@@ -207,8 +207,8 @@ class Advice:
     def known_losses(self) -> tuple[FitAdvice, str]:
         """Return losses around the optimum, and the size and budget they are of if it is another.
 
-        Outside of what the fit of published losses was tested for, they are those of the nearest
-        size and budget. A user's fit has its own alone.
+        Outside the tested range of the fit of published losses, they are of the nearest size and
+        budget. A user's fit has its own alone.
         """
         if self.losses.factors.size or self.pooled is None:
             return self.losses, ""
@@ -292,7 +292,7 @@ def advise(
         The advice: `answer`, `sequences`, `batch` (tokens, with its interval), `costs`, `rules`.
 
     Raises:
-        InputError: If a quantity is not positive, or there is no such rule or fit.
+        InputError: If a quantity is not positive, or a rule or fit does not exist.
 
     Source: derived here, from the published sources that the answer names.
 
@@ -356,7 +356,11 @@ def recommend(setting: Setting, fit: Any = None, rules: Iterable[str] = RULES) -
     given = tuple(answers(setting, rules))
     if fit is not None and not isinstance(fit, FitAdvice):
         fit = fit_advice(fit, setting)
-    warnings = (*((fit.best.why,) if fit.best.note else ()), *fit.warnings) if fit else ()
+    warnings: tuple[str, ...] = ()
+    if fit:
+        warnings = fit.warnings
+        if fit.best.note:
+            warnings = (fit.best.why, *warnings)
     if fit and (fit.best.value or fit.best.low or fit.best.high):
         return Advice(setting, fit.best, fit, given, warnings)
     constants, known = calibration()

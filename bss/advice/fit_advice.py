@@ -42,7 +42,8 @@ class FitAdvice:
 
         An end is None if the known losses do not reach the tolerance there.
         """
-        x, y = np.log(self.factors), self.excess
+        x = np.log(self.factors)
+        y = self.excess
         low = _crossing(-x[x <= 0][::-1], y[x <= 0][::-1])
         return low and 1 / low, self.largest_within(TOLERANCE)
 
@@ -75,5 +76,6 @@ def of_losses(
         why = f"{UNIDENTIFIED}the {end} batch fitted is the best: a bound, not B_opt"
         low, high = (None, best) if least == 0 else (best, None)
         return FitAdvice(Estimate(None, low, high, level, why), warnings=tuple(warnings))
-    factors, excess = np.asarray(batch, float) / best, np.asarray(loss, float) - loss[least]
+    factors = np.asarray(batch, float) / best
+    excess = np.asarray(loss, float) - loss[least]
     return FitAdvice(Estimate(best, level=level), factors, excess, tuple(warnings))

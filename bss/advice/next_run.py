@@ -1,8 +1,8 @@
 """The next run: the expected reduction of a goal's variance per unit of compute.
 
 A measurement y with noise SD s lowers the variance of a goal g by cov(g, y)² / (var(y) + s²), if
-both are jointly normal (Chaloner and Verdinelli 1995, Statistical Science 10:273). The moments are
-taken over the draws of a fit; the goal is a function of its predictions.
+both are jointly normal. Source: Chaloner and Verdinelli 1995, Statistical Science 10:273. The
+moments are taken over the draws of a fit; the goal is a function of its predictions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +88,8 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
     known = np.isfinite(measured).mean(axis=0) >= MOSTLY
     if not known.any() or not np.ptp(drawn) > 0:
         raise InputError(f"--goal {goal}: it is the same in every draw of the fit; choose another")
-    runs, measured = runs[known].reset_index(drop=True), measured[:, known]
+    runs = runs[known].reset_index(drop=True)
+    measured = measured[:, known]
     # Infinite if the law of a draw never reaches the loss: count it as the largest finite value.
     measured = np.minimum(measured, np.where(np.isfinite(measured), measured, 0).max(axis=0))
     covariance = (drawn - drawn.mean()) @ measured / len(drawn)

@@ -60,8 +60,10 @@ def fit_advice(fit: Any, setting: Setting) -> FitAdvice:
 
 def _of_loss(fit: LossFit, setting: Setting) -> FitAdvice:
     """Return B_opt and the losses around it."""
-    N, D = setting.params, setting.tokens
-    sizes, least = {"params": N, "tokens": D}, 1 + SAME_BUDGET  # budgets are of whole steps
+    N = setting.params
+    D = setting.tokens
+    sizes = {"params": N, "tokens": D}
+    least = 1 + SAME_BUDGET  # budgets are of whole steps
     if beyond := fit.untested({n: x for n, x in sizes.items() if fit.tested[n].times(x) > least}):
         raise InputError(f"not tested there: {beyond[0]}")
     best = fit.best_batch(N, D)
@@ -72,7 +74,8 @@ def _of_loss(fit: LossFit, setting: Setting) -> FitAdvice:
     known = FACTORS[(own * FACTORS >= seen.low) & (own * FACTORS <= seen.high)]
     excess = np.maximum(fit.law.excess_loss(N, D, own * known), 0.0)
     lr = () if setting.lr is None else (f"losses are of LRs tuned per batch, not {setting.lr:g}",)
-    less, more = (float(fit.law.curve(N, D * x)[1].min()) for x in (1 / NEAR, NEAR))
+    less = float(fit.law.curve(N, D / NEAR)[1].min())
+    more = float(fit.law.curve(N, D * NEAR)[1].min())
     return FitAdvice(best, known, excess, lr, slope=(less - more) / (2 * np.log(NEAR)))
 
 

@@ -1,8 +1,9 @@
-"""What a batch size that somebody uses costs: tokens, steps, days and cost of it and its multiples.
+"""Costs of a batch size in use: tokens, steps, days and price, for it and its multiples.
 
-A batch size with the excess loss ΔL needs D·exp(ΔL/s) tokens for the loss of the best one, to first
-order, where s = −dL/dlog D at the optimum (derived here). ΔL depends on the ratio to the best batch
-size. Outside the sizes for which losses are known, they are those of the nearest size and budget.
+A batch size with the excess loss ΔL needs D·exp(ΔL/s) tokens to reach the loss of the best batch
+size, to first order (derived here). There s = −dL/dlog D at the optimum. ΔL depends on the ratio to
+the best batch size. Outside the sizes for which losses are known, ΔL is of the nearest size and
+budget.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ MORE = 0.01  # tokens, relative to those of the best batch size
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a batch size costs.
+    """The costs of a batch size.
 
     Attributes:
         batch_tokens: the batch size in tokens.
@@ -33,11 +34,11 @@ class Receipt:
         ratio: of the batch size to the best one; None if that is only a bound.
         best: the best batch size in tokens, with its interval.
         rows: at multiples of the batch size, with the keys factor, batch_tokens, sequences, loss
-            (above the optimum, nats), tokens (to the loss of the best batch size at the budget),
-            steps, days and cost; None if unknown.
-        largest: the largest batch size in tokens whose tokens are within 1% of those of the best
-            one, with the interval of the best one; None if the losses do not reach that far.
-        losses_of: the size and budget of the losses, if they are not those of the run.
+            (above the optimum, nats), tokens (to the best batch size's loss at the budget), steps,
+            days and cost. None if unknown.
+        largest: the largest batch size in tokens that needs at most 1% more tokens than the best
+            one, with the interval of the best one. None if the losses do not reach that far.
+        losses_of: the size and budget of the losses, if they differ from the run's.
     """
 
     batch_tokens: float
@@ -50,7 +51,7 @@ class Receipt:
 
     @property
     def lines(self) -> list[str]:
-        """The batch size beside the best one, and the largest within 1% of the tokens."""
+        """The batch size relative to the best one, and the largest within 1% of the tokens."""
         first = f"Your batch: {_both(self.batch_tokens, self.seq_len)}"
         if self.ratio:
             inside = (self.best.low or 0) <= self.batch_tokens <= (self.best.high or np.inf)
@@ -94,7 +95,7 @@ def receipt(
         batch_tokens: the batch size that is used, in tokens.
         step_time: seconds per step; None without.
         price: of a device-hour.
-        losses_of: the size and budget of the losses, if they are not those of the run.
+        losses_of: the size and budget of the losses, if they differ from the run's.
 
     Raises:
         InputError: If the batch size is less than one sequence or more than the budget.

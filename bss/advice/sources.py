@@ -9,16 +9,16 @@ best batch size that source s predicts for N parameters and D tokens has the var
   source's own fit, 0.05 to 0.07 for the tables.
 - distance_s: from (N, D) to the nearest point of the measured range, in doublings of D. A doubling
   of N counts as `params_weight` doublings, because it changes the best batch size that much less.
-- weight_s: as near to 1 as it can be such that no left-out source is predicted worse than by the
-  best published rule; the geometric mean is 1.
+- weight_s: as near to 1 as possible while no left-out source is predicted worse than by the best
+  published rule. The geometric mean is 1.
 
 The pooled value is the mean weighted by 1/v_s. The optimum of another lab lies around it with
 variance between² + 1/Σ(1/v_s): a random-effects model with its prediction interval (Higgins,
 Thompson and Spiegelhalter, J. R. Stat. Soc. A 172, 137, 2009). Outside its range a source is
-extended from the nearest point by D^exponent, the mean exponent of the sources. What it states at
-the setting itself is in the interval too.
-`python -m benchmarks.advice --write` estimates the numbers in calibration.json by leaving one
-source out at a time, in range and beyond the ranges cut at a size or a budget.
+extended from the nearest point by D^exponent, the mean exponent of the sources. The interval
+contains what the source states at the setting itself, too. `python -m benchmarks.advice --write`
+estimates the numbers in calibration.json by leaving one source out at a time, in range and beyond
+the ranges cut at a size or a budget.
 """
 
 import itertools
@@ -89,7 +89,7 @@ class Source:
 
 
 class Prediction(NamedTuple):
-    """What one source predicts for a setting.
+    """The prediction of one source for a setting.
 
     Attributes:
         log2: of its best batch size in tokens.
@@ -110,11 +110,11 @@ class Prediction(NamedTuple):
 
 
 class Extrapolation(NamedTuple):
-    """How far a setting lies outside the nearest measured range.
+    """The distance of a setting from the nearest measured range.
 
     Attributes:
         source: whose range it is.
-        params, tokens: parameters and tokens over those of the nearest point of the range.
+        params, tokens: ratio of parameters, and of tokens, to the nearest point of the range.
     """
 
     source: str
@@ -159,8 +159,8 @@ class Pooled(NamedTuple):
 def pool(sources: Mapping[str, Source], setting: Setting, constants: Constants) -> Pooled:
     """Return the pooled best batch size of a setting.
 
-    The interval holds what every source that is out of its range states at the setting, because
-    sources disagree by more there than the model of their errors has it.
+    The interval contains what every source out of its range states at the setting. Sources disagree
+    more there than the model of their errors predicts.
     """
     found = {name: predict(source, setting, constants) for name, source in sources.items()}
     total = sum(1 / one.variance for one in found.values())

@@ -51,13 +51,15 @@ def _answers(
     if not is_primary():
         return None
     swept = tables(runs, trainer)
-    options, warmup = Options(config.resamples, draws=DRAWS), config.setup.schedule.warmup
+    options = Options(config.resamples, draws=DRAWS)
+    warmup = config.setup.schedule.warmup
     found = fit_conditions(swept.runs, options, count=config.targets, warmup=warmup)
     remarks = [*found.missing, *found.warnings]
     points = [x.assign(condition=name) if name else x for name, x in found.points.items()]
     files: dict[str, Any] = {"points.csv": pd.concat(points)} if points else {}
     entries = {name: {fit.law_name: fit} for name, fit in found.fits.items()}
-    files |= {"fits.json": entries.get("", entries)} if entries else {}
+    if entries:
+        files["fits.json"] = entries.get("", entries)
     report = results.directory / "report.html"
     results.write(
         {"runs.parquet": swept.runs, "finals.csv": swept.finals, **files},

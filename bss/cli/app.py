@@ -1,9 +1,8 @@
 """The `bss` command: subcommands are typed functions, imported when they are called.
 
-Exit status: 0; 1 if `bss import` did not read a file that looks like a log, or the curves of
-`bss check` are not equal; 2 with one line on
-stderr for bad input and for errors of the system. After running work is saved it is 130 at Ctrl-C
-and 143 at SIGTERM.
+Exit status: 0; 1 if `bss import` did not read a file that looks like a log, or the curves of `bss
+check` are not equal. For bad input and errors of the system it is 2, with one line on stderr. After
+running work is saved it is 130 at Ctrl-C and 143 at SIGTERM.
 """
 
 import importlib

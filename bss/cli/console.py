@@ -8,7 +8,7 @@ from bss.cells import Table
 def lines(table: Table, width: int) -> Iterator[str]:
     """Yield the lines of a table. One wider than the terminal is printed without its last columns.
 
-    If no more than half of the columns fit, each row and column has a line of its own.
+    If no more than half of the columns fit, each value has a separate line.
 
     Examples:
         >>> table = Table("runs", ("run", "tokens", "loss"), [("a", "1,000", "1.9 ± 0.1")])
@@ -40,12 +40,12 @@ def lines(table: Table, width: int) -> Iterator[str]:
     while count and sum(widths[:count]) + 3 * count - 1 > width:
         count -= 1
     if 2 * count > len(widths):
-        head, *rows = [
-            f" {row[0]:<{widths[0]}}"
-            + "".join(map("   {:>{}}".format, row[1:count], widths[1:count]))
-            for row in cells
-        ]
-        yield from (head.rstrip(), "─" * (len(head) + 1), *(row.rstrip() for row in rows))
+        for i, row in enumerate(cells):
+            numbers = map("   {:>{}}".format, row[1:count], widths[1:count])
+            text = f" {row[0]:<{widths[0]}}" + "".join(numbers)
+            yield text.rstrip()
+            if i == 0:
+                yield "─" * (len(text) + 1)
         if left := cells[0][count:]:
             yield f"(not shown: {', '.join(left)}; a wider terminal or --json has it)"
     else:

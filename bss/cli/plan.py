@@ -48,7 +48,8 @@ class OptimizerOptions:
         """Return the coupling for a budget; InputError for options that exclude each other."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         for name in {"beta1_half_life", "beta2_half_life"} & given.keys():
-            beta, option = name.removesuffix("_half_life"), f"--{name.replace('_', '-')}"
+            beta = name.removesuffix("_half_life")
+            option = f"--{name.replace('_', '-')}"
             if beta in given:
                 raise InputError(f"--{beta} and {option}: leave one of them out")
             given[name] = parse_tokens(given[name], field=option, total=tokens)
@@ -188,7 +189,8 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
     In JSON "programs" is the number of micro-batches in use, and "devices" the largest number of
     devices that every batch divides into.
     """
-    entry, rule = plan.to_dict(), told(plan.coupling.beta1_rule)
+    entry = plan.to_dict()
+    rule = told(plan.coupling.beta1_rule)
     for segment in entry["segments"]:
         length = segment.get("seq_len", plan.seq_len)
         settings = plan.coupling.settings(1.0, segment["batch"], length)
@@ -198,21 +200,24 @@ def plan_output(plan: Plan, options: ExportOptions, buckets: BucketSizes) -> Out
         segment |= {"bucket": bucket, "accumulation": segment["batch"] // bucket, **rates}
     shapes = {(buckets.bucket(one.batch), one.seq_len) for one in plan.segments}
     programs = len(shapes)
-    entry |= {"programs": programs} | ({"beta1_coupling": rule} if rule else {})
-    text = ""
+    entry["programs"] = programs
+    if rule:
+        entry["beta1_coupling"] = rule
+    text = None
     if options.export:
         text = plan.export(options.export, approximate=options.approximate).rstrip()
+        entry["export"] = text
     title = f"plan of {format_tokens(plan.budget)} tokens"
     answer = (
         f"{plan.steps:,} steps, {plan.tokens:,} tokens, {plan.remainder_tokens:,} not trained, "
         f"{programs} compiled programs, at most {plan.devices} devices"
     )
     return Output(
-        entry | ({"export": text} if text else {}),
+        entry,
         answer,
         [Table.of_records(title, entry["segments"], headers={"bucket": "micro-batch"})],
         notes=[rule] if rule else [],
-        text=text or None,
+        text=text,
         figure=figure("schedules.schedule_figure", plan),
     )
 

@@ -91,9 +91,13 @@ class Question:
     def of(self, kind: str) -> dict[str, Any]:
         """Return the given options of a kind of fit; InputError for another, or a missing one."""
         given = {name: value for name, value in vars(self).items() if value not in (None, ())}
-        used, needed, where = USED[kind], NEEDED[kind], f"with a {kind} fit"
+        used = USED[kind]
+        needed = NEEDED[kind]
+        where = f"with a {kind} fit"
         if "runs" in given and "runs" in used:
-            used, needed, where = OF_RUNS, (), "with --runs"
+            used = OF_RUNS
+            needed = ()
+            where = "with --runs"
         for name in given.keys() - used:
             raise InputError(f"{_flag(name)}: not used {where}; use {', '.join(map(_flag, used))}")
         for name in needed:
@@ -207,7 +211,9 @@ def _critical_steps(fit: CriticalFit, run: dict[str, Any]) -> Answer:
 
 def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:
     """Return the final loss of a run; without a batch at the best one."""
-    params, tokens, seq_len = given["params"], given["tokens"], given.get("seq_len", fit.seq_len)
+    params = given["params"]
+    tokens = given["tokens"]
+    seq_len = given.get("seq_len", fit.seq_len)
     if "batch" not in given:
         best = fit.best_batch(params, tokens)
         if (size := best.value) is None:
@@ -224,7 +230,8 @@ def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:
 
 def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     """Return the loss at the end of a schedule."""
-    tokens, ends = given["tokens"], (given.get(name, "0") for name in ("warmup", "decay"))
+    tokens = given["tokens"]
+    ends = (given.get(name, "0") for name in ("warmup", "decay"))
     run = Budget.read(given["batch"], tokens, fit.seq_len)
     schedule = run.schedule
     rate = rate_of(fit.peak_lr(given.get("lr")), run, *ends)
@@ -345,7 +352,8 @@ def _check_inside(outside: Sequence[str], extrapolate: bool) -> None:
 
 def _outside(name: str, value: float, measured: Sequence[float]) -> list[str]:
     """Return a line if a value is outside the range measured."""
-    low, high = min(measured), max(measured)
+    low = min(measured)
+    high = max(measured)
     if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
         return []
     return [f"--{name} {number(value)}: outside the measured {number(low)} to {number(high)}"]

@@ -138,7 +138,8 @@ class FitOptions(DrawOptions):
 
     @property
     def constraints(self) -> str:
-        """The parameters that are fixed or bounded; InputError for a text that is no constraint."""
+        """The parameters that are fixed or bounded; InputError for a text that is not a
+        constraint."""
         constraints = ", ".join([*self.fix, *self.bound])
         try:
             parse_ranges(constraints)

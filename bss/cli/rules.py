@@ -65,7 +65,8 @@ def rules(
         f"rules at {run.params:,} parameters, {format_tokens(run.tokens)} tokens, "
         f"{setting.compute:.3g} FLOPs"
     )
-    tables, notes = [rules_table(title, entries, run.seq_len)], [note_of(one) for one in found]
+    tables = [rules_table(title, entries, run.seq_len)]
+    notes = [note_of(one) for one in found]
     payload: dict[str, Any] = {
         "kind": "rules",
         "setting": {**asdict(setting), "compute": setting.compute},

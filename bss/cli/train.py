@@ -77,7 +77,8 @@ def _output(run: str, status: RunStatus) -> Output:
             payload,
             f"run {run} diverged in the step that ended at {status.tokens:,} tokens; kept: {kept}",
         )
-    loss, error = (number(status.losses.get(name)) for name in ("eval_loss", "eval_loss_se"))
+    loss = number(status.losses.get("eval_loss"))
+    error = number(status.losses.get("eval_loss_se"))
     answer = (
         f"held-out loss {loss} ± {error} after {status.tokens:,} tokens, {status.step:,} steps; "
         f"{status.programs} programs, {status.recompilations} recompilations"

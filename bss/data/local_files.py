@@ -1,7 +1,7 @@
 """Local files as corpora: Python sources, which are the default, and custom text.
 
-The standard library and installed packages are real text on every machine, without a network. Of
-custom text, each file, or each line of JSON lines, is a document.
+The standard library and installed packages are real text on every machine, without a network. Each
+file of custom text, or each line of JSON lines, is a document.
 """
 
 import csv

@@ -120,7 +120,8 @@ def with_batches(plan: Plan, starts: Iterable[int], batches: Iterable[int]) -> P
 
 def _aligned(plan: Plan) -> Plan:
     """Move each switch to the next multiple of the batch sizes before and after it."""
-    starts, batches = [0], [plan.segments[0].batch]
+    starts = [0]
+    batches = [plan.segments[0].batch]
     for segment in plan.segments[1:]:
         while True:
             unit = math.lcm(batches[-1], segment.batch) * plan.seq_len

@@ -204,7 +204,8 @@ def _nearest(plan: Plan) -> Plan:
     """Return the plan with each batch size rounded to a multiple or divisor of the previous."""
     batches = [plan.segments[0].batch]
     for segment in plan.segments[1:]:
-        before, factor = batches[-1], segment.batch / batches[-1]
+        before = batches[-1]
+        factor = segment.batch / batches[-1]
         parts = [before // k for k in range(1, min(before, 4096) + 1) if before % k == 0]
         choices = [before * max(math.floor(factor), 1), before * math.ceil(factor), *parts]
         batches.append(min(choices, key=lambda batch: abs(math.log(batch / segment.batch))))

@@ -68,7 +68,8 @@ LEVANTER = Export("Levanter", _levanter, cannot=lambda plan: rate_by_steps(plan,
 
 
 def _maxtext(plan: Plan) -> Iterator[str]:
-    segments, ramp = plan.segments, _ramp(plan)
+    segments = plan.segments
+    ramp = _ramp(plan)
     yield f"steps: {plan.steps}"
     yield f"max_target_length: {plan.seq_len}"
     yield "gradient_accumulation_steps: 1"
@@ -134,7 +135,8 @@ def _nearest(plan: Plan) -> Plan:
     """Return the ramp, or single batch size, with the smallest mean |log ratio| to the plan."""
     if len(plan.segments) == 1 or _ramp(plan):
         return plan
-    first, last = plan.segments[0].batch, plan.segments[-1].batch
+    first = plan.segments[0].batch
+    last = plan.segments[-1].batch
     candidates = [with_batches(plan, [0], [max(round(plan.tokens / plan.seq_len / plan.steps), 1)])]
     for n in range(1, 17) if last > first else ():
         if (last - first) % n == 0:
@@ -212,9 +214,12 @@ def _megatron_rate(plan: Plan, rate: WarmupStableDecay) -> Iterator[str]:
     The plan evaluates it at the middle of a step. To get equal values, the warm-up starts at the
     LR of half a batch, and warm-up and decay end half a batch earlier.
     """
-    lr, first, last = peak(plan, rate), plan.segments[0].batch, plan.segments[-1].batch
+    lr = peak(plan, rate)
+    first = plan.segments[0].batch
+    last = plan.segments[-1].batch
     warmup = max(int(rate.warmup / plan.seq_len - first / 2), 0)
-    total, decay = int(rate.total / plan.seq_len - last / 2), int(rate.decay) // plan.seq_len
+    total = int(rate.total / plan.seq_len - last / 2)
+    decay = int(rate.decay) // plan.seq_len
     yield f"--lr {lr!r}"
     yield f"--lr-warmup-samples {warmup}"
     if warmup:

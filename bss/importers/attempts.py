@@ -1,8 +1,8 @@
 """Several attempts in one log: where it begins anew, and which of its parts are runs.
 
 A log whose steps go back to its start begins anew: the job was started again, or several runs were
-appended to one file. The part before is a run if it was finished, if its batch, peak learning rate
-or seed is another one, or if the part after ends no further. Otherwise it is an attempt that was
+appended to one file. The earlier part is a run if it was finished, if its batch size, peak learning
+rate or seed differs, or if the later part ends no further. Otherwise it is an attempt that was
 abandoned. Steps that go back to a later step are of a run that resumed from a checkpoint
 (`restarts.py`).
 """
@@ -259,7 +259,7 @@ def _common(before: Rows, after: Rows, column: str) -> pd.DataFrame:
 
 
 def _is_run(last: Attempts, before: Rows, part: Log) -> bool:
-    """Return whether what precedes a part that begins anew is a run of its own."""
+    """Return True if the rows before a part that begins anew are a separate run."""
     if last.logs[-1].ended or _differ(before, part.rows, last.logs[-1].labels, part.labels):
         return True
     planned = _values(before, "planned_steps")

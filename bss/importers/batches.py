@@ -214,7 +214,7 @@ def _numbers_batches(rows: Rows) -> bool:
 
 
 def _with_tokens(rows: Rows, tokens: pd.Series) -> Rows:
-    """Return the rows, with these tokens in place of missing ones."""
+    """Return the rows, with missing tokens replaced by these."""
     return rows.assign(tokens=rows["tokens"].fillna(tokens) if "tokens" in rows else tokens)
 
 

@@ -1,4 +1,4 @@
-"""Settings beside a log: Hydra's `.hydra/config.yaml` in its directory, or in one above it.
+"""Settings near a log: Hydra's `.hydra/config.yaml` in its directory, or in one above it.
 
 Hydra (facebookresearch/hydra, `_internal/utils.py`) writes the composed configuration of each job
 into its output directory. Names are compared by their last part. A batch size may be of a device:
@@ -108,7 +108,7 @@ def _one(values: Mapping[str, float], names: tuple[str, ...]) -> float | None:
 
 
 def _parts(values: Mapping[str, float]) -> dict[str, int]:
-    """Return the settings that say that several batches make a step."""
+    """Return the settings by which several batches make a step."""
     devices = {
         name: int(value)
         for name, value in values.items()

@@ -214,7 +214,7 @@ def agrees(claims: pd.DataFrame, table: pd.DataFrame) -> bool:
 def _factor(tokens: np.ndarray, count: np.ndarray) -> float:
     """Return the factor between tokens and a count; 0 if it is not one, whole or the same.
 
-    What a count had before the first row does not matter: a log may count from 0.
+    The count before the first row does not matter, because a log may count from 0.
     """
     there = np.isfinite(count)
     tokens = tokens[there]

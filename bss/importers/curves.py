@@ -19,11 +19,11 @@ def read_loss_curve(path: Path, run: str | None = None) -> pd.DataFrame:
 
     Returns:
         Columns `step` (steps completed), and `loss` and `eval_loss` (nats per token) as far as the
-        file has them. Where a restart repeats a step, the last row counts.
+        file has them. If a restart repeats a step, the last row counts.
 
     Raises:
-        InputError: If the file is no log, has no such run, has several and none is named, or has no
-            steps.
+        InputError: If the file is not a log or has no steps, if the run is missing, or if none of
+            several runs is named.
     """
     logs, _ = read_logs([path], ANY, LogOptions())
     names = [*dict.fromkeys(log.run for log in logs)]

@@ -163,7 +163,7 @@ def _read(file: Path, importer: Importer, options: LogOptions, *, below: bool) -
 
 
 def _header_of(file: Path, head: str) -> set[str]:
-    """Return the columns of a table of ours, or what stands in the first line."""
+    """Return the columns of a table that bss wrote, or the fields of the first line."""
     if file.suffix == ".parquet":
         return {*names_in(file, head)}
     return {*head.partition("\n")[0].strip().split(",")}

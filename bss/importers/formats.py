@@ -14,7 +14,7 @@ The named groups of a declaration's regular expressions are columns:
 - `epoch`, for a note and a column if the data is read more than once; `nan`, for `finish`;
 - `steps_per_second`, of which the reciprocal is `step_time`;
 - `eval_loss_name`, the name under which `eval_loss` is printed, if there may be several: the first
-  of a log is read, and the others are told;
+  of a log is read, and the others are reported;
 - `micro_step`, a count of micro-batches: it gives rows without a step theirs, by rows with both;
 - `last_eval_loss`: a held-out loss that every row prints again until the next one is measured. It
   is read where it changes, unless lines of `evaluation` have held-out losses;
@@ -135,7 +135,7 @@ class NamedValues:
         return other | missing | given
 
     def _of_another_set(self, match: re.Match[str]) -> dict[str, float]:
-        """Return a held-out loss of NaN for a row that has that of another set."""
+        """Return a held-out loss of NaN for a row whose held-out loss is of another set."""
         if NAME not in match.re.groupindex:
             return {}
         name = _joined(match[NAME])
@@ -153,7 +153,7 @@ class NamedValues:
         return (f"{logged}; choose with --columns eval_loss=NAME",)
 
     def mention(self, text: str) -> None:
-        """Note names of held-out losses in a line that is no row, e.g. `Validation bpb: 1.2`."""
+        """Note names of held-out losses in a line without a row, e.g. `Validation bpb: 1.2`."""
         shape = text.translate(_NO_NUMBERS)
         if shape in self._shapes or len(self._shapes) > MOST_SHAPES:
             return
@@ -205,7 +205,7 @@ def _joined(name: str) -> str:
 
 
 def with_fields(expression: str) -> str:
-    """Return a regular expression in which fields stand for what they match.
+    """Return a regular expression in which each field is replaced by its pattern.
 
     A name after another word is another name, e.g. the loss of `ema loss`.
 
@@ -401,9 +401,9 @@ def _with_steps(rows: Rows) -> Rows:
 
 
 def _where_it_changes(rows: Rows) -> tuple[Rows, tuple[str, ...]]:
-    """Return rows with a repeated held-out loss where it changes, and a note that says so.
+    """Return rows that have a repeated held-out loss only at its changes, and a note about it.
 
-    Held-out losses of lines of their own are exact, so that none is added to them.
+    Held-out losses on separate lines are exact, so that none is added to them.
     """
     if "last_eval_loss" not in rows or rows.filter(["eval_loss"]).notna().any(axis=None):
         return rows, ()

@@ -24,7 +24,7 @@ NAMED = 20
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What became of the files and rows of an import.
+    """A count of the files and rows of an import: read, kept and left out.
 
     Attributes:
         runs: One report per run.
@@ -107,7 +107,7 @@ class ImportedLogs:
 
     @property
     def left_out(self) -> pd.DataFrame:
-        """What was not read, and why: file, rows (of a file that was read), reason."""
+        """A table of what was not read: file, rows (of a file that was read), reason."""
         return self.report.left_out
 
     @property
@@ -206,7 +206,8 @@ def importer_of(
     """Return the importer of a format.
 
     Args:
-        kind: Name of the format. If `columns` has those of a long table, auto is that format.
+        kind: Name of the format. If `columns` names the columns of a long table, auto is the format
+            long.
         train_line: Regular expression for the format lines.
         eval_line: The same of held-out losses.
         columns: Columns that the user named.

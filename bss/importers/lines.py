@@ -186,8 +186,8 @@ class Alike:
 def _complete(line: str, earlier: Iterable[str]) -> bool:
     """Return whether a last line without a line end is whole, by a line before it.
 
-    That line has the same words in the same places. At its end are a word or bracket, or as many
-    decimals.
+    That line has the same words in the same places. A word, a bracket or the same number of
+    decimals follows it.
     """
     text = plain(line).rstrip()
     for other in map(str.rstrip, map(plain, earlier)):

@@ -279,7 +279,7 @@ def usual_losses(available: Iterable[str]) -> dict[str, list[str]]:
 
 
 def held_out_by_name(available: Iterable[str], ignored: Collection[str]) -> list[str]:
-    """Return the name that is clearly of a held-out loss, whatever else it says, if it is one."""
+    """Return the name if it clearly is of a held-out loss, whatever else it contains."""
     clear = [n for n in available if clear_held_out_loss(n) and n not in ignored]
     return clear if len(clear) == 1 else []
 

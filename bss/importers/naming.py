@@ -1,6 +1,7 @@
 """Names of runs: files of one name in several directories are named by their path.
 
-As many directories as are needed go before the names, of all runs alike, e.g. `lr1e-3/seed1`.
+The names of all runs begin with the same number of directories, the smallest that makes them
+unique, e.g. `lr1e-3/seed1`.
 """
 
 import os

@@ -77,12 +77,12 @@ def merge(*places: Rows) -> Merged:
     """Return one row for every step at which a loss was logged, different losses side by side.
 
     Args:
-        places: Rows as in a Log, of each place with losses of its own. Those of several files of
-            one place are one after another.
+        places: Rows as in a Log, for each place with separate losses. Those of several files of one
+            place are one after another.
 
     Raises:
-        InputError: no losses or counts; losses that are counted differently; a step goes back to
-            one that was not logged, or too often; losses that are not finite between finite ones.
+        InputError: If losses or counts are missing or are counted differently, if a step goes back
+            too often or to a step that was not logged, or if a loss is infinite.
     """
     for rows in places:
         if not with_loss(rows).any():

@@ -39,7 +39,7 @@ SCALING = 0.7
 
 @dataclass(frozen=True)
 class FileRows:
-    """What became of the rows of a file that belong to one run: read = kept + left out.
+    """A count of the rows of one run in a file: read = kept + left out.
 
     Attributes:
         file: Path of the file.
@@ -344,7 +344,7 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _warnings(logs: Sequence[Log], table: pd.DataFrame) -> Iterator[str]:
-    """Yield a warning for losses above that of a uniform guess, and for too large a batch."""
+    """Yield a warning for losses above the loss of a uniform guess, and for too large a batch."""
     size = max((log.vocabulary or 0 for log in logs), default=0)
     uniform = math.log(size or VOCABULARY)
     for column in LOSSES:

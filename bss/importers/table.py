@@ -329,7 +329,7 @@ class Trackio(Table):
 
     @staticmethod
     def has(names: Collection[str]) -> bool:
-        """Return whether columns are those of an export."""
+        """Return True if an export has these columns."""
         return {"run_name", "step", "metrics"} <= {*names}
 
     @cached_property

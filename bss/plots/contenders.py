@@ -32,7 +32,8 @@ def contenders_figure(table: pd.DataFrame) -> Figure:
         table: Final losses, with the columns of `bss.stats.Comparison.table`.
     """
     panels = Comparison(table).by_phase()
-    most, count = max((len(rows) for rows in panels.values()), default=1), max(len(panels), 1)
+    most = max((len(rows) for rows in panels.values()), default=1)
+    count = max(len(panels), 1)
     far = []
     figure, axes = style.new_figure((0.9 + 0.25 * most) * count, rows=count)
     for ax, (ending, rows) in zip(axes[:, 0], panels.items(), strict=False):

@@ -19,7 +19,8 @@ from bss.laws.power import PowerFit, predict
 from bss.plots import style
 from bss.theory.critical import CriticalTable
 
-OURS, PUBLISHED = "#10375c", "#c2571a"
+OURS = "#10375c"
+PUBLISHED = "#c2571a"
 AXES = {"params": "non-embedding parameters N", "tokens": "training tokens D"}
 SYMBOLS = {"params": "N", "tokens": "D"}
 _PUBLISHED: dict[str, Any] = {"color": PUBLISHED, "lw": 1.3, "ls": "--"}
@@ -59,7 +60,8 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
         known = ", ".join(at.curve.model for at in fit.fits if at.cbs.value is not None)
         raise InputError(f"model: {model!r} has no critical batch; choose one of {known}")
     figure, [[ax]] = style.new_figure(3.6)
-    curve, cbs = fitted.curve, fitted.cbs.value
+    curve = fitted.curve
+    cbs = fitted.cbs.value
     batch = np.geomspace(curve.batch[0] / 1.3, curve.batch[-1] * 1.3, 300)
     S_ref, S_cbs = fitted.steps(np.array([fitted.reference, cbs]))
     linear = S_ref * fitted.reference / batch
@@ -72,7 +74,8 @@ def definition_figure(fit: CriticalFit, model: str) -> Figure:
     ax.plot([fitted.reference], [S_ref], "s", mfc="white", mec=style.INK, ms=7, label="reference")
     ax.plot([cbs], [S_cbs], "D", color=PUBLISHED, ms=7, label=f"critical batch {cbs:,.0f}")
     if fitted.cbs.low and fitted.cbs.high:
-        ends, label = (fitted.cbs.low, fitted.cbs.high), f"its {fitted.cbs.level:.0%} interval"
+        ends = (fitted.cbs.low, fitted.cbs.high)
+        label = f"its {fitted.cbs.level:.0%} interval"
         ax.axvspan(*ends, color=PUBLISHED, alpha=0.15, lw=0, label=label)
     _log_axes(ax, batch, (fitted.S_min.value / 2, float(curve.steps.max()) * 1.5))
     ax.set(xlabel=f"batch B ({fit.unit})", ylabel="steps to the target S")
@@ -142,7 +145,8 @@ def draw_steps(ax: Axes, fit: CriticalFit) -> None:
     """Relative steps of every curve on axes: points, their law, a diamond at the critical batch."""
     batches = np.concatenate([at.curve.batch for at in fit.fits])
     grid = np.geomspace(batches.min() / 1.2, batches.max() * 1.2, 300)
-    lowest, reference = 1.0, fit.fits[0].reference
+    lowest = 1.0
+    reference = fit.fits[0].reference
     for at, look in zip(fit.fits, _looks(fit), strict=True):
         curve = at.curve
         fitted = at.S_min.value is not None and at.status == "converged"
@@ -177,7 +181,8 @@ def draw_law(
     line = [predict(law, {name: float(x)}) for x in grid]
     ax.plot(grid, [at.value or np.nan for at in line], color=OURS, lw=1.5)
     if law.margin is not None:
-        low, high = ([getattr(at, end) for at in line] for end in ("low", "high"))
+        low = np.array([at.low for at in line], float)
+        high = np.array([at.high for at in line], float)
         ax.fill_between(grid, low, high, color=OURS, alpha=0.12, lw=0)
     for x in forecasts:
         forecast = predict(law, {name: x})
@@ -194,7 +199,8 @@ def draw_law(
 
 def law_title(law: PowerFit) -> str:
     """Return a law in one variable with its interval, as a title."""
-    p, symbol = law.exponents[0], SYMBOLS[law.variables[0]]
+    p = law.exponents[0]
+    symbol = SYMBOLS[law.variables[0]]
     between = f" ({p.low:.2f}–{p.high:.2f})" if p.low is not None and p.high is not None else ""
     return f"{law.coefficient.value:.3g}·{symbol}^{p.value:.3f}{between}"
 

@@ -38,7 +38,8 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
     ratios = (1.7, 1) if len(looks) > 1 else (1,)
     height = 2.2 + 1.55 * sum(ratios)
     figure, axes = style.new_figure(height, rows=len(ratios), sharex=True, height_ratios=ratios)
-    top, bottom = axes[0, 0], axes[-1, 0]
+    top = axes[0, 0]
+    bottom = axes[-1, 0]
     for target in targets:
         top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
     for curve in curves:
@@ -72,7 +73,8 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
 def _draw_excess(
     ax: Axes, tokens: np.ndarray, above: dict[float, np.ndarray], looks: dict
 ) -> list[float]:
-    """Draw the excess of each batch size; return those whose end is above the panel."""
+    """Draw the excess of each batch size; return the batch sizes whose curve leaves the panel at
+    the top."""
     for i, (batch, look) in enumerate(looks.items()):
         offset = (i * 2, 2 * len(looks))
         ax.plot(tokens, above[batch], **look, markevery=offset, ms=4, linewidth=1.5)
@@ -94,8 +96,10 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
     Args:
         runs: a run table.
     """
-    column, names = loss_column(runs), _names(runs)
-    kinds, looks = len(set(names.values())), _told_apart(names.values())
+    column = loss_column(runs)
+    names = _names(runs)
+    kinds = len(set(names.values()))
+    looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.2, rows=2, sharex=True, height_ratios=(1.7, 1))
     for look, rows in _drawn(runs, names, looks):
         seen = _thinned(rows.loc[rows[column].notna()], len(names))
@@ -151,7 +155,8 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
         fit: the law; where it did not converge only the measurements are drawn.
         runs: a run table of the runs to draw, for the names of their schedules.
     """
-    table, names = fit.residuals(), _names(runs)
+    table = fit.residuals()
+    names = _names(runs)
     known = table["run"].isin([*names])
     if not known.any():  # fitted to means over seeds, whose names are those of the schedules
         names = {str(run): str(run) for run in table["run"]}
@@ -160,7 +165,9 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
     figure, [[top], [bottom]] = style.new_figure(5.6, rows=2, sharex=True, height_ratios=(1.7, 1))
     drawn = fit.status != "not converged"
     for look, rows in _drawn(table, names, looks):
-        at, loss, predicted = rows["tokens"], rows["measured"], rows["fitted"]
+        at = rows["tokens"]
+        loss = rows["measured"]
+        predicted = rows["fitted"]
         top.plot(at, loss, ls="none", ms=3.5, mec="white", mew=0.3, **look)
         if drawn:
             top.plot(at, predicted, color=look["color"], lw=1.2)
@@ -176,7 +183,7 @@ def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:
 
 def _names(runs: pd.DataFrame) -> dict[str, str]:
     """Return each run's label: its batch sizes, and peak LR and model if runs differ in them."""
-    rates = "lr" if "lr" in runs else "peak_lr" if "peak_lr" in runs else None
+    rates = next((name for name in ("lr", "peak_lr") if name in runs), None)
     peaks = {
         str(run): float(np.fmax.reduce(rows[rates].to_numpy(float)))
         for run, rows in (runs.groupby("run") if rates else ())

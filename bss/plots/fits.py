@@ -33,7 +33,7 @@ POINTS = 300  # of a line
 
 
 def plot_fit(fit: Fit, ax: Axes | None = None) -> Axes:
-    """Plot the measurements and the law of a fit on axes, by default on those of a new figure.
+    """Plot the measurements and the law of a fit on axes, by default in a new figure.
 
     - E(S): tokens to each target loss against batch size.
     - Critical batch sizes: against N or D, or, without a law, steps against batch size.
@@ -161,7 +161,7 @@ def _draw_curves(ax: Axes, fit: CurveFit) -> None:
 
 
 def _draw_own(ax: Axes, fit: OwnFit) -> None:
-    """What was measured against what is fitted, one colour per value of the first column."""
+    """Measured against fitted values, one colour per value of the first column."""
     table = fit.residuals()
     values = sorted(set(table[fit.law.columns[0]]))
     looks = style.named_styles(_selected(values))

@@ -57,7 +57,8 @@ def es_panels(points: pd.DataFrame, fits: Mapping[str, EsFit]) -> Figure:
     """
     marked = any("S_1" in at.parameters for fit in fits.values() for at in fit.fits)
     figure, panels = _panels(points, fits, "steps", 1.7, pad=38 if marked else 6)
-    measured, seq_len = sorted(set(points["batch"])), int(points["seq_len"].iloc[0])
+    measured = sorted(set(points["batch"]))
+    seq_len = int(points["seq_len"].iloc[0])
     batches = np.geomspace(measured[0] / 8, measured[-1] * 8, 2 * CURVE_POINTS)
     looks = _weighted(fits)
     for ax, target, fitted in panels:
@@ -108,13 +109,14 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
 
 
 def _is_measured(best: Any) -> bool:
-    """Return whether a B_opt is the measured minimum, not that of the law."""
+    """Return True if B_opt is the measured minimum and not the law's."""
     return getattr(best, "method", "") == "measured"
 
 
 def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
     """One kind of batch of every law that has it."""
-    notes, ends = [], []
+    notes = []
+    ends = []
     for i, (law, look) in enumerate(style.law_styles(shown).items()):
         fits = shown[law].fits
         if not any(name in at.batches for at in fits):
@@ -160,7 +162,8 @@ def _panels(
     figure.supylabel("tokens to the target E", fontsize=9)
     for ax in axes.flat[len(targets) :]:
         ax.set_axis_off()
-    looks, panels = style.batch_styles(points["batch"]), []
+    looks = style.batch_styles(points["batch"])
+    panels = []
     for target, ax in zip(targets, axes.flat, strict=False):
         here = points.loc[points["target_loss"] == target]
         draw_points(ax, here, x, looks)

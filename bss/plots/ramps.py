@@ -29,7 +29,7 @@ def plot_noise(ramp: "NoiseRamp", ax: Axes | None = None) -> Axes:
 
     Args:
         ramp: The ramp.
-        ax: Axes to draw on; by default those of a new figure of pyplot.
+        ax: Axes to draw on; by default a new figure of pyplot.
     """
     ax = style.axes_or_new(ax)
     curve = ramp.curve

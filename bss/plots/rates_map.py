@@ -41,7 +41,8 @@ def _map(ax: Axes, fit: LossFit, at: BestLR) -> None:
     batch, lr, loss = fit.law.surface(at.params, at.tokens)
     above = loss - loss.min()
     ax.contour(batch, lr, above.T, levels=LEVELS, colors=style.INK, linewidths=0.7)
-    x, y = points.batch[rows], points.lr[rows]
+    x = points.batch[rows]
+    y = points.lr[rows]
     ax.plot(x, y, "o", ms=1.8, color=style.FAINT, mec="#777777", mew=0.3)
     ax.plot(batch, fit.law.best_lr(at.params, at.tokens, batch), "--", color=style.INK, lw=1.2)
     if at.lr.value is not None:

@@ -11,7 +11,8 @@ from bss.plots import style
 BINS = 6  # groups of equal size at most, whose medians are drawn
 EACH = 6  # rows of a group
 SPREAD = 4.0  # ratio of largest to smallest from which an axis is logarithmic
-FITTED, LEFT_OUT = "#10375c", "#c2571a"
+FITTED = "#10375c"
+LEFT_OUT = "#c2571a"
 
 
 def residuals_figure(fit: Fit) -> Figure:

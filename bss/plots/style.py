@@ -66,7 +66,8 @@ def new_figure(
 
 
 def axes_or_new(ax: Axes | None, height: float = 4.0, width: float = 7.0) -> Axes:
-    """Return axes, or those of a new figure of pyplot, which a notebook shows; sizes in inches."""
+    """Return axes, by default of a new figure of pyplot, which a notebook shows; sizes in
+    inches."""
     if ax is not None:
         return ax
     from matplotlib import pyplot
@@ -93,7 +94,8 @@ def panels(
         beside: width of a legend to the right of the panels.
         subplots: Further arguments of `new_figure`.
     """
-    rows, columns = -(-count // 2), min(count, 2)
+    rows = -(-count // 2)
+    columns = min(count, 2)
     width = beside + 3.4 * columns
     figure, axes = new_figure(height * rows, rows, columns, width, **subplots)
     for ax in axes.flat[count:]:
@@ -134,7 +136,7 @@ def columns(table: pd.DataFrame, *names: str) -> list[np.ndarray]:
 
 
 def named(name: str) -> str:
-    r"""Return a name from a file as a text of a figure, which is no formula and has one line.
+    r"""Return a name from a file as a text of a figure: one line, in which nothing is a formula.
 
     Examples:
         >>> named("lr_$x"), named("_hidden")
@@ -242,7 +244,8 @@ def svg(figure: Figure, name: str = "") -> str:
     with matplotlib.rc_context(_SVG_RC):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-    used, own = set(re.findall(r'(?:href="|url\()#([^")]+)', text)), re.sub(r"\W+", "-", name)
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    own = re.sub(r"\W+", "-", name)
     text = re.sub(r' id="(.*?)"', lambda at: f' id="{own}{at[1]}"' * (at[1] in used), text)
     text = re.sub(r'(href="|url\()#', rf"\g<0>{own}", text)
     return text[text.index("<svg") :].strip()

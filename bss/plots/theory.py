@@ -15,7 +15,8 @@ Curve = tuple[np.ndarray, np.ndarray]
 _POINTS: dict[str, Any] = {"linestyle": "", "markersize": 4.5, "markerfacecolor": "white"}
 _BARE: dict[str, Any] = {"marker": ""}
 _LOG_LOG: dict[str, Any] = {"xscale": "log", "yscale": "log"}
-_SHARE, _BATCH = "share of the data consumed", "batch (samples)"
+_SHARE = "share of the data consumed"
+_BATCH = "batch (samples)"
 
 
 def risk_figure(curves: Mapping[str, Curve]) -> Figure:

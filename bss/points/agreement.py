@@ -5,8 +5,8 @@ eight. All of this is derived here:
 
 - The logs of the losses are subtracted, so that a loss that is summed over k micro-batches where it
   should be averaged is a constant, log k.
-- The noise of the difference is that of its neighbours: 1.4826 × the median absolute difference of
-  successive values / √2. Runs with the same data have little noise, runs with other data much.
+- The noise of the difference is estimated from neighbours: 1.4826 × the median absolute difference
+  of successive values / √2. Runs with the same data have little noise, runs with other data much.
 - Equal curves that round differently drift apart slowly. A difference counts only if it is larger
   than DRIFT of the noise of the curves themselves.
 - The step from which curves differ minimizes the squared residuals of: zero before it, a line after
@@ -47,11 +47,11 @@ Kind = Literal["equal", "scaled", "different"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """How two loss curves agree.
+    """The agreement of two loss curves.
 
     Attributes:
         kind: "equal", "scaled", or "different".
-        factor: Loss of the first over that of the second, if it is scaled; else 1.
+        factor: Ratio of the first loss to the second, if it is scaled; else 1.
         step: First step from which they differ; None if they do not.
         difference: Mean of the last tenth of first minus second, in nats.
         noise: SD of one difference, relative to the loss.

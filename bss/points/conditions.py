@@ -1,4 +1,4 @@
-"""Which runs are repetitions of one condition: no copies, forks or ramps, and no other condition.
+"""Choose the runs that repeat one condition: no copies, forks or ramps, and no other condition.
 
 Runs of one batch size and LR that differ only in their seeds are repetitions. A law is fitted to
 the runs of one condition. Conditions are known from columns, or, if no column has them, from losses

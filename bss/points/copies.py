@@ -1,4 +1,4 @@
-"""Copies of runs, which are no repetitions: all their measured values equal those of another run.
+"""Copies of runs, which are not repetitions: all their measured values equal another run's.
 
 A run has a copy under another name if tables are joined, or if it was logged twice. Copies would
 narrow intervals. Values with few digits are also equal by chance: two values with normal noise of
@@ -32,7 +32,7 @@ def copied_rows(
 ) -> tuple[np.ndarray, list[str]]:
     """Return a mask [n] of the rows of copies of runs, and a message if there are some.
 
-    Of equal runs the run with the most values is no copy; of equally long ones, the first.
+    Among equal runs the original is the run with the most values, or the first of several.
 
     Args:
         rows: Rows [n] with the names of their runs in the column `run`; without this column each
@@ -101,8 +101,8 @@ def _equal_by_chance(known: pd.DataFrame) -> float:
 def relative_spacings(values: np.ndarray | pd.Series) -> np.ndarray:
     """Return the relative distance [n] of the numbers that values [n] above 0 were rounded to.
 
-    Values are rounded to decimals, as losses are; to significant digits, as tokens are; or to
-    multiples of a whole number, as steps are if a run is evaluated every so many.
+    Losses are rounded to decimals, and tokens to significant digits. Steps are rounded to multiples
+    of a whole number if a run is evaluated at a fixed interval.
 
     Examples:
         >>> relative_spacings(np.array([2.0, 3.125])).round(6).tolist()
@@ -133,8 +133,8 @@ def relative_spacings(values: np.ndarray | pd.Series) -> np.ndarray:
 def grid_spacings(values: np.ndarray | pd.Series) -> np.ndarray:
     """Return the relative distance [n] of evenly spaced numbers that values [n] above 0 are.
 
-    Steps to a target are, if runs are evaluated every so many steps, also after a division or a
-    rounding. It is 0 for values of fewer than 3 numbers, or without such a distance.
+    Steps to a target are rounded if runs are evaluated at a fixed interval, also after a division
+    or a rounding. It is 0 for values of fewer than 3 numbers, or without such a distance.
 
     Examples:
         >>> grid_spacings(np.array([100.0, 133.33, 133.33, 166.67])).round(4).tolist()

@@ -1,8 +1,8 @@
 """Runs that diverged, which measure no law: they are left out, with a message.
 
-A run diverged if its table marks it (column `status` is "diverged", or `diverged` is 1), if its
-last loss is far above its lowest one, or if it never fell below the first losses of other runs
-(derived here).
+A run diverged if its table marks it: column `status` is "diverged", or `diverged` is 1. It also
+diverged if its last loss is far above its lowest one, or if it never fell below the first losses of
+other runs (derived here).
 """
 
 import numpy as np

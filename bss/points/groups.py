@@ -1,10 +1,10 @@
 """Groups of runs whose losses differ by far more than their noise: two conditions, not seeds.
 
-Runs of one batch size and LR should differ by the noise of their seeds. If they differ by a factor
-in tokens that is nearly the same at every batch size, they are of two conditions, e.g. two corpora,
-and no law holds for both. The level of a run is its mean log tokens to a loss, relative to the mean
-of the runs of its batch size. Levels are explained by a column or by a part of the run names, with
-an offset for each of its values (analysis of variance, derived here).
+Runs of one batch size and LR should differ by the noise of their seeds. If they differ by nearly
+the same factor in tokens at every batch size, they are of two conditions, e.g. two corpora. No law
+holds for both. The level of a run is its mean log tokens to a loss, relative to the mean of the
+runs of its batch size. Levels are explained by a column or by a part of the run names, with an
+offset for each of its values (analysis of variance, derived here).
 
 Conditions are not recognized if they share fewer batch sizes than SHARED, or fewer than SORTED if
 no column or part of the names separates them: one offset may be the luck of a run. A warning names
@@ -207,8 +207,8 @@ NEAR_TOKENS = 1e-9
 def row_levels(rows: pd.DataFrame, cell: Iterable[str], column: str, slope: float) -> list[Level]:
     """Return the levels of the runs of points or final losses.
 
-    A level is the mean over targets of the deviation from the mean of the runs of a cell, because
-    a run has the same luck at all its targets.
+    A level is a mean over targets, because a run has the same luck at all its targets. It is the
+    mean deviation of a run from the mean of its cell's runs.
 
     Args:
         rows: With a column `run`.
@@ -232,7 +232,7 @@ def find_groups(levels: list[Level], table: pd.DataFrame) -> Groups | None:
     """Return the conditions that explain levels of runs, or None.
 
     Args:
-        levels: Of runs; a cell with one run tells nothing.
+        levels: Of runs; a cell with one run has no level.
         table: Rows of the runs by `run`; columns with one value a run may be conditions.
     """
     counts: dict[Any, set[str]] = {}

@@ -130,9 +130,9 @@ def _rates_of(runs: pd.DataFrame) -> pd.DataFrame:
 def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Return points without diverged runs and copies of runs, and messages about them.
 
-    Columns mark a diverged run (`bss.points.divergence.marked_diverged`). A copy needs as many
-    steps as another run to each target that it reached. Targets that were not reached are no
-    values, because runs end after equal steps.
+    Columns mark a diverged run (`bss.points.divergence.marked_diverged`). A copy needs the same
+    number of steps as another run to each target that it reached. Targets that were not reached are
+    no values, because runs end after equal steps.
 
     Args:
         points: A table of points; rows without a run are named by their seeds.

@@ -75,7 +75,8 @@ def _stated(runs: pd.DataFrame) -> dict[str, str]:
 def _by_level(runs: pd.DataFrame) -> dict[str, str]:
     """Return the runs whose level is of another unit, each with a run of the usual one.
 
-    The smaller of two groups is of the other unit. Of two equal groups it has the higher losses.
+    The smaller of two groups is of the other unit. If two groups are equal, it has the higher
+    losses.
     """
     high: dict[str, str] = {}
     low: dict[str, str] = {}

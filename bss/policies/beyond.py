@@ -1,4 +1,4 @@
-"""How far a schedule goes beyond the runs of its fit, which no measurement supports."""
+"""The extent of a schedule beyond the runs of its fit, which no measurement supports."""
 
 from bss.errors import InputError
 from bss.laws import BranchFit, CurveFit, EsFit, LossFit

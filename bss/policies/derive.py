@@ -139,7 +139,8 @@ def default_policy(fit: Any, rate: Any, minimize: str | None) -> str:
     Args:
         fit: Of a kind in POLICIES_OF.
         rate: LR as a function of tokens, or None.
-        minimize: What is asked for, if anything: "steps", or what the policy soonest minimizes.
+        minimize: "steps", or the quantity that the policy soonest minimizes; None for the other
+            policies.
     """
     if minimize is not None:
         return "fewest-steps" if minimize == "steps" else "soonest"
@@ -149,7 +150,7 @@ def default_policy(fit: Any, rate: Any, minimize: str | None) -> str:
 
 
 def _rate_of(fit: Any, lr: Any, tokens: int) -> Any:
-    """Return an LR as a function of tokens; that of a fit of loss curves if there is none."""
+    """Return an LR as a function of tokens; by default the LR of the fit of loss curves."""
     if isinstance(lr, LRSchedule):
         return lr.over(tokens)
     if lr is None:

@@ -1,9 +1,9 @@
 """The batch schedule with the fewest steps to the decayed loss of the best fixed batch size.
 
 Once the LR decays, a ramp is not expected to reach a lower loss than the best fixed batch size at
-equal tokens. It reaches the same loss in fewer steps. So among fixed batch sizes and ramps of two
-or three stages, this policy takes the fewest steps whose predicted loss is within a tolerance of
-the best fixed batch size's (derived here).
+equal tokens. It reaches the same loss in fewer steps. So this policy compares fixed batch sizes and
+ramps of two or three stages. It takes the fewest steps whose predicted loss is within a tolerance
+of the best fixed batch size's (derived here).
 """
 
 import itertools
@@ -61,7 +61,7 @@ def decays(rate: Any) -> bool:
 
 
 class Sale:
-    """What a ramp sells: its steps and loss, and those of the best fixed batch size.
+    """The benefit of a ramp: steps and loss of the ramp and of the best fixed batch size.
 
     Attributes:
         schedule: the schedule with the fewest steps within the tolerance.
@@ -113,8 +113,8 @@ class Sale:
     def rows(self, step_time: Any = None) -> list[dict[str, Any]]:
         """Return tokens, steps, loss and hours of the best fixed batch size and of the ramp.
 
-        An interval of steps is over the draws of the law: those of the best fixed batch size, and
-        of the fewest steps among candidates near the chosen one.
+        An interval of steps is over the draws of the law. One is for the best fixed batch size, the
+        other for the fewest steps among candidates near the chosen one.
 
         Args:
             step_time: Seconds per step, a `bss.laws.step_time.StepTime`.
@@ -148,7 +148,7 @@ class Sale:
 
     @property
     def answer(self) -> str:
-        """What the ramp saves, in one line."""
+        """The savings of the ramp, in one line."""
         steps = self.steps[self.chosen]
         least = self.steps[self.best]
         above = self.losses[self.chosen] - self.losses[self.best]

@@ -75,7 +75,8 @@ def _along_losses(fit: EsFit) -> tuple[np.ndarray, np.ndarray]:
     floor = fit.law.loss(parameters, math.inf, math.inf)
     excess = np.geomspace(1e3, 1e-6, 2000) * (highest - floor)
     numbers = fit.law.quantities(parameters, floor + excess)
-    E_min, B_opt = numbers["E_min"], numbers["B_opt"]
+    E_min = numbers["E_min"]
+    B_opt = numbers["B_opt"]
     known = np.isfinite(E_min) & (np.diff(E_min, prepend=0) > 0)
     return np.log(E_min[known] * fit.seq_len), np.log(B_opt[known])
 
@@ -136,7 +137,8 @@ def follow_measured(points: pd.DataFrame, tokens: int, limits: Limits) -> BatchS
     Raises:
         InputError: If no run reached a target.
     """
-    reached, cell = points["reached"].to_numpy(bool), ["target_loss", "batch"]
+    reached = points["reached"].to_numpy(bool)
+    cell = ["target_loss", "batch"]
     if not reached.any():
         raise InputError("points: no target was reached; train longer or raise the targets")
     logs = points[cell].assign(log=np.log(points["tokens_to_target"].to_numpy(float)))

@@ -415,8 +415,8 @@ def schedule(
     Args:
         fit: A fit of `bss.fit_es`, `bss.fit_loss`, `bss.fit_curve` or `bss.fit_branches`.
         tokens: Token budget, e.g. "10B". With `from_noise` the last tokens measured by default.
-        from_noise: Noise scales over tokens, as a table or a path, if there is no fit. Columns are
-            those of `bss.policies.from_noise.noise_ramp`.
+        from_noise: Noise scales over tokens, as a table or a path; a fit is then not needed.
+            Columns are those of `bss.policies.from_noise.noise_ramp`.
         **how: Further arguments of `fit.schedule`, e.g. stages; or of `noise_ramp`, e.g. seq_len.
 
     Raises:

@@ -94,8 +94,12 @@ def expected_losses(
     Raises:
         InputError: If the fit does not identify the effect of a change of batch size or LR.
     """
-    every = [schedule, *map(BatchSchedule.constant, constants)]
-    own, *fixed = (float(schedule_losses(fit, one, tokens, rate)[0]) for one in every)
+
+    def loss_of(one: BatchSchedule) -> float:
+        return float(schedule_losses(fit, one, tokens, rate)[0])
+
+    own = loss_of(schedule)
+    fixed = [loss_of(BatchSchedule.constant(batch)) for batch in constants]
     least = min(fixed)
     batch = constants[fixed.index(least)]
     return {"predicted_loss": own, "constant_batch": batch, "constant_loss": least}
@@ -134,7 +138,8 @@ def free_batches(
     """
     size = np.diff(GRID) * tokens / fit.seq_len
     lr = np.asarray(rate((GRID[1:] + GRID[:-1]) / 2 * tokens), float)
-    low, high = math.log(min(bounds)), math.log(max(bounds))
+    low = math.log(min(bounds))
+    high = math.log(max(bounds))
     with jax.enable_x64(True):
         fixed = float64((fit.law, size, lr))
 

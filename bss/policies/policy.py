@@ -50,7 +50,8 @@ class Choices:
             return self.listed
         if math.isinf(self.high):
             raise InputError("max_batch: missing, and no batch was measured; give the largest")
-        first, last = self.low // self.multiple_of, int(self.high) // self.multiple_of
+        first = self.low // self.multiple_of
+        last = int(self.high) // self.multiple_of
         units = np.geomspace(first, last, 2 + int(4 * math.log2(last / first)))
         return tuple(sorted({round(unit) * self.multiple_of for unit in units}))
 

@@ -48,7 +48,8 @@ def joined(modules: Iterable[Path]) -> str:
 
 def _curves(runs: pd.DataFrame) -> list[dict[str, object]]:
     """Return name, batch, tokens and losses of each run, of at most `MOST_POINTS` rows."""
-    column, curves = loss_column(runs), []
+    column = loss_column(runs)
+    curves: list[dict[str, object]] = []
     for name, run in runs.groupby("run", sort=False):
         known = run.loc[np.isfinite(run[column].to_numpy(float))]
         if len(known):

@@ -68,7 +68,8 @@ def measured_results(
         resamples: refits of a bootstrap.
         warnings: about the runs.
     """
-    options, missing = Options(resamples), dict[str, str]()
+    options = Options(resamples)
+    missing = dict[str, str]()
     curve_fit = partial(_curve_fit, warmup=measuring.get("warmup", 0))
     with python_warnings.catch_warnings(record=True) as raised:
         python_warnings.simplefilter("always")

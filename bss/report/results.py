@@ -70,14 +70,15 @@ def read_results(directory: Path) -> Results:
         one for name in ("fits.json", "fit.json") if name in files for one in _fits(files[name])
     ]
     fitted = any(not group and fit.KIND == "es" for group, fit in fits)
-    return Results(
-        experiment=experiment,
-        runs=read_runs(files["runs.parquet"]) if "runs.parquet" in files else None,
-        points=read_points(files["points.csv"]) if fitted and "points.csv" in files else None,
-        fits=tuple(fits),
-        contenders=_contenders(files["contenders.csv"]) if "contenders.csv" in files else None,
-        pictures={name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"},
-    )
+    tables: dict[str, Any] = {}
+    if "runs.parquet" in files:
+        tables["runs"] = read_runs(files["runs.parquet"])
+    if fitted and "points.csv" in files:
+        tables["points"] = read_points(files["points.csv"])
+    if "contenders.csv" in files:
+        tables["contenders"] = _contenders(files["contenders.csv"])
+    pictures = {name: path.read_bytes() for name, path in files.items() if path.suffix == ".png"}
+    return Results(experiment=experiment, fits=tuple(fits), pictures=pictures, **tables)
 
 
 def _fits(path: Path) -> list[tuple[str, Fit]]:

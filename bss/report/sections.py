@@ -102,7 +102,8 @@ def _cost(fit: Any) -> str:
     largest = known.loc[known["tokens"].astype(float).idxmax()]
     setting = Setting(float(largest.get("params", 1.0)), float(largest["tokens"]), 1)
     advice = fit_advice(fit, setting)
-    half, twice = advice.loss_at(0.5), advice.loss_at(2.0)
+    half = advice.loss_at(0.5)
+    twice = advice.loss_at(2.0)
     if half is None or twice is None:
         return ""
     at = f"At {rounded_tokens(setting.tokens)} tokens"
@@ -110,8 +111,9 @@ def _cost(fit: Any) -> str:
 
 
 def _losses(runs: pd.DataFrame, points: pd.DataFrame | None) -> Section:
-    """Return the loss curves of comparable runs, and those of runs that change batch or LR."""
-    shown, changing = alike(runs), varied(runs)
+    """Return the loss curves of comparable runs, and of runs that change batch size or LR."""
+    shown = alike(runs)
+    changing = varied(runs)
     shown = shown if len(shown) else runs
     with suppress(InputError):  # too few losses for a curve
         shown = evaluated(shown)[0]

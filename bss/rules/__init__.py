@@ -61,7 +61,8 @@ def step_law(setting: Setting) -> Hyperparameters:
     fixed final learning rate of 1e-5. The growth of η with D assumes that the batch grows too.
     Golden: learning rate 4.4e-4 and batch 2.6e5 at N = 2.155e9, D = 8e9 (star of Fig. 7).
     """
-    params, tokens = setting.params, setting.tokens
+    params = setting.params
+    tokens = setting.tokens
     return Hyperparameters(0.58 * tokens**0.571, 1.79 * params**-0.713 * tokens**0.307)
 
 
@@ -243,7 +244,8 @@ def sde(reference: Hyperparameters, change: Change) -> Hyperparameters:
     Raises:
         InputError: If a beta would be negative.
     """
-    kappa, betas = ratio(reference, change), {}
+    kappa = ratio(reference, change)
+    betas = {}
     for name in ("beta1", "beta2"):
         if (beta := getattr(reference, name)) is None:
             continue
@@ -409,7 +411,8 @@ def scaled(reference: Hyperparameters, change: Change) -> tuple[list[dict[str, A
         reference: the hyperparameters of the run that is scaled.
         change: to another batch size or token budget.
     """
-    rows, refused = [], []
+    rows = []
+    refused = []
     for name, scaling in SCALINGS.items():
         try:
             found = scaling(reference, change)

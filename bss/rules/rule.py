@@ -164,9 +164,12 @@ class Answer:
 def answer(name: str, rule: Rule, setting: Setting) -> Answer:
     """Return the answer of a rule for a setting."""
     if missing := rule.missing(setting):
-        hyperparameters, outside, in_range = Hyperparameters(), (), None
+        hyperparameters = Hyperparameters()
+        outside = ()
+        in_range = None
     else:
-        hyperparameters, outside = rule(setting), rule.outside(setting)
+        hyperparameters = rule(setting)
+        outside = rule.outside(setting)
         in_range = not outside if rule.fitted else None
     return Answer(name, rule.source, rule.batch, hyperparameters, in_range, outside, missing)
 

@@ -103,7 +103,7 @@ def settled(schedule: BatchSchedule, seq_len: int | None) -> tuple[BatchSchedule
     """Return a schedule and its tokens per sequence; a schedule with one length becomes plain.
 
     Raises:
-        InputError: If there is no length, or the schedule does not have the given one.
+        InputError: If the length is missing, or the schedule does not have the given length.
     """
     lengths = dict.fromkeys(schedule.seq_lens)
     if not lengths:

@@ -397,7 +397,7 @@ class Plan:
         """Plot batch size (left axis) and LR (right axis) against tokens.
 
         Args:
-            ax: Axes to draw on; by default those of a new figure of pyplot.
+            ax: Axes to draw on; by default a new figure of pyplot.
 
         Returns:
             The axes of the batch size.

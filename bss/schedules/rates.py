@@ -328,7 +328,7 @@ def cosine(peak: float, total: float, warmup: float = 0, floor: float = 0.0) -> 
         floor: The last LR as a fraction of the peak.
 
     Raises:
-        InputError: If a value is no number or negative, or the warm-up is longer than the total.
+        InputError: If a value is negative or not a number, or the warm-up is longer than the total.
 
     Examples:
         >>> [round(float(cosine(1.0, total=10, warmup=2)(count)), 2) for count in (0, 2, 6, 10)]
@@ -446,7 +446,7 @@ class LRSchedule:
             percentages are then shares of it. By default it ends with the budget.
 
     Raises:
-        InputError: On construction, if there is no such schedule or the peak is not positive.
+        InputError: On construction, if the schedule does not exist or the peak is not positive.
 
     Examples:
         >>> lr = LRSchedule("wsd", peak=1e-3, warmup="500M", decay="20%")

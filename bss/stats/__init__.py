@@ -2,7 +2,7 @@
 
 - paired: paired t tests, Holm's adjustment, minimum detectable effects, slopes.
 - compared: tables of final losses, each run against the best constant-batch run.
-- answers: what numbers say of a statement, the only place where an effect becomes a word.
+- answers: the result for a statement, the only place where an effect becomes a word.
 """
 
 from bss.stats.answers import (

@@ -4,8 +4,9 @@ A statement claims an effect of one sign, a difference of either sign, or equali
 `answers` decides all statements of a paper together:
 
 - A target that a run misses is a bound, never a value (`Numbers`). Up to MOST_CENSORED of the seeds
-  may have a bound: the mean is then trimmed by as many seeds at both ends, so that no bound counts
-  (Tukey and McLaughlin 1963). With more, the answer is "inconclusive", and the effect is a bound.
+  may have a bound: the mean is then trimmed by the same number of seeds at both ends, so that no
+  bound counts (Tukey and McLaughlin 1963). With more, the answer is "inconclusive", and the effect
+  is a bound.
 - P values are adjusted by Holm over the family, and each interval is as wide as its adjusted p
   needs: it excludes 0 exactly if the adjusted p is below 5% (derived here).
 - A mean of two seeds decides nothing: LEAST_FREEDOM.
@@ -46,8 +47,8 @@ class Numbers:
     minimum that another run decides is a number.
 
     Attributes:
-        low, high: Ends [seed] between which the number lies; equal if it was measured, infinite
-            where it is open. NaN: the seed was not trained.
+        low, high: Ends [seed] between which the number lies; equal if it was measured; an open end
+            is infinite. NaN: the seed was not trained.
 
     Examples:
         >>> missed = Numbers.to_target([3.0, 5.0], reached=[True, False])
@@ -68,13 +69,13 @@ class Numbers:
 
     @classmethod
     def to_target(cls, values: ArrayLike, reached: ArrayLike) -> "Numbers":
-        """Return what was spent to reach a target; what a run spent that missed it is a bound."""
+        """Return the amount spent to reach a target; a bound if a run missed it."""
         spent = np.asarray(values, float)
         return cls(spent, np.where(np.asarray(reached, bool), spent, spent + np.inf))
 
     @property
     def censored(self) -> np.ndarray:
-        """Whether a seed has a bound in place of a number."""
+        """True if a seed has a bound and no number."""
         return self.low < self.high
 
     @property
@@ -194,7 +195,7 @@ def _bounded(low: np.ndarray, high: np.ndarray) -> Effect:
 
 
 def _tested(low: np.ndarray, high: np.ndarray) -> Effect:
-    """Return the mean of numbers, without as many at each end as have a bound."""
+    """Return the mean of numbers, trimmed at both ends by the number of bounds."""
     clear = (low == high) | (np.isinf(low) != np.isinf(high))  # not open at both ends
     ranked = np.sort(np.where(np.isinf(low), low, np.where(np.isinf(high), high, low))[clear])
     trimmed = int(max(np.isposinf(ranked).sum(), np.isneginf(ranked).sum()))
@@ -216,7 +217,7 @@ def _tested(low: np.ndarray, high: np.ndarray) -> Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a statement claims.
+    """The claim of a statement.
 
     Attributes:
         sign: Sign of the claimed effect; 0 for a difference of either sign.

@@ -96,7 +96,7 @@ def sweep_config(
         changes: of the setup, each as "optimizer.lr=2e-3".
         axes: more axes, each as "schedule.batch=4,8". An axis replaces the config's axis of the
             same field.
-        results: directory of the tables and the report, in place of the config's.
+        results: directory of the tables and the report; by default the config's.
         dry_run: print the cost and train nothing.
 
     Raises:

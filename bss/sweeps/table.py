@@ -93,8 +93,8 @@ def run_table(runs: Path, chosen: Sequence[RunConfig]) -> pd.DataFrame:
     """Return the tidy run table: each row of each curve, with the identity of its run.
 
     The curve of a forked run starts with the curve of its parent, so tokens and steps count from
-    zero. Fields that differ among the runs are added as columns with dotted names (`differing`). Of
-    runs that differ only in their token budgets, the longest has all rows.
+    zero. Fields that differ among the runs are added as columns with dotted names (`differing`). If
+    runs differ only in their token budgets, the longest has all rows.
 
     Raises:
         InputError: If `runs` is empty.
@@ -158,7 +158,8 @@ def finals(runs: Sequence[RunConfig], statuses: Sequence[RunStatus]) -> pd.DataF
     Returns:
         The columns of identity as in a run table, batch (the schedule as text), token_budget and
         the fields that differ. Then tokens, steps, eval_loss and test_loss with their weight
-        averages, and seconds. What was not measured at the end of a token budget is empty.
+        averages, and seconds. A cell is empty if the value was not measured at the end of the token
+        budget.
     """
     rows: list[dict[str, Any]] = []
     for run, status, own in zip(runs, statuses, differing(runs), strict=True):
@@ -207,7 +208,7 @@ def _identity(run: RunConfig) -> dict[str, Any]:
 
 
 def _differs(runs: Sequence[RunConfig], field: str) -> bool:
-    """Return False if all runs share the value of a field, as those of an axis of another one."""
+    """Return False if all runs share the value of a field."""
     return len({id(getattr(run, field)) for run in runs}) > 1
 
 

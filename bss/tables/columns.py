@@ -32,7 +32,7 @@ class Origin:
 
 
 def refuse_odd(frame: object, origin: Origin) -> None:
-    """Refuse what is no table, or has a column twice or columns of several levels."""
+    """Refuse a value that is not a table, or has a column twice or columns of several levels."""
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
             f"{origin.source}: {type(frame).__name__} given; expected a table (DataFrame)"

@@ -118,7 +118,7 @@ def states_training(name: str) -> bool:
 
 
 def _of_held_out(name: str) -> bool:
-    """Return whether a name is of held-out data. Of `train/val_loss` the last part decides."""
+    """Return whether a name is of held-out data. The last part of `train/val_loss` decides."""
     words = words_of_name(name)
     if words & _TRAIN:
         words = words_of_name(re.split(r"[/.]", name)[-1])

@@ -42,7 +42,7 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
 
     Args:
         frame: The table; its index is not written.
-        path: Name of the file, whose ending is its format.
+        path: Name of the file, whose suffix is its format.
 
     Examples:
         >>> import tempfile
@@ -165,8 +165,8 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
 def _rows(text: str) -> list[tuple[int, str]]:
     """Return the rows of a text with their line numbers, without empty lines and comments.
 
-    A comment begins with #. So does a row of a run that is called so, but it has as many values as
-    the header.
+    A comment begins with #. So does a row of a run with such a name, but it has the same number of
+    values as the header.
     """
     rows: list[tuple[int, str]] = []
     width = 0

@@ -33,7 +33,8 @@ def decayed_risk(law: RiskLaw, peak: float, data: float, share: float) -> float:
     _check(data, share)
     stable = (1 - share) * data * peak
     if share == 0:
-        drive, end = Drive(lambda t: np.full_like(t, peak)), stable
+        drive = Drive(lambda t: np.full_like(t, peak))
+        end = stable
     else:
         fall = math.log(data) / (share * data)
         edges = (stable,) if share < 1 else ()
@@ -71,7 +72,8 @@ def decay_order(source: float, capacity: float, data: np.ndarray, share: float) 
         >>> round(float(ratio), 6)
         100.0
     """
-    theory, signal = exponents(source, capacity), source * capacity
+    theory = exponents(source, capacity)
+    signal = source * capacity
     if share == 0:
         return data**theory.constant_loss
     if share == 1:

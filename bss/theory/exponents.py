@@ -54,16 +54,27 @@ def exponents(source: float, capacity: float) -> Exponents:
         >>> round(hard.switch, 3), hard.loss, hard.peak_batch
         (0.743, -0.3, 0.65)
     """
-    hard = regime(source, capacity) == "hard"
     memory = 1 - 1 / capacity
     signal = source * capacity
+    if regime(source, capacity) == "hard":
+        of_regime = {
+            "loss": -source,
+            "horizon": 1.0,
+            "growth_fraction": -(memory - source) / (1 + memory),
+            "peak_batch": (1 + source) / 2,
+            "switch": (1 + source) / (1 + memory),
+        }
+    else:
+        of_regime = {
+            "loss": -signal / (1 + signal),
+            "horizon": capacity / (1 + signal),
+            "growth_fraction": 0.0,
+            "peak_batch": (0.5 + signal) / (1 + signal),
+            "switch": 1.0,
+        }
     return Exponents(
-        loss=-source if hard else -signal / (1 + signal),
-        horizon=1.0 if hard else capacity / (1 + signal),
-        growth_fraction=-(memory - source) / (1 + memory) if hard else 0.0,
-        peak_batch=(1 + source) / 2 if hard else (0.5 + signal) / (1 + signal),
+        **of_regime,
         constant_loss=-source / (1 + source),
-        switch=(1 + source) / (1 + memory) if hard else 1.0,
         catch_up_gap=-memory,
         catch_up_time=source / memory,
     )

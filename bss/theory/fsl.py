@@ -167,7 +167,8 @@ def resolve_function(
     Returns:
         The edges [P + 1] of the intervals, and the values [P, NODES] at the Gauss points of each.
     """
-    left, right = edges[:-1], edges[1:]
+    left = edges[:-1]
+    right = edges[1:]
     done: list[tuple[np.ndarray, np.ndarray]] = []
     while len(left):
         half = (right - left) / 2
@@ -180,7 +181,8 @@ def resolve_function(
         done.append((left[settled], values[settled]))
         split = ~settled
         middle = left[split] + half[split]
-        left, right = np.append(left[split], middle), np.append(middle, right[split])
+        left = np.append(left[split], middle)
+        right = np.append(middle, right[split])
     starts = np.concatenate([begin for begin, _ in done])
     order = np.argsort(starts)
     values = np.concatenate([value for _, value in done])[order]
@@ -222,6 +224,8 @@ def _moments(rates: np.ndarray, widths: np.ndarray, values: np.ndarray) -> np.nd
     now = (1 + np.exp(-2 * z)) / (2 * z) - before / z
     fast = coefficients[:, :1] * before + coefficients[:, 1:2] * now
     for k in range(1, NODES - 1):
-        before, now = now, before - (2 * k + 1) / z * now
+        after = before - (2 * k + 1) / z * now
+        before = now
+        now = after
         fast += coefficients[:, k + 1, None] * now
     return widths[:, None] * np.where(decays < 10, slow, fast)

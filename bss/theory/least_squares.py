@@ -65,7 +65,8 @@ class LeastSquares:
     @property
     def exponent(self) -> float:
         """Exponent of B*(D), averaging from the start."""
-        a, b = self.capacity, self.source
+        a = self.capacity
+        b = self.source
         return 1 - a / min(b, 2 * a + 1) if b > a else 0.0
 
     def largest_rate(self, batch: float) -> float:
@@ -151,9 +152,10 @@ def _best(risks: np.ndarray) -> np.ndarray:
     logs = np.log(np.where(np.isfinite(risks), risks, 1e300))
     best = np.argmin(logs, axis=1)
     inner = np.clip(best, 1, logs.shape[1] - 2)
-    left, middle, right = (
-        np.take_along_axis(logs, (inner + i)[:, None], 1)[:, 0] for i in (-1, 0, 1)
-    )
+    rows = np.arange(len(logs))
+    left = logs[rows, inner - 1]
+    middle = logs[rows, inner]
+    right = logs[rows, inner + 1]
     bend = left + right - 2 * middle
     dip = (right - left) ** 2 / (8 * np.where(bend > 0, bend, np.inf))
     least = np.where(best == inner, middle - dip, logs.min(axis=1))
@@ -164,7 +166,8 @@ def _averaged_risks(problem: list, counts: np.ndarray, procedure: Procedure) -> 
     spectrum, errors, rates, batch, noise = problem
     first = jnp.broadcast_to(errors, (rates.size, errors.size))
     state = (first, jnp.zeros_like(first), jnp.zeros_like(first))
-    states, risks = [(0, state)], []
+    states = [(0, state)]
+    risks = []
     for count in counts:
         state = _advance(state, int(count) - states[-1][0], spectrum, rates, batch, noise)
         start = (1 - procedure.tail) * count if procedure.average == "tail" else 0.0
@@ -183,7 +186,8 @@ def _exponential_risks(problem: list, counts: np.ndarray, windows: np.ndarray) -
     first = jnp.broadcast_to(errors, (rates.size, errors.size))
     decay = jnp.asarray(np.exp(-1 / windows))[:, None, None]
     moments = jnp.broadcast_to(first, (windows.size, *first.shape))
-    state, risks = (first, moments, moments), []
+    state = (first, moments, moments)
+    risks = []
     for steps in np.diff(counts, prepend=0):
         state = _advance_exponential(state, int(steps), spectrum, rates, batch, noise, decay)
         risks.append(np.asarray((spectrum[None] * state[2]).sum(-1).min(axis=0)))

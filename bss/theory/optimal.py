@@ -140,7 +140,8 @@ def optimum(budget: Budget) -> OptimalSchedule:
     grid = np.linspace(lowest, max(math.log(min(unbounded, highest)), lowest + 1), GRID)
     place, _ = minimum(lambda x: float(_risk(budget, np.exp(x))), grid, _risk(budget, np.exp(grid)))
     multiplier = math.exp(place)
-    horizon, risk = float(_horizon(budget, multiplier)), float(_risk(budget, multiplier))
+    horizon = float(_horizon(budget, multiplier))
+    risk = float(_risk(budget, multiplier))
     return OptimalSchedule(budget, multiplier, horizon, risk)
 
 
@@ -172,11 +173,13 @@ def batch_schedule(best: OptimalSchedule, stages: int) -> BatchSchedule:
     Batches are evenly spaced in log, and a switch falls where the ideal batch is their geometric
     middle. Starts are exact: what counts on hard tasks is the little data that is left.
     """
-    budget, total = best.budget, int(best.budget.data)
+    budget = best.budget
+    total = int(best.budget.data)
     first = max(float(_ideal(best, best.horizon)), budget.min_batch)
     levels = np.geomspace(first, best.peak_batch, stages) if stages > 1 else [first]
     batches = sorted({max(round(level), math.ceil(budget.min_batch)) for level in levels})
-    starts, used = [0], batches[:1]
+    starts = [0]
+    used = batches[:1]
     for before, after in itertools.pairwise(batches):
         left = float(time_left(budget, best.multiplier, math.sqrt(before * after)))
         start = total - round(float(data_left(budget, best.multiplier, left)))
@@ -227,7 +230,8 @@ def _risk(budget: Budget, multiplier: Reals) -> np.ndarray:
     """Return the functional of the schedule of a multiplier."""
     horizon = _horizon(budget, multiplier)
     clipped, growing = _parts(budget, multiplier, horizon)
-    memory, rest = 1 - 1 / budget.capacity, 1 - budget.power
+    memory = 1 - 1 / budget.capacity
+    rest = 1 - budget.power
     at_most = (1 - (1 + clipped) ** -memory) / memory / budget.max_batch
     grown = ((1 + growing) ** rest - (1 + clipped) ** rest) / rest / multiplier
     at_least = ((1 + growing) ** -memory - (1 + horizon) ** -memory) / memory / budget.min_batch

@@ -20,7 +20,8 @@ def varying_risks(task: Task, rates: np.ndarray, batches: np.ndarray) -> np.ndar
     Raises:
         InputError: If the arrays do not match, or an LR is not stable at its batch size.
     """
-    rates, batches = np.asarray(rates, np.float64), np.asarray(batches, np.float64)
+    rates = np.asarray(rates, np.float64)
+    batches = np.asarray(batches, np.float64)
     if rates.ndim != 1 or rates.shape != batches.shape:
         raise InputError(f"lr: shape {rates.shape}, batch sizes {batches.shape}; give both as [K]")
     if not np.all(rates >= 0):

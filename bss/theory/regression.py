@@ -147,7 +147,8 @@ class Propagator:
 def propagator(task: Task, rate: float, batch: float) -> Propagator:
     """Diagonalise a step of SGD, in O(M²); InputError if the LR is not stable."""
     check_rate(task, rate, batch)
-    eigenvalues, coupling = task.eigenvalues, rate**2 / batch
+    eigenvalues = task.eigenvalues
+    coupling = rate**2 / batch
     diagonal = eigenvalues * (2 * rate - (rate**2 + coupling) * eigenvalues)
     values, vectors, overlap = diagonalise(diagonal, math.sqrt(coupling) * eigenvalues)
     forcing = math.sqrt(coupling) * task.noise * overlap
@@ -195,11 +196,14 @@ def risk_curve(task: Task, run: Sequence[Stage], at: Sequence[float] | np.ndarra
     risks = np.empty(counts.shape)
     kinds = dict.fromkeys((stage.rate, stage.batch) for stage in run)
     propagators = {kind: propagator(task, *kind) for kind in kinds}
-    moments, begin = task.target, 0.0
+    moments = task.target
+    begin = 0.0
     for i, stage in enumerate(run):
-        step, end = propagators[stage.rate, stage.batch], begin + stage.steps
+        step = propagators[stage.rate, stage.batch]
+        end = begin + stage.steps
         start = coordinates(step, moments)
         inside = (counts >= begin) & ((counts < end) | (i == len(run) - 1))
         risks[inside] = evolve(step, start, counts[inside] - begin) @ step.readout
-        moments, begin = evolve(step, start, stage.steps) @ step.vectors.T, end
+        moments = evolve(step, start, stage.steps) @ step.vectors.T
+        begin = end
     return risks

@@ -22,7 +22,8 @@ def diagonalise(d: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
         Eigenvalues [M], ascending; the eigenvectors Q as orthonormal columns [M, M]; and Qᵀ w [M].
     """
     order = np.argsort(d)
-    poles, weights = _separate(d[order]), w[order] ** 2
+    poles = _separate(d[order])
+    weights = w[order] ** 2
     origins, offsets = _solve(poles, weights)
     distance = (poles - origins[:, None]) - offsets[:, None]  # [eigenvalue, pole]
     raw = w[order] / distance

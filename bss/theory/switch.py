@@ -36,7 +36,8 @@ def two_stage(task: Task, rate: float, first: int, last: int) -> TwoStage:
         raise InputError(
             f"batches: from {first} to {last}; write a minimum of at least 1 below the maximum"
         )
-    small, large = (propagator(task, rate, batch) for batch in (first, last))
+    small = propagator(task, rate, first)
+    large = propagator(task, rate, last)
     return TwoStage(task, first, last, small, large)
 
 
@@ -105,7 +106,8 @@ def catch_up_gap(run: TwoStage, switch_step: float, delays: np.ndarray) -> np.nd
     without the difference of two losses (derived here).
     """
     start = run.task.target
-    small, large = (advance(step, start, switch_step) for step in (run.small, run.large))
+    small = advance(run.small, start, switch_step)
+    large = advance(run.large, start, switch_step)
     gap = coordinates(run.large, small - large)
     decay = np.exp(np.asarray(delays, np.float64)[:, None] * run.large.log_decay)
     return (decay * gap) @ run.large.readout

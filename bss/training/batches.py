@@ -99,7 +99,7 @@ class SyntheticSource:
     """Sequences of the synthetic language, generated on the devices, one block at a time.
 
     Data seeds of 15 bits shift the positions by multiples of 2^48, all below those of held-out
-    data. Any other seed has sequences of its own, drawn with another key. The language is the same.
+    data. Any other seed has different sequences, drawn with another key. The language is the same.
     """
 
     def __init__(self, language: SyntheticLanguage, data: DataConfig, mesh: Mesh | None) -> None:

@@ -171,7 +171,7 @@ class Evaluation:
             n: number of sequences.
             width: T + 1.
             measure: what is summed.
-            key: what it depends on, besides the model, the mesh and the kernel.
+            key: what it depends on in addition to the model, the mesh and the kernel.
         """
         mesh = self.mesh
         shape = self.shape(n, width)
@@ -383,7 +383,7 @@ def loss_columns(run: RunConfig) -> frozenset[str]:
 
 
 def _numbers(column: HeldOutColumn, sums: MetricSums, n: int, targets: int) -> dict[str, Any]:
-    """Return the mean over n sequences of so many targets, and its standard error."""
+    """Return the mean over n sequences with a given number of targets, and its standard error."""
     total = np.asarray(sums.total, float)
     each = np.asarray(sums.each, float)
     per_sequence = each.reshape(*total.shape, -1)[..., :n] / targets

@@ -95,7 +95,7 @@ class WeightsAndBiases(Logger):
     """A page of Weights & Biases, which the run continues when it is resumed.
 
     The page's id is random and is kept in the run's directory: a colleague's run with the same
-    config has a page of its own. Environment variables set project, mode and everything else: with
+    config has another page. Environment variables set project, mode and everything else: with
     WANDB_MODE=offline it writes to the run's directory only.
     """
 

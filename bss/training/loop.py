@@ -395,8 +395,8 @@ class HostAgreement:
     """The action on which several processes agree; a single process decides alone.
 
     Processes that compute together must save and stop after the same step, or one would wait for
-    another that has left. So each passes its request to the step as an argument, and the step
-    returns the maximum of all requests beside its metrics: no communication of its own is needed.
+    another that has left. So each passes its request to the step as an argument. The step returns
+    the maximum of all requests with its metrics, so that no further communication is needed.
 
     Attributes:
         agreed: the maximum of the requests that was returned last, one dispatch late.

@@ -1,7 +1,7 @@
 """Gradients of a batch of any size in one compiled program, for anybody's loss and loop.
 
 `microbatch_grad` wraps `optax.microbatching.microbatch`: the number of micro-batches is traced, so
-a batch schedule compiles nothing after its first step. optax takes rows with a stride: of a buffer
+a batch schedule compiles nothing after its first step. optax takes rows with a stride. In a buffer
 with N micro-batches, micro-batch i has the rows i, i + N, i + 2 N, and so on. This keeps the
 sharding of rows over devices. It also means that a buffer that is filled from the front would train
 on its padding. `pack` lays rows out so that the first `count` micro-batches are the real rows.
@@ -29,8 +29,8 @@ Tree = Any
 class Weighted(NamedTuple):
     """A loss as a sum over what it counts, e.g. the targets that a mask keeps.
 
-    The gradient of a batch is that of its sum over its weight, however its targets are spread over
-    micro-batches. A mean per micro-batch would weight targets unequally.
+    The gradient of a batch is the gradient of its sum divided by its weight, however its targets
+    are spread over micro-batches. A mean per micro-batch would weight targets unequally.
 
     Attributes:
         sum: Sum of the losses, a scalar.
@@ -65,7 +65,7 @@ class GradStats(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What is summed over micro-batches, in float32."""
+    """The sums over micro-batches, in float32."""
 
     gradients: Tree
     loss: jax.Array
@@ -95,15 +95,15 @@ def microbatch_grad(
     Returns:
         `grad_fn(params, batch, count=None, *, rng=None)`, to be used in a jitted train step. It
         returns (loss, grads, stats), or ((loss, aux), grads, stats) with `has_aux`. `batch` is a
-        tree of arrays [rows, ...] as `pack` lays them out; `count` is the number of micro-batches
-        that are real, which may be traced; None takes all rows. `rng` is a key, which is folded
+        tree of arrays [rows, ...] in the layout of `pack`. `count` is the number of real
+        micro-batches, which may be traced; None takes all rows. `rng` is a key, which is folded
         with the number of the micro-batch. Gradients have the dtype of the parameters and are
         summed in float32. A loss that is not finite is returned as it is.
 
     Raises:
         InputError: If `micro_batch` is not positive or `aux` is unknown. By `grad_fn`: if rows
-            differ between arrays or are no multiple of `micro_batch`, parameters are no floats, the
-            loss is no scalar, or `count` is a number outside of 1 to rows / micro_batch.
+            differ between arrays or are not a multiple of `micro_batch`, parameters are not floats,
+            the loss is not a scalar, or `count` is not between 1 and rows / micro_batch.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -239,7 +239,7 @@ def _check_count(count: Any, total: int) -> None:
 
 
 def check_injected(opt_state: Any, names: Sequence[str]) -> None:
-    """Raise InputError for a name that is no hyperparameter of an optimizer's state."""
+    """Raise InputError for a name that is not a hyperparameter of an optimizer's state."""
     for name in names:
         if not optax.tree.get_all_with_path(opt_state, name):
             raise InputError(

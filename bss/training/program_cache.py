@@ -1,7 +1,7 @@
 """Compiled programs, which the runs that a process trains one after another share on a CPU.
 
 To trace and compile the programs of a small model takes seconds, often longer than its training. A
-program is kept for later runs with the same compiled-in values and the same shapes: runs that
+program is kept for later runs with the same compiled-in values and the same shapes. Runs that
 differ only in seeds, schedules and dynamic settings compile nothing again. On accelerators, whose
 memory programs take, none is kept.
 """
@@ -27,7 +27,7 @@ def static_key(*values: Any) -> Hashable:
 
 
 def step_key(run: RunConfig) -> Hashable:
-    """Return a key of what is compiled into a run's step, besides shapes and kernels."""
+    """Return a key of what is compiled into a run's step, in addition to shapes and kernels."""
     optimizer = run.optimizer
     if type(optimizer) in OPTIMIZERS.values():  # others might read a dynamic field from themselves
         optimizer = optimizer.without(optimizer.dynamic_fields)
@@ -41,7 +41,7 @@ def compile_cached(
     """Compile a function for shapes, or return the program that was compiled for them before.
 
     Args:
-        key: everything that the function depends on, besides its arguments.
+        key: everything that the function depends on, except its arguments.
         jitted: the function, from `jax.jit`.
         shapes: shapes and shardings of its arguments.
         options: compiler options.

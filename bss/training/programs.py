@@ -150,7 +150,7 @@ def _repeat(step: Step, most: int) -> Any:
 
 
 class CompiledGroup(NamedTuple):
-    """What a group of runs is trained with.
+    """The programs and shapes with which a group of runs is trained.
 
     Attributes:
         state: the state of one run, or of several with a leading axis.

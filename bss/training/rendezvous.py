@@ -97,7 +97,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _read_number(connection: socket.socket) -> int:
-    """Return the number that another process sends; 0 for a stranger."""
+    """Return the number that another process sends; 0 for an unknown process."""
     connection.settimeout(_GREETING_SECONDS)
     number = _read_line(connection).removeprefix(_GREETING)
     return int(number) if number.isdecimal() else 0

@@ -222,7 +222,7 @@ class RunConfig:
     def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of an entry, with lengths of the schedule in steps or samples resolved.
 
-        The tokens of a sequence are those of its data.
+        The data determine the tokens of a sequence.
         """
         schedule = entry.get("schedule")
         if isinstance(schedule, dict):

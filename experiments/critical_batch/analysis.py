@@ -48,9 +48,13 @@ PUBLISHED = Path("results/published/mlperf_rcp.csv")
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2410.21676", "command": "python -m experiments.critical_batch.analysis"}
 
-GRID, SCHEDULED = ("c1-7k", "c1-12k", "c1-27k", "c1-49k"), ("c3-wsd", "c3")
-SIZE, BUDGETS, SHORT = "12k", (100_000, 200_000, 400_000, 800_000), (100_000, 200_000)
-HALF_LIVES, NONE = ("1%", "4%", "16%"), "none"
+GRID = ("c1-7k", "c1-12k", "c1-27k", "c1-49k")
+SCHEDULED = ("c3-wsd", "c3")
+SIZE = "12k"
+BUDGETS = (100_000, 200_000, 400_000, 800_000)
+SHORT = (100_000, 200_000)
+HALF_LIVES = ("1%", "4%", "16%")
+NONE = "none"
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
 RESAMPLES = 1000
 LINEAR = 0.1
@@ -96,7 +100,8 @@ def target_losses(smallest: pd.DataFrame, budgets: Sequence[int]) -> dict[float,
     """
     rows = []
     for _, run in smallest.groupby("run", sort=False):
-        curve, setting = smooth_curve(run, "averaged"), tuple(run.iloc[0][["peak_lr", "average"]])
+        curve = smooth_curve(run, "averaged")
+        setting = tuple(run.iloc[0][["peak_lr", "average"]])
         for budget in (d for d in budgets if run["tokens"].iloc[-1] >= d):
             at = float(np.interp(math.log(budget), curve.log_tokens, curve.loss))
             rows.append((budget, setting, at))
@@ -159,7 +164,8 @@ def minima(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, here in table.groupby([*CELL, "batch"], sort=False):
         row = dict(zip([*CELL, "batch"], key, strict=True))  # type: ignore[arg-type]
-        rates, met = here["peak_lr"], here.loc[here["reached"]]
+        rates = here["peak_lr"]
+        met = here.loc[here["reached"]]
         settings = met.groupby(["peak_lr", "average"], sort=False)
         row |= {"settings": len(here.drop_duplicates(["peak_lr", "average"])), "seeds": 0}
         logs = [(key, np.log(some["steps"].to_numpy(float))) for key, some in settings]
@@ -241,7 +247,8 @@ def by_size(fit: CriticalFit) -> dict[str, CriticalFit]:
 
 def curve_table(table: pd.DataFrame, fits: Mapping[str, CriticalFit]) -> pd.DataFrame:
     """Return the critical batch size of every curve with what its points do not support."""
-    best, rows = minima(table), critical_table(fits)
+    best = minima(table)
+    rows = critical_table(fits)
     return rows.assign(notes=[text for fit in fits.values() for text in notes(best, fit)])
 
 
@@ -299,7 +306,7 @@ def grid_answers() -> dict[str, Measured]:
 def crossings(cells: Sequence[Cell], fitted_curves: pd.DataFrame) -> list[np.ndarray]:
     """Return per cell the measured crossing of 20% above linear scaling, twice [2, D].
 
-    The rows of an estimate without resamples are alike. NaN where the curve has no crossing.
+    The rows of an estimate without resamples are alike. NaN if the curve has no crossing.
     """
     found = []
     for cell in cells:

@@ -27,7 +27,8 @@ def steps_panels(fits: Mapping[str, CriticalFit]) -> Figure:
         style.panel_title(ax, title)
         ax.legend(handles=curve_handles(fit), frameon=False, fontsize=7, loc="lower left")
         limits.append([*ax.get_xlim(), *ax.get_ylim()])
-    low, high = np.min(limits, axis=0), np.max(limits, axis=0)
+    low = np.min(limits, axis=0)
+    high = np.max(limits, axis=0)
     for ax in axes:
         ax.set(xlim=(low[0], high[1]), ylim=(low[2] / 4, high[3]))
         style.batch_axis(ax.xaxis, most=6)
@@ -47,7 +48,8 @@ def growth_figure(curves: pd.DataFrame, laws: pd.DataFrame) -> Figure:
     logs = np.log(curves["cbs"]) - known["N"] * np.log(curves["params"])
     level = float((logs - known["D"] * np.log(curves["tokens"])).mean())
     figure, [[left, right]] = style.new_figure(3.6, columns=2, sharey=True)
-    entries, names = [], {"params": "N", "tokens": "D"}
+    entries = []
+    names = {"params": "N", "tokens": "D"}
     for ax, x, by in ((left, "tokens", "params"), (right, "params", "tokens")):
         looks = style.named_styles(sorted(curves[by].unique()))
         for i, (value, look) in enumerate(looks.items()):
@@ -71,7 +73,7 @@ def growth_figure(curves: pd.DataFrame, laws: pd.DataFrame) -> Figure:
 
 
 def relative_steps(steps: pd.DataFrame, by: str, budget: int, smallest: int = 64) -> pd.DataFrame:
-    """Return tokens to the target of a budget relative to those of a small batch size.
+    """Return tokens to the target of a budget, relative to the tokens of a small batch size.
 
     Args:
         steps: Table of `analysis.minima`.
@@ -84,7 +86,8 @@ def relative_steps(steps: pd.DataFrame, by: str, budget: int, smallest: int = 64
         `relative_figure`.
     """
     rows = steps.loc[steps["budget_tokens"] == budget]
-    batch, tokens = rows["batch"] * rows["seq_len"], rows["tokens_to_target"]
+    batch = rows["batch"] * rows["seq_len"]
+    tokens = rows["tokens_to_target"]
     first = tokens.loc[batch == smallest].set_axis(rows.loc[batch == smallest, by])
     error = rows["seed_noise"] / rows["seeds"] ** 0.5
     return rows.assign(batch_tokens=batch, relative=tokens / rows[by].map(first.get), error=error)
@@ -106,7 +109,8 @@ def relative_figure(table: pd.DataFrame, name: str, label: str, title: str) -> F
     for i, (one, look) in enumerate(looks.items()):
         rows = table.loc[(table[name] == one) & table["relative"].notna()]
         at, relative, error = style.columns(rows, "batch_tokens", "relative", "error")
-        low, high = relative * np.exp(-1.96 * error), relative * np.exp(1.96 * error)
+        low = relative * np.exp(-1.96 * error)
+        high = relative * np.exp(1.96 * error)
         shift = 1.04 ** (i - (len(looks) - 1) / 2)
         style.bars(ax, (at * shift, relative, low, high), look)
         if "at_least" in table:

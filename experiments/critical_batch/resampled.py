@@ -2,12 +2,13 @@
 
 A run of one batch size and LR gives the log tokens to the target of every budget, with every weight
 average. These numbers share the errors of the run, and runs of one seed share an effect over batch
-sizes. A resample draws, for each seed of a model, the effect of a random seed of a random model at
-all batch sizes together, and for each run what is left of a random run of the same batch size.
+sizes. A resample draws two parts. For each seed of a model it draws the effect of a random seed of
+a random model at all batch sizes together. For each run it draws the remainder of a random run of
+the same batch size.
 
 The unit of replication of an exponent is the model: budgets are read off the same curves, and seeds
-of one model share its misfit. Its error is that of leaving one model size out (jackknife) or that
-of the resamples, whichever is larger, with one degree of freedom fewer than sizes. The method is
+of one model share its misfit. Its error is the larger of two errors, from leaving one model size
+out (jackknife) and from the resamples, with one degree of freedom fewer than sizes. The method is
 derived here; tests/experiments/test_critical_batch.py tests its coverage on planted grids.
 """
 
@@ -31,7 +32,7 @@ def estimated(draws: ArrayLike, freedom: int, seeds: int) -> Effect:
     """Return the first value, with the standard error of the others; quantiles resist strays.
 
     Args:
-        draws: The estimate, then those of the resamples.
+        draws: The estimate, then the estimates of the resamples.
         freedom: Seeds less models that gave the deviations.
         seeds: Seeds of each model.
     """
@@ -146,8 +147,8 @@ class SeedEffect:
 def seed_effects(cells: Sequence[Cell]) -> list[SeedEffect]:
     """Return the effects of all seeds of cells: deviations from the mean, averaged over LRs.
 
-    They are scaled to the variance of one seed. What missed a target takes the mean of the others
-    at its batch size.
+    They are scaled to the variance of one seed. A run that missed a target takes the mean of the
+    others at its batch size.
     """
     found = []
     for cell in cells:
@@ -230,7 +231,8 @@ def critical(cell: Cell, tokens: np.ndarray, smallest: int = 0) -> dict[str, np.
         tokens: Log tokens [1 + R, batch, D].
         smallest: Smallest batch size that counts, in tokens; the reference.
     """
-    log_batch, columns = np.log(cell.batches), []
+    log_batch = np.log(cell.batches)
+    columns = []
     for k in range(len(cell.budgets)):
         known = np.isfinite(tokens[0, :, k]) & (np.asarray(cell.batches) >= smallest)
         if known.sum() < FEWEST:

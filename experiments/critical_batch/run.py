@@ -93,7 +93,8 @@ class Study(PricedStudy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        warmup, most = self.setup.schedule.warmup, min(self.budgets) // 10
+        warmup = self.setup.schedule.warmup
+        most = min(self.budgets) // 10
         if warmup > most:
             raise InputError(
                 f"setup.schedule.warmup is {warmup}; expected at most {most}, 10% of the smallest "

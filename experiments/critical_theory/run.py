@@ -46,7 +46,8 @@ def experiment(study: Study) -> None:
     results = Results(study)
     first, last = study.powers
     budgets = [2**power for power in range(first, last + 1)]
-    exponents, points = [], []
+    exponents = []
+    points = []
     for procedure, powers in itertools.product(study.procedures, study.tasks):
         limits = f"LRs up to {procedure.rate_cap:g}, overhead {procedure.overhead:g}"
         keys = {"capacity": powers.capacity, "source": powers.source, **asdict(procedure)}
@@ -56,7 +57,8 @@ def experiment(study: Study) -> None:
         line = {"exponent": table.exponent, "low": table.low, "high": table.high, "level": 0.95}
         exponents.append({**keys, **line, "theory": table.theory})
         points += [keys | point._asdict() for point in table.points]
-    measured, critical = pd.DataFrame(exponents), pd.DataFrame(points)
+    measured = pd.DataFrame(exponents)
+    critical = pd.DataFrame(points)
     results.write(
         {
             "exponents.csv": measured,

@@ -77,7 +77,8 @@ def experiment(study: Study) -> None:
         targets = default_targets(runs, study.targets, warmup_tokens=base.schedule.warmup)
         measured = points(runs, targets)
         best = fit_es(measured, options=Options(study.resamples, draws=DRAWS))
-        comparison, options = best.comparison or compare(measured), Options(study.resamples)
+        comparison = best.comparison or compare(measured)
+        options = Options(study.resamples)
         joint = next(row["law"] for row in comparison.table if LAWS[row["law"]].joint)
         named = dict.fromkeys([joint, *(law.name for law in FAMILIES)])
         others = [law for law in named if law != best.law_name]
@@ -115,7 +116,8 @@ def contenders(
     study: Study, constants: Sequence[RunConfig], schedule: BatchSchedule, runs: pd.DataFrame
 ) -> list[Contender]:
     """Return the runs that are compared at constant LR, for every seed."""
-    unit, best = study.unit, best_constant_batch(runs)
+    unit = study.unit
+    best = best_constant_batch(runs)
     average = unit * max(1, round(schedule.mean_batch(study.tokens) / unit))
     tried = [("derived schedule", "schedule", str(schedule))]
     if average not in study.batches:

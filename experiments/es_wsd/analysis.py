@@ -50,7 +50,9 @@ LARGE_TARGETS = (2.06, 1.96, 1.88, 1.84, 1.81)  # at 99k parameters
 SMOKE_TARGETS = 3
 EXCESS = (0.30, 0.20, 0.12, 0.08, 0.05)  # nats above the best batch's last loss, at every size
 DECIDED = {"constant": "constant", "averaged": "averaged", "decayed": "decayed"}  # LR phases
-RAMP, LATE, FIXED = "B_opt ramp", "late switch", "constant"
+RAMP = "B_opt ramp"
+LATE = "late switch"
+FIXED = "constant"
 DEVICES = (1, 4, 16, 64)  # of a data-parallel machine, one sequence each
 ALLOWED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
@@ -137,17 +139,20 @@ def horizons(finals: pd.DataFrame) -> pd.DataFrame:
 def schedules() -> dict[str, dict[str, Any]]:
     """Return the schedules of a3, a4 and a5: B_opt of a1 along the tokens, and the compared runs.
 
-    a3r has the ramp of a1r in up to 12 stages; its fixed batch sizes are B_opt at the end of the
-    run and the batch sizes of a1r next to it.
+    a3r has the ramp of a1r in up to 12 stages. Its fixed batch sizes are B_opt at the end of the
+    run and the neighbouring batch sizes of a1r.
 
     a3 has the ramp in four stages. Its fixed batch sizes are B_opt at the end of the run, half and
     twice this size. Its late switch multiplies B_opt by 8 at 70% of the tokens. a4 has the ramp and
     one fixed batch size.
     """
     points = measured_points(TABLES.read("stages/runs.parquet"), TARGETS)
-    long, short = (_ramps(points, *of) for of in ((3_000_000, 64), (1_000_000, 16)))
-    last, at = long["fine"](2_999_999), 2_100_000
-    late = BatchSchedule.late_switch(first := long["fine"](at), 8 * first, at)
+    long = _ramps(points, tokens=3_000_000, seq_len=64)
+    short = _ramps(points, tokens=1_000_000, seq_len=16)
+    last = long["fine"](2_999_999)
+    at = 2_100_000
+    first = long["fine"](at)
+    late = BatchSchedule.late_switch(first, 8 * first, at)
     constants = sorted({max(1, last // 2), last, 2 * last, 4 * last})[:3]
     repeated = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
     fine = _ramps(repeated, 1_500_000, 16)["fine"]
@@ -283,7 +288,7 @@ def _answers(
 def stages(laws: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the error of the three-stage law minus two other laws', per seed.
 
-    The hyperbola has no minimum; the asymmetric valley has one, and one parameter fewer.
+    The hyperbola has no minimum; the asymmetric law has one, and one parameter fewer.
     """
     wide = laws.pivot(index="seed", columns="law", values="interior_log_E")
     others = {"stages": "hyperbola", "stages_valley": "asymmetric"}
@@ -291,7 +296,7 @@ def stages(laws: pd.DataFrame) -> dict[str, np.ndarray]:
 
 
 def missed(points: pd.DataFrame, lowest: Sequence[float]) -> Numbers:
-    """Return per seed 1 if batch 1 misses the lowest target for good, 0 if it reaches it.
+    """Return per seed 1 if batch 1 does not reach the lowest target, 0 if it reaches it.
 
     A run that misses it within its tokens may reach it later: its number lies between 0 and 1.
     """
@@ -412,7 +417,8 @@ def _saved(
 
 def schedule() -> dict[str, Measured]:
     """Return the numbers of the questions on the ramp's final losses, and write its tables."""
-    compared, found = _compared("schedule"), {}
+    compared = _compared("schedule")
+    found = {}
     ramp = TABLES.read("schedule/runs.parquet").query(f"name.str.contains('{RAMP}')")
     more = f"ramp {ramp['schedule.batch'].iloc[0]}"
     for phase in DECIDED:
@@ -435,7 +441,8 @@ def schedule() -> dict[str, Measured]:
 
 def _compared(part: str) -> Comparison:
     """Return the compared runs of a part, and write their differences per LR phase."""
-    compared, summary = Comparison(TABLES.read(f"{part}/finals.csv")), []
+    compared = Comparison(TABLES.read(f"{part}/finals.csv"))
+    summary = []
     for phase in DECIDED:
         summary += _differences(compared.losses(phase), compared.best(phase), phase)
     TABLES.write(f"{part}/differences.csv", pd.DataFrame(summary))

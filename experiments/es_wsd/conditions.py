@@ -92,7 +92,7 @@ def chosen_rates(found: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a number is read from: a rule for beta2, a loss, and weights."""
+    """The source of a number: a rule for beta2, a loss, and weights."""
 
     rule: str
     target: float = 2.20
@@ -146,7 +146,7 @@ def excess(tokens: Mapping[int, Numbers], others: Sequence[int]) -> Numbers:
 
 
 def relative_tokens(found: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
-    """Return mean log tokens of every batch size above the least mean of any rule and LR.
+    """Return mean log tokens of every batch size minus the minimum over rules and LRs.
 
     Returns:
         Columns rule, rate ("tuned" or "one"), batch, log_ratio, half_interval_95, at_least (whether

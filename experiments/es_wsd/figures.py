@@ -217,8 +217,8 @@ def efficiency_figure(table: pd.DataFrame) -> Figure:
 def rules_figure(panels: Mapping[str, pd.DataFrame], seq_len: int = 16) -> Figure:
     """Plot tokens to a loss by batch size, for each rule for beta2: the LR tuned, or one for all.
 
-    Tokens are relative to the least mean of any rule, LR and batch size. Bars are 95% intervals
-    over seeds; a triangle is a lower bound, as a run missed the loss.
+    Tokens are relative to the minimum over rules, LRs and batch sizes. Bars are 95% intervals over
+    seeds; a triangle is a lower bound, as a run missed the loss.
 
     Args:
         panels: A title to rows of `experiments.es_wsd.conditions.relative_tokens` at one loss.

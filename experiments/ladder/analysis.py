@@ -43,14 +43,19 @@ TRANSFERS = {
 CURVES_OF = (("es_99k",), ("es_380k",), ("es_790k", "more_790k"))
 """Parts of each rung; the last has learning rates that were lowered afterwards."""
 BUDGETS = (1 / 8, 1 / 4, 1 / 2)  # of the tokens of a rung
-FINALS, CURVES = "finals.csv", "curves.parquet"
-RISE, COST, DEAR, SURE = 0.1, 0.01, 0.02, 0.01
+FINALS = "finals.csv"
+CURVES = "curves.parquet"
+RISE = 0.1  # nats above the minimum, where `bend` reads the batch size
+COST = 0.01  # nats: an LR that costs no more is transferred
+DEAR = 0.02  # nats: an LR that costs more is not transferred
+SURE = 0.01  # nats between a switch and a fixed batch size that decide
 
 
 def write(results: Path) -> None:
     """Write every table of the runs that have finished."""
     fits = {"ladder": fit(results)}
-    found, scored = losses(results), scores(results)
+    found = losses(results)
+    scored = scores(results)
     tables = {"losses": found, "scores": scored, "stepwise": stepwise(results)}
     tables |= {"critical": critical_table(fits), "laws": laws_table(fits)}
     for name, table in tables.items():
@@ -94,7 +99,8 @@ def registration_of(results: Path) -> dict[str, Any]:
 
 def losses(results: Path) -> pd.DataFrame:
     """Return every predicted loss some of whose runs have finished, and what was measured."""
-    registration, table = registration_of(results), finished(results)
+    registration = registration_of(results)
+    table = finished(results)
     known = table.drop_duplicates("run").set_index("run")
     trained: list[dict[str, Any]] = [
         {**one, "runs": runs}
@@ -105,7 +111,8 @@ def losses(results: Path) -> pd.DataFrame:
     scored = schedules({**registration, "predictions": trained}, outcomes)
     rows = []
     for one, found in zip(trained, scored, strict=True):
-        run, loss = known.loc[one["runs"][0]], one["loss"]
+        run = known.loc[one["runs"][0]]
+        loss = one["loss"]
         row = {"rung": one["name"].split(",")[0], "token_budget": run["token_budget"]}
         row |= {"batch": int(run["batch"])}
         row |= {"predicted": loss["value"], "low": loss["low"], "high": loss["high"]}
@@ -123,12 +130,14 @@ def stepwise(results: Path) -> pd.DataFrame:
     pilots = [decayed(Tables(results / name).read(FINALS), name) for name in PILOTS]
     columns = ["params", "tokens", "batch", "seq_len", "lr", "loss"]
     known = check_losses(final_losses(pd.concat(pilots))).loc[:, columns]
-    table, rows = finished(results), []
+    table = finished(results)
+    rows = []
     for part in (part for part in RUNGS if part in {*table["part"]}):
         rung = table.loc[table["part"] == part].astype({"batch": float})
         law = fit_loss(check_losses(known), options=Options(100))
         for (budget, batch), some in rung.groupby(["token_budget", "batch"]):  # type: ignore[misc]
-            params, seq_len = (float(some[name].iloc[0]) for name in ("params", "seq_len"))
+            params = float(some["params"].iloc[0])
+            seq_len = float(some["seq_len"].iloc[0])
             loss = law.prediction(params, budget, batch * seq_len, extrapolate=True).loss
             row = {"part": part, "token_budget": budget, "batch": batch, "predicted": loss.value}
             ends = {"low": loss.low, "high": loss.high}
@@ -148,7 +157,8 @@ def scores(results: Path) -> pd.DataFrame:
         `measured` with `measured_low` and `measured_high` (empty if unknown), and `verdict`: right,
         wrong or undecided.
     """
-    registration, table = registration_of(results), finished(results)
+    registration = registration_of(results)
+    table = finished(results)
     rows = [*_covered(losses(results)), *_batches(registration, measured_fit(table))]
     if {*SHORT} & {*table["part"]}:
         rows += _batches(registration, measured_fit(table, "short"), NOTE)
@@ -172,10 +182,16 @@ def _row(question: str, of: str, said: tuple, measured: Any, verdict: str, **end
     return row | {"measured": measured, **ends, "verdict": verdict}
 
 
+def _verdict(right: bool, wrong: bool) -> str:
+    if right:
+        return "right"
+    return "wrong" if wrong else "undecided"
+
+
 def _covered(found: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for rung, some in found.groupby("rung", sort=False):
         share = float(some["in"].to_numpy(float).mean())
-        verdict = "right" if share >= 0.8 else "wrong" if share <= 0.5 else "undecided"
+        verdict = _verdict(right=share >= 0.8, wrong=share <= 0.5)
         yield _row("losses", str(rung), (0.9, 0.8, 1.0), share, verdict)
 
 
@@ -198,7 +214,8 @@ def overlap(question: str, of: str, said: Estimate, found: Estimate) -> dict[str
     Disjoint intervals are wrong. A measured value is right if the predicted interval contains it. A
     measured bound is right if it allows the whole predicted interval.
     """
-    low, high = found.low or -math.inf, found.high or math.inf
+    low = found.low or -math.inf
+    high = found.high or math.inf
     assert said.low is not None and said.high is not None
     verdict = "undecided"
     if said.high < low or high < said.low:
@@ -214,7 +231,8 @@ def overlap(question: str, of: str, said: Estimate, found: Estimate) -> dict[str
 def transfers(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, pd.DataFrame]]:
     """Return name, batch, rows of the smaller and of the larger model of each of TRANSFERS."""
     for name, (below, above) in TRANSFERS.items():
-        smaller, larger = (table.loc[table["part"].isin(parts)] for parts in (below, above))
+        smaller = table.loc[table["part"].isin(below)]
+        larger = table.loc[table["part"].isin(above)]
         smaller = smaller.loc[smaller["params"] == smaller["params"].min()]
         larger = larger.loc[larger["params"] == larger["params"].max()]
         for batch in sorted({*smaller["batch"]} & {*larger["batch"]}, key=int):
@@ -236,7 +254,7 @@ def _rates(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     for name, batch, *pair in transfers(table):
         if name == "99k to .38M":
             found = cost(*pair)
-            verdict = "right" if found <= COST else "wrong" if found > DEAR else "undecided"
+            verdict = _verdict(right=found <= COST, wrong=found > DEAR)
             yield _row("rates", f"batch {batch}", (0.0, 0.0, COST), found, verdict)
 
 
@@ -265,16 +283,18 @@ def dense_of_mixture(table: pd.DataFrame) -> pd.DataFrame:
 def _bends(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     of = {part: some for part, some in table.groupby("part")}
     if "width" in of:
-        narrow, wide = (bend(some) for _, some in of["width"].groupby("params"))
-        yield _ratio("width", "64 to 128", wide / narrow, (1.0, 0.8, 1.5), (0.67, 1.8))
+        (_, narrow), (_, wide) = of["width"].groupby("params")
+        yield _ratio("width", "64 to 128", bend(wide) / bend(narrow), (1.0, 0.8, 1.5), (0.67, 1.8))
     if "mixture" in of and "width" in of:
         ratio = bend(of["mixture"]) / bend(dense_of_mixture(table))
         yield _ratio("mixture", "beside 2 x 128", ratio, (1.0, 0.67, 1.5), (0.5, 2.0))
     if "mixture" in of:
         some = of["mixture"]
-        switched, constant = (some.loc[some["batch"].str.isdigit() == one] for one in (False, True))
-        apart = float(switched["test_loss"].min() - constant["test_loss"].min())
-        verdict = "right" if apart >= SURE else "wrong" if apart <= -SURE else "undecided"
+        fixed = some["batch"].str.isdigit()
+        switched = some.loc[~fixed, "test_loss"].min()
+        constant = some.loc[fixed, "test_loss"].min()
+        apart = float(switched - constant)
+        verdict = _verdict(right=apart >= SURE, wrong=apart <= -SURE)
         yield _row("switch", "4 to 32 at 70%", (None, SURE, None), apart, verdict)
 
 
@@ -282,7 +302,8 @@ def _ratio(
     question: str, of: str, found: float, said: tuple[float, ...], beyond: tuple[float, float]
 ) -> dict[str, Any]:
     outside = found < beyond[0] or found > beyond[1]
-    verdict = "wrong" if outside else "right" if said[1] <= found <= said[2] else "undecided"
+    within = said[1] <= found <= said[2]
+    verdict = _verdict(right=within and not outside, wrong=outside)
     return _row(question, of, said, found, verdict)
 
 

@@ -67,7 +67,8 @@ def rates_figure(table: pd.DataFrame) -> Figure:
         table: Table of `analysis.finished`.
     """
     cells = {(name, batch): pair for name, batch, *pair in transfers(table)}
-    names, batches = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
+    names = list(dict.fromkeys(name for name, _ in cells))
+    batches = list(dict.fromkeys(batch for _, batch in cells))
     figure, axes = style.new_figure(
         2.5 * len(names), len(names), len(batches), 10.4, sharey="row", sharex="col"
     )

@@ -90,7 +90,8 @@ class Study(PricedStudy):
             ]
             yield from self._with_decays(constants, self.ends)
             for switch in (s for s in rung.switches if s.batch == entry.batch):
-                at, batch = round(switch.at * rung.tokens), switch.grow * switch.batch
+                at = round(switch.at * rung.tokens)
+                batch = switch.grow * switch.batch
                 yield from self._with_decays([late_switch(constants[0], at, batch)], (1.0,))
 
     def _with_decays(self, runs: list[RunConfig], ends: tuple[float, ...]) -> Iterator[RunConfig]:

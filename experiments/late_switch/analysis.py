@@ -41,8 +41,12 @@ TABLES = Tables(RESULTS)
 QUESTIONS = Path(__file__).parent / "questions.toml"
 PAPER = {"paper": "2602.14208", "command": "python -m experiments.late_switch.analysis"}
 
-TRUNK, LARGE, LATE, EARLY = "constant 4", "constant 16", "x 4 at 70%", "x 4 at 30%"
-GROWN, STAGES = "x 8 at 70%", "stages 4, 8, 12, 16"
+TRUNK = "constant 4"
+LARGE = "constant 16"
+LATE = "x 4 at 70%"
+EARLY = "x 4 at 30%"
+GROWN = "x 8 at 70%"
+STAGES = "stages 4, 8, 12, 16"
 LATER = {"x 2": ("x 2 at 30%", "constant 8 on", "x 2 at 10% on")}
 LATER |= {"x 4": (EARLY, "constant 16 on", "x 4 at 10% on")}
 TAIL = 0.2  # of the common steps, over which a gap is averaged
@@ -64,7 +68,8 @@ def differences(finals: pd.DataFrame) -> pd.DataFrame:
         size). Differences are to_best, to_trunk (the smallest fixed batch size) and to_early (a
         switch by 4 at 30%). Their 95% half intervals end in `_half`.
     """
-    compared, tables = Comparison(finals), []
+    compared = Comparison(finals)
+    tables = []
     for phase, some in finals.groupby(phases_of(finals), sort=False):
         losses = compared.losses(str(phase))
         best = compared.best(str(phase))
@@ -185,7 +190,8 @@ def others(part: str, key: str) -> dict[str, Measured]:
 
 def at_steps(curve: pd.DataFrame, steps: np.ndarray) -> np.ndarray:
     """Return held-out losses at steps, linear in log steps; NaN after the last."""
-    x, y = np.log(curve["step"].to_numpy(float)), curve["eval_loss"].to_numpy(float)
+    x = np.log(curve["step"].to_numpy(float))
+    y = curve["eval_loss"].to_numpy(float)
     return np.interp(np.log(steps), x, y, right=np.nan)
 
 
@@ -201,7 +207,8 @@ def catch_up(runs: pd.DataFrame) -> pd.DataFrame:
     for factor, (name, large, early) in LATER.items():
         for seed, some in runs.groupby("seed"):
             by_name = {str(key): own.sort_values("step") for key, own in some.groupby("name")}
-            switched, trunk = by_name[name], by_name[TRUNK]
+            switched = by_name[name]
+            trunk = by_name[TRUNK]
             schedule = BatchSchedule.parse(str(switched["schedule.batch"].iloc[0]))
             seq_len = int(switched["seq_len"].iloc[0])
             at = -(-schedule.starts[1] // (schedule.batches[0] * seq_len))
@@ -210,7 +217,8 @@ def catch_up(runs: pd.DataFrame) -> pd.DataFrame:
             losses = np.array([*at_steps(trunk, steps[:1]), *after["eval_loss"]])
             table = pd.DataFrame({"factor": factor, "seed": seed, "step": steps})
             table["tokens"] = [at * schedule.batches[0] * seq_len, *after["tokens"]]
-            table["after"], table["share"] = steps - at, steps / steps[-1]
+            table["after"] = steps - at
+            table["share"] = steps / steps[-1]
             table["to_large"] = losses - at_steps(by_name[large], steps)
             table["to_early"] = losses - at_steps(by_name[early], steps)
             tables.append(table)
@@ -227,9 +235,8 @@ def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for factor, (name, large, _) in LATER.items():
         for seed, some in runs.groupby("seed"):
-            own, other = (
-                smooth_curve(some[some["name"] == key], "eval_loss") for key in (name, large)
-            )
+            own = smooth_curve(some[some["name"] == name], "eval_loss")
+            other = smooth_curve(some[some["name"] == large], "eval_loss")
             last = own.loss[-1]
             at = np.interp(-last, -other.loss, other.log_tokens)  # losses fall
             row = {"factor": factor, "seed": seed, "log_tokens": own.log_tokens[-1] - at}
@@ -240,7 +247,8 @@ def saved_tokens(runs: pd.DataFrame) -> pd.DataFrame:
 def catching() -> dict[str, Measured]:
     """Return the numbers of the questions on catch-up, and write their tables."""
     runs = TABLES.read("b2/runs.parquet")
-    table, saved = catch_up(runs), saved_tokens(runs)
+    table = catch_up(runs)
+    saved = saved_tokens(runs)
     TABLES.write("b2/catch_up.csv", table)
     TABLES.write("b2/saved.csv", saved)
     four = table.loc[table["factor"] == "x 4"]
@@ -352,7 +360,8 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...
         fixed = fixed.groupby("batch")["eval_loss"].mean()
         seen = pilots if phase == "constant" else ("constant",)
         for name, own in some.loc[~some["name"].str.startswith(seen)].groupby("name"):
-            one, tokens = own.iloc[0], int(own["tokens"].iloc[0])
+            one = own.iloc[0]
+            tokens = int(own["tokens"].iloc[0])
             schedule = BatchSchedule.parse(str(one["batch"]))
             rate = rate_of(str(phase), one["peak_lr"], tokens)
             law = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
@@ -373,7 +382,8 @@ def predictions(runs: pd.DataFrame, finals: pd.DataFrame, pilots: tuple[str, ...
 
 def predicted(part: str) -> pd.DataFrame:
     """Return the predictions of a part, and write them."""
-    runs, finals = (TABLES.read(f"{part}/{name}") for name in ("runs.parquet", "finals.csv"))
+    runs = TABLES.read(f"{part}/runs.parquet")
+    finals = TABLES.read(f"{part}/finals.csv")
     table = predictions(runs, finals, PILOTS[part])
     TABLES.write(f"{part}/predictions.csv", table)
     return table

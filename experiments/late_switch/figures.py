@@ -98,7 +98,8 @@ def switch_points_figure(table: pd.DataFrame) -> Figure:
         ax, (np.exp(log_budget), *spread), {"color": style.INK, "marker": "D", "linestyle": "none"}
     )
     slopes = exponents(table)
-    slope, error = slopes.mean(), float(half_interval(slopes))
+    slope = slopes.mean()
+    error = float(half_interval(slopes))
     for power, line in ((slope, "--"), (1.0, ":")):
         law = np.exp(logs.mean() + power * (log_budget - log_budget.mean()))
         ax.plot(np.exp(log_budget), law, ls=line, color=style.INK, lw=1)

@@ -84,11 +84,13 @@ class Study(PricedStudy):
         for arm in self.arms:
             tokens = self.tokens_of(arm)
             points |= {tokens, *self.schedule(arm).starts[1:]}
-            points |= {decay_start(tokens, self.decay)} if arm.decayed else set()
+            if arm.decayed:
+                points.add(decay_start(tokens, self.decay))
         return tuple(sorted(points))
 
     def _check(self, arm: Arm) -> None:
-        tokens, starts = self.tokens_of(arm), self.schedule(arm).starts
+        tokens = self.tokens_of(arm)
+        starts = self.schedule(arm).starts
         last = max(starts)
         if last >= tokens:
             raise InputError(
@@ -108,7 +110,8 @@ class Study(PricedStudy):
         others = {other.name: other for other in self.arms}
         if arm.joins not in others:
             raise InputError(f"arm {arm.name}: joins {arm.joins!r}; expected one of {[*others]}")
-        have, need = self._plan(others[arm.joins]).steps, self._plan(arm).step_at(switch)
+        have = self._plan(others[arm.joins]).steps
+        need = self._plan(arm).step_at(switch)
         if have <= need:
             raise InputError(
                 f"arm {arm.name}: switches at step {need:,} and {arm.joins} ends at step {have:,}, "

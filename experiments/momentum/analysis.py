@@ -54,7 +54,8 @@ def tokens_to_loss(
     table = curves.loc[~curves["seed"].isin(CHOOSING) & ~curves["schedule.batch"].str.contains(":")]
     table = _per_step(table).sort_values("tokens")
     table = table.assign(beta1=table["optimizer.beta1"]).merge(best[_KEYS], on=_KEYS)
-    wanted, paths = set(arms), {}
+    wanted = set(arms)
+    paths = {}
     for key, some in table.groupby(["batch", "beta1", "seed"]):
         arm = tuple(key)[:2]  # type: ignore[arg-type]
         if arm in wanted:
@@ -81,7 +82,8 @@ def equal_cuts(curves: pd.DataFrame) -> pd.DataFrame:
         `at_sums` is the cut at equal sums of the LR over the steps since the fork, where the runs
         end.
     """
-    rows, kinds = [], ["schedule.batch", "optimizer.beta1", "optimizer.beta2"]
+    rows = []
+    kinds = ["schedule.batch", "optimizer.beta1", "optimizer.beta2"]
     for seed, table in curves.groupby("seed"):
         constant = ~table["schedule.batch"].str.contains(":")
         whole = table.loc[constant, "peak_lr"].max()

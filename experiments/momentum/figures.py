@@ -21,7 +21,8 @@ from experiments.momentum.analysis import (
     tokens_to_loss,
 )
 
-OWN, FIXED = "own beta1", f"beta1 {KEPT:g}"
+OWN = "own beta1"
+FIXED = f"beta1 {KEPT:g}"
 LOOKS = {
     FIXED: {"color": "#c2571a", "linestyle": "--", "marker": "s"},
     OWN: {"color": "#10375c", "linestyle": "-", "marker": "o"},
@@ -114,7 +115,9 @@ def steps_figure(finals: pd.DataFrame, low: float = 0.7) -> Figure:
         if batches:
             _bars(ax, steps, np.array(apart, float).T, look)
         for step, batch, one in zip(steps, batches, apart, strict=True):
-            text, at, place = f"{batch:g}", (step, one.mean()), (5, -11 if stop > 1e6 else 4)
+            text = f"{batch:g}"
+            at = (step, one.mean())
+            place = (5, -11 if stop > 1e6 else 4)
             ax.annotate(text, at, place, textcoords="offset points", fontsize=8)
     ax.set_xscale("log")
     style.count_axis(ax.xaxis)
@@ -171,7 +174,8 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
     forks = part.loc[part["parent"].notna() & (part["tokens"] <= SHARED)]
     keys = ["schedule.batch", "peak_lr", "optimizer.beta1", "optimizer.beta2"]
     for (batch, rate, *betas), some in forks.groupby(keys):
-        lines, tokens = [], np.unique(some["tokens"])
+        lines = []
+        tokens = np.unique(some["tokens"])
         for seed, own in some.groupby("seed"):
             x, y = style.columns(stays[seed], "tokens", "eval_loss")
             loss = own.sort_values("tokens")["eval_loss"].to_numpy(float)
@@ -185,7 +189,7 @@ def cuts_figure(curves: pd.DataFrame, cuts: pd.DataFrame) -> Figure:
         ylabel="held-out loss minus loss of the\nunchanged run (nats per token)",
     )  # fmt: skip
     for place, (name, (_, logs)) in enumerate(kinds.items()):
-        mean, low, high = (x[0] for x in geometric(logs))
+        mean, low, high = geometric(logs[:, 0])
         right.plot(
             2 ** logs[:, 0], np.full(len(logs), place + 0.15), ls="none", marker="|",
             color=style.FAINT,

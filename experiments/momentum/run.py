@@ -166,24 +166,29 @@ def run_of(base: RunConfig, arm: Arm, rate: float, seed: int) -> RunConfig:
 def forked(fork: Fork, trunk: RunConfig) -> RunConfig:
     """Return the run that forks from another."""
     tokens = trunk.schedule.tokens
-    at, batch = round(fork.at * tokens), trunk.schedule.batch.constant_batch
+    at = round(fork.at * tokens)
+    batch = trunk.schedule.batch.constant_batch
     run = late_switch(trunk, at, batch * fork.grow) if fork.grow > 1 else branch(trunk, trunk, at)
     return overlay(run, {**fork.changes, "schedule.tokens": round(fork.stop * tokens)})
+
+
+def _described(run: RunConfig) -> dict[str, Any]:
+    """Return the columns of finals.csv that only this study has."""
+    parent = run.parent.run if run.parent else None
+    beta2 = None if run.optimizer.beta2_half_life else run.optimizer.beta2
+    return {
+        "parent": parent,
+        "beta1": run.optimizer.beta1,
+        "beta2": beta2,
+        "lr_phase": "decayed" if run.schedule.decay else "constant",
+        "weights": "last",
+    }
 
 
 def tables(trainer: Trainer) -> dict[str, pd.DataFrame]:
     """Return finals.csv, one row per run, and curves.parquet of the runs at constant LR."""
     runs = [*trainer.finished.values()]
-    own: list[dict[str, Any]] = [
-        {
-            "parent": run.parent.run if run.parent else None,
-            "beta1": run.optimizer.beta1,
-            "beta2": None if run.optimizer.beta2_half_life else run.optimizer.beta2,
-            "lr_phase": "decayed" if run.schedule.decay else "constant",
-            "weights": "last",
-        }
-        for run in runs
-    ]
+    own = [_described(run) for run in runs]
     statuses = [trainer.status_of(run) for run in runs]
     table = finals(runs, statuses).drop(columns="parent", errors="ignore")
     stable = [run for run in runs if not run.schedule.decay]

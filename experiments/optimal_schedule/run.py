@@ -95,7 +95,8 @@ class Study:
 def experiment(study: Study) -> None:
     """Compute every part and write its tables and figures."""
     results = Results(study)
-    files, exponents = {}, []
+    files = {}
+    exponents = []
     computed = (
         *(switching, early_and_late, catch_up, catch_up_times, optima),
         *(law_against_exact, law_under_rates, decays),
@@ -117,19 +118,25 @@ def switching(study: Study) -> Part:
     """Best switch points against the budget, and the risks of early and late switches."""
     first, last = study.exact_powers
     shown = (study.hard[0], study.easy[0])
-    middle, panel, measured, rows = [], {}, [], []
+    middle = []
+    panel = {}
+    measured = []
+    rows = []
     for powers in shown:
         run = study.two_stage(powers)
         switches = [best_switch(run, 2**power) for power in range(first, last + 1)]
         middle.append(switches[(last - first) // 2])
         data = np.array([best.data for best in switches], float)
         after = data - [best.switch_data for best in switches]
-        exponent, theory = switch_exponent(switches), powers.exponents.switch
+        exponent = switch_exponent(switches)
+        theory = powers.exponents.switch
         panel[f"{powers}: slope {theory:.3g}"] = ((data, after), theory)
         measured.append(_row(powers, "data after the switch", exponent, theory))
         rows += [vars(powers) | vars(best) | {"fraction": best.fraction} for best in switches]
-    data, late = middle[0].data, round(middle[0].switch_data)
-    small, large = study.min_batch, study.max_batch
+    data = middle[0].data
+    late = round(middle[0].switch_data)
+    small = study.min_batch
+    large = study.max_batch
     schedules = {
         f"batch {small}": BatchSchedule.constant(small),
         f"batch {large}": BatchSchedule.constant(large),
@@ -149,13 +156,18 @@ def catch_up(study: Study) -> Part:
     """The gap to the large batch at equal steps, after a switch."""
     delays = np.geomspace(1e2, 1e4, 60)
     tasks = (study.hard[0], Powers(study.hard[0].source, 2.0))
-    gaps, theory, measured, tables = {}, {}, [], []
+    gaps = {}
+    theory = {}
+    measured = []
+    tables = []
     for powers in tasks:
         # A slower spectrum needs more modes before the kernel is a power.
         modes = study.modes if powers.capacity > 2 else 8 * study.modes
         gap = catch_up_gap(study.two_stage(powers, modes), study.switch_steps, delays)
-        name, expected = f"gap, β = {powers.capacity:g}", powers.exponents.catch_up_gap
-        gaps[name], theory[name] = (delays, gap), expected
+        name = f"gap, β = {powers.capacity:g}"
+        expected = powers.exponents.catch_up_gap
+        gaps[name] = (delays, gap)
+        theory[name] = expected
         measured.append(_row(powers, "catch-up gap", slope(delays, gap), expected))
         tables.append(pd.DataFrame({**vars(powers), "delay": delays, "gap": gap}))
     figure = plots.catch_up_figure(_equal_step_curves(study), gaps, theory)
@@ -179,7 +191,9 @@ def catch_up_times(study: Study) -> Part:
 
 def early_and_late(study: Study) -> Part:
     """Exact risks of schedules that consume the same data."""
-    data, (small, large) = 2**18, (study.min_batch, study.max_batch)
+    data = 2**18
+    small = study.min_batch
+    large = study.max_batch
     doublings = [small * 2**i for i in range(int(np.log2(large / small)) + 1)]
     given = {f"constant {batch}": BatchSchedule.constant(batch) for batch in (small, large)}
     for percent in (10, 30, 70, 90):
@@ -206,7 +220,8 @@ def optima(study: Study) -> Part:
     low, high = study.law_decades
     budgets = np.geomspace(10.0**low, 10.0**high, 4 * (high - low) + 1)
     panels: dict[str, dict[str, Any]] = {title: {} for title in QUANTITIES}
-    measured, tables = [], []
+    measured = []
+    tables = []
     for powers in (*study.hard, *study.easy):
         optimal = [optimum(study.budget(powers, data)) for data in budgets]
         theory = powers.exponents
@@ -233,8 +248,10 @@ def optima(study: Study) -> Part:
 
 def law_against_exact(study: Study) -> Part:
     """The finite-width law on the exact recursion, for several batch schedules."""
-    data, rate = 2 ** (study.exact_powers[1] - 4), study.lr / 4
-    small, large = study.min_batch, study.max_batch
+    data = 2 ** (study.exact_powers[1] - 4)
+    rate = study.lr / 4
+    small = study.min_batch
+    large = study.max_batch
     growing = [small * round((large / small) ** (i / 3)) for i in range(4)]
     schedules = {
         f"batch {small}": BatchSchedule.constant(small),
@@ -259,11 +276,13 @@ def _row(powers: Powers, quantity: str, measured: Any, theory: float) -> Row:
 
 def _risk_curve(study: Study, schedule: BatchSchedule, data: int) -> plots.Curve:
     """Samples and exact risks of a schedule for the first hard task."""
-    task, plan = study.task(study.hard[0]), resolve(schedule, data, seq_len=1)
+    task = study.task(study.hard[0])
+    plan = resolve(schedule, data, seq_len=1)
     edges = [segment.start_step for segment in plan.segments]
     after = plan.steps - edges[-1]
     first = plan.steps / 50  # the fall from the start would hide the rest
-    even, dense = np.linspace(first, plan.steps, 300), edges[-1] + np.geomspace(1, after)
+    even = np.linspace(first, plan.steps, 300)
+    dense = edges[-1] + np.geomspace(1, after)
     spread = np.rint(np.concatenate([even, dense[dense >= first]]))
     steps = np.unique(np.clip(spread, 1, plan.steps)).astype(np.int64)
     samples = np.array([plan.tokens_at(int(step)) for step in steps])
@@ -272,11 +291,13 @@ def _risk_curve(study: Study, schedule: BatchSchedule, data: int) -> plots.Curve
 
 def _equal_step_curves(study: Study) -> dict[str, plots.Curve]:
     """Exact risks of the small batch, the large one and a switch, against steps."""
-    task, begin = study.task(study.hard[0]), study.switch_steps
+    task = study.task(study.hard[0])
+    begin = study.switch_steps
     steps = np.unique(
         np.concatenate([np.geomspace(100, 4 * begin), begin + np.geomspace(1, begin)])
     )
-    small, large = study.min_batch, study.max_batch
+    small = study.min_batch
+    large = study.max_batch
     runs = {
         f"batch {small}": [Stage(study.lr, small, 4 * begin)],
         f"batch {large}": [Stage(study.lr, large, 4 * begin)],
@@ -313,7 +334,8 @@ def _law_part(
     study: Study, file: str, schedules: Mapping[str, S], curve: Callable[[Task, S], tuple], x: str
 ) -> dict[str, Any]:
     """Return table and figure of `curve` (x, law, exact) for a hard and an easy task."""
-    rows, panels = [], {}
+    rows = []
+    panels = {}
     for powers in (study.hard[0], study.easy[0]):
         drawn = {}
         for name, schedule in schedules.items():
@@ -329,7 +351,8 @@ def _law_part(
 def decays(study: Study) -> Part:
     """Compare risks at the best peak LR (law at infinite width) with the paper's formulas."""
     budgets = np.geomspace(1e7, 1e10, 4 if study.modes < 128 else 7)
-    rows, panels = [], {}
+    rows = []
+    panels = {}
     for powers in (study.hard[0], study.easy[0]):
         lines = {}
         for name, share in SHARES.items():

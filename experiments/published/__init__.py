@@ -1,1 +1,1 @@
-"""What public runs of 48M to 1.7B parameters state about best batch sizes, ramps and optimizers."""
+"""Results of public runs of 48M to 1.7B parameters on best batch sizes, ramps and optimizers."""

@@ -1,8 +1,8 @@
 """Published measurements: B_opt over N and D, and ramps.
 
-A source is one unit of replication. Arms that differ in more than the batch size are a group of
-their own, and no mean is taken over groups or sources. The outcomes were known before this
-analysis, so nothing here is preregistered.
+A source is one unit of replication. Arms that differ in more than the batch size are a separate
+group, and no mean is taken over groups or sources. The outcomes were known before this analysis, so
+nothing here is preregistered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def _rule_log2(rule: str, wider: float, longer: float) -> float:
 
 
 def ramps() -> pd.DataFrame:
-    """Return the loss of a growing batch minus that of a constant one, by group of pairs.
+    """Return the loss of a growing batch minus the loss of a constant one, by group of pairs.
 
     Columns: source, group, pairs, steps_saved (median share), mnats_median, mnats_low, mnats_high
     (least and largest difference, in 1e-3 nats).

@@ -101,7 +101,8 @@ def experiment(study: Study) -> None:
 
 def train(study: Study, base: RunConfig, trainer: Trainer) -> list[Contender]:
     """Train everything: at constant LR, and with the last tokens decayed."""
-    first, rest = study.seeds[: study.choosing], study.seeds[study.choosing :]
+    first = study.seeds[: study.choosing]
+    rest = study.seeds[study.choosing :]
     rates_of: Rates = {arm.name: arm.rates for arm in study.arms}
     trained: list[Contender] = []
     for attempt in range(study.widen + 1):
@@ -145,7 +146,8 @@ def beyond(table: pd.DataFrame, rates_of: Rates) -> Rates:
     """
     further: dict[str, list[float]] = {name: [] for name in rates_of}
     for name, rows in table.groupby("name"):
-        rates, best = sorted(rows["peak_lr"].unique()), Comparison(rows).tuned().table["peak_lr"]
+        rates = sorted(rows["peak_lr"].unique())
+        best = Comparison(rows).tuned().table["peak_lr"]
         if len(rates) > 1 and rates_of[str(name)]:
             step = rates[1] / rates[0]
             low = [rates[0] / step] if best.min() == rates[0] else []
