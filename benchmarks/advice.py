@@ -133,7 +133,8 @@ def table_law(optima: Sequence[Optimum]) -> dict[str, Any]:
     """Return the power laws through the measured optima of a table, and its range."""
     known = [at for at in optima if at.value]
     sizes = np.array([(at.params, at.tokens) for at in optima])
-    low, high = sizes.min(axis=0), sizes.max(axis=0)
+    low = sizes.min(axis=0)
+    high = sizes.max(axis=0)
     return {
         "batch": _power(known, [at.value for at in known]),
         "lr": _power(known, [at.lr for at in known]),

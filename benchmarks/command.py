@@ -76,7 +76,8 @@ class Benchmark:
                 raise InputError(f"--{name}: {value:g}; write a positive number")
         if self.cores:
             options.cores = _numbers(options.cores)
-        note, rows = gpu_users(), []
+        note = gpu_users()
+        rows = []
         for row in self.measured(options):
             rows.append(row)
             print("; ".join([*self._lines(row), *notes(row)]), file=sys.stderr, flush=True)
@@ -124,7 +125,8 @@ DISTURBED = 0.05
 
 def machine_cells(row: Row) -> tuple[str, str]:
     """Return the machine's speed in the first and last round, and the share of other processes."""
-    products, others = row["product_gflops"], row["others_cpu"]
+    products = row["product_gflops"]
+    others = row["others_cpu"]
     return f"{products[0]:.0f} → {products[-1]:.0f}", "–" if others is None else f"{others:.0%}"
 
 

@@ -102,8 +102,10 @@ def bss(words: list[str], devices: int, processes: int = 1) -> None:
 
 def train(config: Json, folder: Path) -> list[Json]:
     """Return the rows of a config's curve, or curves, trained below a folder."""
-    devices, execution = config.get("devices", 1), EXECUTION | config.get("execution", {})
-    execution, run = execution | {"runs": str(folder)}, merged(RUN, config.get("run", {}))
+    devices = config.get("devices", 1)
+    execution = EXECUTION | config.get("execution", {})
+    execution = execution | {"runs": str(folder)}
+    run = merged(RUN, config.get("run", {}))
     file = folder.with_suffix(".json")
     if seeds := config.get("seeds"):
         setup = {name: run[name] for name in ("model", "optimizer", "schedule", "evaluation")}
@@ -151,7 +153,9 @@ def write(rows: list[Json], path: Path) -> None:
 
 def text(value: Any) -> str:
     """Return all digits of a number."""
-    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+    if value is None:
+        return ""
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def difference(rows: list[Json], path: Path) -> float:

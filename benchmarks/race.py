@@ -20,7 +20,9 @@ from typing import Any
 from benchmarks.record import Others, cpu_of
 from bss.errors import InputError
 
-TURN_SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 0.4, 3, 60
+TURN_SECONDS = 0.4
+LEAST_ROUNDS = 3
+MOST_ROUNDS = 60
 ENVIRONMENT = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # as the workers of a sweep have it; here all
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # of a GPU's memory there must be some for others
@@ -63,8 +65,11 @@ class Entry:
 
     def __init__(self, variant: Variant, cores: Sequence[int]):
         """Starts it, and does not wait: what it compiles, all cores may compile."""
-        self.variant, self.idle_cpu = variant, 0.0
-        self.seconds, self.cpu, self.told = list[float](), list[list[float]](), list[Any]()
+        self.variant = variant
+        self.idle_cpu = 0.0
+        self.seconds = list[float]()
+        self.cpu = list[list[float]]()
+        self.told = list[Any]()
         count = str(len(cores))
         threads = {"NPROC": count, "OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count}
         self._process = subprocess.Popen(
@@ -205,7 +210,8 @@ def _made(job: dict[str, Any]) -> tuple[Turn, dict[str, Any]]:
 
 def main() -> None:
     """Make the variant that the first line names; then a turn for each line."""
-    output, job = os.fdopen(os.dup(1), "w", buffering=1), json.loads(sys.stdin.readline())
+    output = os.fdopen(os.dup(1), "w", buffering=1)
+    job = json.loads(sys.stdin.readline())
     os.dup2(2, 1)  # what compilers and others print
     turn, answer = _made(job)
     with contextlib.suppress(OSError, AttributeError):  # where nobody can, cores are as they come
@@ -214,9 +220,12 @@ def main() -> None:
     print(json.dumps(answer), file=output)
     after = cpu_of(os.getpid())
     for line in sys.stdin:
-        steps, before, wall = int(line), cpu_of(os.getpid()), time.perf_counter()
+        steps = int(line)
+        before = cpu_of(os.getpid())
+        wall = time.perf_counter()
         told = turn(steps)
-        wall, idle = time.perf_counter() - wall, sum(before) - sum(after)
+        wall = time.perf_counter() - wall
+        idle = sum(before) - sum(after)
         after = cpu_of(os.getpid())
         cpu = [(late - early) / steps for late, early in zip(after, before, strict=True)]
         answer = {"seconds": wall / steps, "cpu": cpu, "told": told, "idle_cpu": idle}

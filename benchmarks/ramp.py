@@ -22,7 +22,10 @@ from benchmarks.record import Row, ratio, spread, told
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 
-MODEL, SEQ_LEN, BATCHES, STEPS = "nano", 64, (4, 8, 16, 32), 192
+MODEL = "nano"
+SEQ_LEN = 64
+BATCHES = (4, 8, 16, 32)
+STEPS = 192
 
 
 class Dispatched(NamedTuple):
@@ -43,7 +46,8 @@ def dispatches(run: Any, execution: Any) -> tuple[list[Dispatched], Any]:
 
     ends: list[tuple[int, int, float]] = []
 
-    compile_group, record_metrics = loop.compile_group, loop.record_metrics
+    compile_group = loop.compile_group
+    record_metrics = loop.record_metrics
 
     def compiled(*arguments: Any, **options: Any) -> Any:
         group = compile_group(*arguments, **options)
@@ -87,9 +91,10 @@ def rounds(model: str, seq_len: int, batches: list[int], steps: int) -> Turn:
         seed += 1
         found = trained(ramp)
         spans = zip(starts, lengths, strict=True)
-        first, *others = [[d for d in found if s <= d.start < s + n] for s, n in spans]
+        stages = [[d for d in found if s <= d.start < s + n] for s, n in spans]
+        others = stages[1:]
         return {
-            "stages": [_paced(first), *(sum(d.seconds for d in stage) for stage in others)],
+            "stages": [_paced(stages[0]), *(sum(d.seconds for d in stage) for stage in others)],
             "constants": [_paced(trained(one)) for one in constants],
             "switches": [_switch([d.seconds / d.steps for d in stage]) for stage in others],
         }
@@ -124,21 +129,23 @@ def _found(turns: list[Row]) -> Row:
     """Ratios of the whole, of each stage and of each switch, over the rounds."""
     if not turns:
         return {}
-    stages, constants, switches = (
-        [*zip(*(turn[name] for turn in turns), strict=True)]
-        for name in ("stages", "constants", "switches")
-    )
+
+    def by_place(name: str) -> list[tuple[float, ...]]:
+        return [*zip(*(turn[name] for turn in turns), strict=True)]
+
+    pairs = zip(by_place("stages"), by_place("constants"), strict=True)
     sums = ([sum(turn[name]) for turn in turns] for name in ("stages", "constants"))
     return {
         "ratio": ratio(*sums),
-        "stage_ratios": [ratio(*pair) for pair in zip(stages, constants, strict=True)],
-        "switch_ratios": [spread(one) for one in switches],
+        "stage_ratios": [ratio(*pair) for pair in pairs],
+        "switch_ratios": [spread(one) for one in by_place("switches")],
     }
 
 
 def cells(row: Row) -> list[list[str]]:
     """Return a line for the whole, and one for each stage."""
-    cores, batches = str(row["cores"]), row["batches"]
+    cores = str(row["cores"])
+    batches = row["batches"]
     whole = [cores, " → ".join(map(str, batches)), told(row["ratio"]), "", *machine_cells(row)]
     switches = ["", *map(told, row["switch_ratios"])]
     stages = zip(batches, row["stage_ratios"], switches, strict=True)

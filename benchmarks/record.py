@@ -67,8 +67,8 @@ def told(one: Mapping[str, float] | None, digits: str = ".2f") -> str:
     """Return a spread as text: its median, with quartiles in brackets; a dash for None."""
     if one is None:
         return "–"
-    middle, low, high = (format(one[name], digits) for name in ("median", "low", "high"))
-    return f"{middle} [{low}, {high}]"
+    text = {name: format(value, digits) for name, value in one.items()}
+    return f"{text['median']} [{text['low']}, {text['high']}]"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -100,7 +100,8 @@ def busy_seconds(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> float
 
 def cpu_of(process: int) -> tuple[float, float]:
     """CPU seconds, of user and system, of a process and all that it has started, ended or not."""
-    folder, ticks = Path(f"/proc/{process}"), os.sysconf("SC_CLK_TCK")
+    folder = Path(f"/proc/{process}")
+    ticks = os.sysconf("SC_CLK_TCK")
     try:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
         children = [
@@ -108,11 +109,12 @@ def cpu_of(process: int) -> tuple[float, float]:
         ]
     except OSError:  # it has just ended
         return 0.0, 0.0
-    user, system, ended_user, ended_system = (int(x) / ticks for x in fields[11:15])
+    user = (int(fields[11]) + int(fields[13])) / ticks  # of itself, and of children that have ended
+    system = (int(fields[12]) + int(fields[14])) / ticks
     below = [cpu_of(int(one)) for one in children]
     return (
-        user + ended_user + sum(one[0] for one in below),
-        system + ended_system + sum(one[1] for one in below),
+        user + sum(one[0] for one in below),
+        system + sum(one[1] for one in below),
     )
 
 
@@ -125,15 +127,18 @@ class Others:
     """
 
     def __init__(self, cores: Sequence[int]):
-        self.cores, self.own = cores, 0.0
+        self.cores = cores
+        self.own = 0.0
         self.share: float | None = None
 
     def __enter__(self) -> "Others":
-        self._begun, self._before = time.perf_counter(), busy_seconds(self.cores)
+        self._begun = time.perf_counter()
+        self._before = busy_seconds(self.cores)
         return self
 
     def __exit__(self, *_: object) -> None:
-        wall, after = time.perf_counter() - self._begun, busy_seconds(self.cores)
+        wall = time.perf_counter() - self._begun
+        after = busy_seconds(self.cores)
         if self._before is not None and after is not None:
             taken = after - self._before - self.own
             self.share = round(max(taken, 0.0) / wall / len(self.cores), 3)

@@ -23,7 +23,9 @@ from bss.schedules.batch import BatchSchedule
 from bss.schedules.config import ScheduleConfig
 
 COMMAND = (sys.executable, "-c", "import sys; from bss.cli import main; sys.exit(main())", "train")
-BATCH, SEQ_LEN, PATIENCE = 8, 64, 300.0
+BATCH = 8
+SEQ_LEN = 64
+PATIENCE = 300.0
 MODELS = ("nano", "micro")
 
 
@@ -89,7 +91,8 @@ def measured(options: Any) -> Iterator[Row]:
                 ]
                 start |= complete(race(variants, on, options.seconds, options.rounds))
                 for name, one in start["variants"].items():
-                    start |= {name: spread(one["told"])} if "told" in one else {}
+                    if "told" in one:
+                        start[name] = spread(one["told"])
             yield start
 
 

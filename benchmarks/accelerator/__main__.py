@@ -47,7 +47,8 @@ def measure(processes: Processes, options: argparse.Namespace) -> None:
     """Measure what fits in the budget; every case gets a row."""
     if not options.minutes > 0:
         raise InputError(f"--minutes: {options.minutes:g} given; write a positive number")
-    until, done = time.monotonic() + 60 * options.minutes, list[Row]()
+    until = time.monotonic() + 60 * options.minutes
+    done = list[Row]()
     for cases in processes:
         cases = [with_bucket(case, done) for case in cases]
         for row in measured(cases, until - time.monotonic(), 0 if options.tiny else START):
@@ -73,7 +74,8 @@ def measured(cases: list[Case], left: float, start: float) -> Iterator[Row]:
             cases should.
         start: seconds until the process measures; 0 if nobody knows how long a case takes.
     """
-    missing, reason = dict(enumerate(cases)), "out of time"
+    missing = dict(enumerate(cases))
+    reason = "out of time"
     if any(case.settings.get("bucket", 0) is None for case in cases):
         reason = UNKNOWN
     elif left >= start + cases[0].seconds:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-REFERENCE, BEST = "reference", "cudnn"
-"""Attention kernels of a GPU."""
+# Attention kernels of a GPU.
+REFERENCE = "reference"
+BEST = "cudnn"
 
 START = 15.0
 """Seconds until a process measures: imports, and the start of the device."""

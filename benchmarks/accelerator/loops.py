@@ -19,7 +19,8 @@ from bss.training.optimizers import AdamW
 from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 from bss.training.run_directory import read_curve
 
-STEPS, FLEET_STEPS = 20, 512
+STEPS = 20
+FLEET_STEPS = 512
 
 
 def ramp(
@@ -39,7 +40,9 @@ def ramp(
         start = time.perf_counter()
         found, status = dispatches(run, _execution(folder, bucket, attention))
         wall = time.perf_counter() - start
-    first, *later = [d for d in found if d.start >= change]
+    changed = [d for d in found if d.start >= change]
+    first = changed[0]
+    later = changed[1:]
     steady = statistics.median(d.seconds / (d.end - d.start) for d in later or [first])
     yield {
         "status": status.status,
@@ -74,8 +77,8 @@ def fleet(
         else:
             train_vmapped(side_by_side, execution)
         rows = read_curve(Path(folder) / side_by_side[0].id)
-    before, after = rows[0], rows[-1]
-    steps, seconds = (after[key] - before[key] for key in ("step", "seconds"))
+    steps = rows[-1]["step"] - rows[0]["step"]
+    seconds = rows[-1]["seconds"] - rows[0]["seconds"]
     yield {"steps": steps, "steps_per_second": steps / seconds}
 
 

@@ -26,7 +26,8 @@ def gradients(*, model: str, bucket: int, seq_len: int, attention: str) -> Itera
     exact_loss, exact = _gradients(model, bucket, seq_len, "reference", "float32")
     loss, ours = _gradients(model, bucket, seq_len, attention, "bfloat16")
     errors = {name: _error(ours[name], exact[name]) for name in exact}
-    rows, exact_rows = ours["embedding"], exact["embedding"]
+    rows = ours["embedding"]
+    exact_rows = exact["embedding"]
     size = np.linalg.norm(exact_rows, axis=-1)
     row_errors = np.linalg.norm(rows - exact_rows, axis=-1)[size > 0] / size[size > 0]
     worst = max(errors, key=lambda name: errors[name])
@@ -72,7 +73,8 @@ def repeats(
     """Yield the same steps twice from the same state: equal to the bit, or how far apart."""
     execution = Execution(repeatable=repeatable, attention=attention)
     trainer = Trainer(run_of(model, seq_len), bucket, execution)
-    (losses, params), (again, params_again) = (_trained(trainer) for _ in range(2))
+    losses, params = _trained(trainer)
+    again, params_again = _trained(trainer)
     pairs = list(zip(*map(jax.tree.leaves, (params_again, params)), strict=True))
     took = timed(lambda: trainer.step(BUCKETS), trainer.wait)
     yield {

@@ -32,7 +32,8 @@ def machine() -> Iterator[Row]:
 
 def _rate(function: Callable[[jax.Array], jax.Array], x: jax.Array, work: float) -> float:
     """Return a function's work per second."""
-    call, last = jax.jit(function), []
+    call = jax.jit(function)
+    last = []
 
     def dispatch() -> None:
         last[:] = [call(x)]

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-ROUNDS, ROUND_SECONDS, MOST = 5, 0.3, 50
+ROUNDS = 5
+ROUND_SECONDS = 0.3
+MOST = 50
 
 
 class Timed(NamedTuple):

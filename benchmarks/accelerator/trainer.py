@@ -55,11 +55,13 @@ class Trainer:
     """
 
     def __init__(self, run: RunConfig, bucket: int, execution: Execution):
-        self.run, self.mesh = run, mesh_of(jax.local_devices()[:1])
+        self.run = run
+        self.mesh = mesh_of(jax.local_devices()[:1])
         whole = replicated(self.mesh)
         shapes = abstract(jax.eval_shape(lambda: init_state(run)), whole)
         self.state_bytes = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
-        start, options = time.perf_counter(), compiler_options(execution, self.mesh)
+        start = time.perf_counter()
+        options = compiler_options(execution, self.mesh)
         layers = execution.layers_of(run, self.mesh)
         how = execution.attention_of(run, self.mesh), layers
         programs = step_programs(run, shapes, {bucket: BUCKETS}, self.mesh, options, 1, *how)

@@ -89,8 +89,13 @@ def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
     most = float(np.max(one.runs["lr"] / one.runs["batch"])) * 1.25
     noise: Any = (one.unseen["lr"] / one.unseen["batch"]).groupby(one.unseen["run"]).max()
     for row, answer in zip(ends.to_dict("records"), answers, strict=True):
-        kind = "new horizon" if row["horizon"] else "new peak" if row["peak"] else "seen"
-        kind = "noisier than measured" if noise[row["run"]] > most else kind
+        kind = "seen"
+        if noise[row["run"]] > most:
+            kind = "noisier than measured"
+        elif row["horizon"]:
+            kind = "new horizon"
+        elif row["peak"]:
+            kind = "new peak"
         yield kind, (row["measured"], answer.value, answer.low, answer.high)
 
 
@@ -107,7 +112,8 @@ def published(name: str) -> tuple[pd.DataFrame, np.ndarray, dict[str, np.ndarray
     frame = pd.read_csv(RESULTS / "published" / PUBLISHED[name])
     frame = frame.rename(columns={"peak_lr": "lr"}).assign(seq_len=SEQ_LEN)
     cell: Any = frame.groupby(["params", "tokens"], sort=True)
-    number, params = cell.ngroup().to_numpy(), frame["params"].to_numpy()
+    number = cell.ngroup().to_numpy()
+    params = frame["params"].to_numpy()
     folds = {f"cell {i}": number == i for i in range(cell.ngroups)}
     folds |= {"largest model": params == params.max()}
     folds |= {"budgets from 80B tokens": frame["tokens"].to_numpy() >= LARGEST_BUDGETS}
@@ -135,10 +141,8 @@ def costs(name: str) -> Iterator[tuple[str, Answer]]:
         if table == "RATES":
             published("rates")[0].to_csv(path, index=False)
         elif table == "CURVES":
-            runs, path = (
-                pd.read_parquet(RESULTS / "es_wsd/runs.parquet"),
-                path.with_suffix(".parquet"),
-            )
+            runs = pd.read_parquet(RESULTS / "es_wsd/runs.parquet")
+            path = path.with_suffix(".parquet")
             runs[runs["run"].isin([*runs["run"].drop_duplicates()[:30]])].to_parquet(path)
         else:
             path = RESULTS / table
@@ -171,7 +175,8 @@ def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]
             for law in ("inner", planted_curves.SMALLEST[i % 2]):
                 yield "curves", f"{law} {i}", partial(curves, law, i)
         for lr, kind in itertools.product((True, False), planted_tables.KINDS):
-            one, question = kind == "one cell", "tables" if lr else "tables without LR"
+            one = kind == "one cell"
+            question = "tables" if lr else "tables without LR"
             for i in range(planted_tables.ONE_CELL if one else planted_tables.A_KIND):
                 yield question, f"{kind} {seed} {i}", partial(tables, kind, seed, i, lr)
     yield from (("published", f"rates, {fold}", partial(left_out, "rates", fold))

@@ -57,7 +57,8 @@ def planted(law: str, seed: int) -> Planted:
             "b_s": 2 ** rng.uniform(2, 6),
             "floor": 10 ** rng.uniform(1.5, 2.5),
         }
-        top, loss = rng.uniform(1.5, 3.0), rng.uniform(0.25, 0.7)
+        top = rng.uniform(1.5, 3.0)
+        loss = rng.uniform(0.25, 0.7)
         x = np.array([top / loss])
         fine = np.geomspace(BATCHES[0], BATCHES[-1], 1000)
         tokens = np.log(steps(law, p, x, fine) * fine)

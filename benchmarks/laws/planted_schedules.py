@@ -19,7 +19,8 @@ from bss.theory.recursion import varying_risks
 from bss.theory.regression import Task, stable_rate
 
 HORIZON = 2**14  # samples of the shortest runs
-HORIZONS, PEAKS = (1.0, 2.0, 3.3), (0.5, 1.0, 2.0)
+HORIZONS = (1.0, 2.0, 3.3)
+PEAKS = (0.5, 1.0, 2.0)
 NOISE = 1e-3  # of a loss
 READ = 80  # losses of a run
 SMALLEST = 2
@@ -91,7 +92,8 @@ def run(
     loss = varying_risks(task, lr, batches)[1:] + task.noise / 2
     at = np.unique(np.linspace(len(loss) / READ, len(loss), READ).astype(int)) - 1
     off = NOISE * (rng.standard_normal() + rng.standard_normal(len(at)))
-    risk, measured = loss[at], loss[at] * np.exp(off)
+    risk = loss[at]
+    measured = loss[at] * np.exp(off)
     table = {"step": at + 1, "tokens": samples[at].astype(int), "batch": batches[at].astype(int)}
     losses = {"loss": risk, "measured": measured} if ends else {"loss": measured}
     frame = pd.DataFrame(table | {"lr": lr[at]} | losses)

@@ -15,7 +15,9 @@ import pandas as pd
 
 KINDS = ("plain", "low", "high", "missing", "two by two", "one cell", "flat", "edge")
 SEQ_LEN = 1024
-A_KIND, ONE_CELL = 4, 12  # tables a kind and seed
+# Tables per kind and seed.
+A_KIND = 4
+ONE_CELL = 12
 MISSING = 0.35
 FAR = (10.0, 25.0)  # times its own scatter that an outlier is off
 NEAR = 0.05  # nats above the best of its cell up to which a row becomes one
@@ -54,7 +56,8 @@ class _World:
 
     def log_best(self, params: float, tokens: float) -> float:
         """log B* in sequences."""
-        d, n = np.log(tokens / 2e10), np.log(params / 4e8)
+        d = np.log(tokens / 2e10)
+        n = np.log(params / 4e8)
         return float(self.best @ [1.0, d, d**2, n])
 
     def excess(self, x: np.ndarray) -> np.ndarray:
@@ -75,7 +78,8 @@ def planted(kind: str, seed: int, index: int) -> Planted:
     generator = np.random.default_rng([seed, KINDS.index(kind), index])
     world = _world(kind, generator)
     side = int(generator.integers(2))
-    rows, best = [], {}
+    rows = []
+    best = {}
     for params in world.params:
         for tokens in world.tokens:
             rows += _cell(world, kind, params, tokens, side, generator)
@@ -95,7 +99,9 @@ def _world(kind: str, generator: np.random.Generator) -> _World:
         kind, (int(generator.integers(4, 7)), int(generator.integers(4, 6)))
     )
     far = 4.0 if kind == "two by two" else draw(1.6, 2.2)
-    height, noise, kinked = draw(0.03, 0.09), draw(0.002, 0.004), bool(generator.integers(2))
+    height = draw(0.03, 0.09)
+    noise = draw(0.002, 0.004)
+    kinked = bool(generator.integers(2))
     lopsided = draw(-0.2, 0.2) if kinked else draw(-0.4, 0.4)
     slopes = draw(0.7, 1.3) * np.exp(lopsided * np.array([-1.0, 1.0]))
     if kind == "flat":  # its rise over all batches is below the scatter
@@ -124,7 +130,8 @@ def _cell(
     generator: np.random.Generator,
 ) -> list[tuple]:
     """Return the runs of one (N, D): batches that hold B* well inside, or all to one side of it."""
-    at, step = world.log_best(params, tokens), np.log(world.step)
+    at = world.log_best(params, tokens)
+    step = np.log(world.step)
     room = (world.count - 1) / 2 - 1.5  # steps that the middle may be off
     first = at + (generator.uniform(-room, room) - (world.count - 1) / 2) * step
     if kind == "edge":

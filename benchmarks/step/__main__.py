@@ -40,7 +40,8 @@ def _raced(shape: Shape, on: list[int], options: argparse.Namespace) -> Row:
     ours, rivals = _variants(shape, len(on))
     races = [[*ours, one] for one in rivals] if shape.gpu else [[*ours, *rivals]]
     without = {} if installed("torch") else dict.fromkeys(("eager", "compile"), WITHOUT)
-    names, row = [one.name for one in ours], Row(variants=without, ratios={})
+    names = [one.name for one in ours]
+    row = Row(variants=without, ratios={})
     for variants in races:
         found = race(variants, on, options.seconds, options.rounds)
         row["ratios"] |= _ratios(names, found["variants"])
@@ -83,7 +84,8 @@ def _ratios(names: Sequence[str], variants: Row) -> Row:
 
 def _variants(shape: Shape, cores: int) -> tuple[list[Variant], list[Variant]]:
     """Ours and the rivals."""
-    fields, module = dataclasses.asdict(shape), "benchmarks.step"
+    fields = dataclasses.asdict(shape)
+    module = "benchmarks.step"
     how = fields | {"cores": cores}
     ours = [
         Variant(name, f"{module}.ours:ours", how | {"steps_a_dispatch": count}, count, WARM)

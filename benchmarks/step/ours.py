@@ -78,11 +78,14 @@ def dispatch(run: RunConfig, mesh: Mesh, bucket: int, count: int, most: int) -> 
     Returns:
         (state, sequences [most · count, bucket, T+1]) -> state, loss of each step.
     """
-    execution, shapes = Execution(), state_shapes(run, mesh)
-    options, attention = compiler_options(execution, mesh), execution.attention_of(run, mesh)
+    execution = Execution()
+    shapes = state_shapes(run, mesh)
+    options = compiler_options(execution, mesh)
+    attention = execution.attention_of(run, mesh)
     programs = step_programs(run, shapes, {bucket: count}, mesh, options, most, attention)
     program = programs[bucket].result()
-    settings, how = SETTINGS, ()
+    settings = SETTINGS
+    how = ()
     if most > 1:
         settings = jax.tree.map(lambda x: np.stack([x] * most), SETTINGS)
         how = (np.int32(most),)

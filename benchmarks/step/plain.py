@@ -22,8 +22,10 @@ class Block(nnx.Module):
     """One residual block."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
-        self.config, dtype = config, jnp.dtype(config.dtype)
-        width, hidden = config.d_model, config.d_ff
+        self.config = config
+        dtype = jnp.dtype(config.dtype)
+        width = config.d_model
+        hidden = config.d_ff
         deep = (2 * config.num_layers) ** -0.5
 
         def linear(fan_in: int, fan_out: int, scale: float = 1.0) -> nnx.Linear:
@@ -33,17 +35,24 @@ class Block(nnx.Module):
 
         self.norms = nnx.List([_norm(config, width, rngs) for _ in range(2)])
         self.head_norms = nnx.List([_norm(config, config.head_width, rngs) for _ in range(2)])
-        self.query, self.key, self.value = (linear(width, width) for _ in range(3))
+        self.query = linear(width, width)
+        self.key = linear(width, width)
+        self.value = linear(width, width)
         self.output = linear(width, width, deep)
-        self.up, self.down = linear(width, hidden), linear(hidden, width, deep)
+        self.up = linear(width, hidden)
+        self.down = linear(hidden, width, deep)
 
     def __call__(self, x_BxTxM):
         """Return the residual stream after this block."""
         B, T, M = x_BxTxM.shape
-        normed, heads = self.norms[0](x_BxTxM), (B, T, -1, self.config.head_width)
-        q, k, v = (one(normed).reshape(heads) for one in (self.query, self.key, self.value))
-        q, k = (norm(x) for norm, x in zip(self.head_norms, (q, k), strict=True))
-        q, k = (_rope(x, self.config.rope_theta) for x in (q, k))
+        normed = self.norms[0](x_BxTxM)
+        heads = (B, T, -1, self.config.head_width)
+        query_norm, key_norm = self.head_norms
+        q = query_norm(self.query(normed).reshape(heads))
+        k = key_norm(self.key(normed).reshape(heads))
+        v = self.value(normed).reshape(heads)
+        q = _rope(q, self.config.rope_theta)
+        k = _rope(k, self.config.rope_theta)
         mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True)
         x_BxTxM = x_BxTxM + self.output(mixed.reshape(B, T, M))
         hidden = self.up(self.norms[1](x_BxTxM))
@@ -62,7 +71,8 @@ def _norm(config: TransformerConfig, size: int, rngs: nnx.Rngs) -> nnx.Module:
 def _rope(x_BxTxHxD, theta: float):
     _, T, _, D = x_BxTxHxD.shape
     angles_TxD = jnp.outer(jnp.arange(T), theta ** (-jnp.arange(0, D, 2) / D))
-    cos, sin = (f(angles_TxD)[None, :, None] for f in (jnp.cos, jnp.sin))
+    cos = jnp.cos(angles_TxD)[None, :, None]
+    sin = jnp.sin(angles_TxD)[None, :, None]
     low, high = jnp.split(x_BxTxHxD, 2, axis=-1)
     turned = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
     return turned.astype(x_BxTxHxD.dtype)
@@ -72,7 +82,9 @@ class Transformer(nnx.Module):
     """Tokens to logits."""
 
     def __init__(self, config: TransformerConfig, rngs: nnx.Rngs):
-        width, vocab, dtype = config.d_model, config.vocab_size, jnp.dtype(config.dtype)
+        width = config.d_model
+        vocab = config.vocab_size
+        dtype = jnp.dtype(config.dtype)
         init = nnx.initializers.normal
         self.embedding = nnx.Embed(
             vocab, width, dtype=dtype, embedding_init=init(width**-0.5), rngs=rngs
@@ -93,7 +105,8 @@ class Transformer(nnx.Module):
 
 def loss_of(model: Transformer, sequences_BxT1: jax.Array) -> jax.Array:
     """Mean cross-entropy of the next token, in nats."""
-    logits, targets = model(sequences_BxT1[:, :-1]), sequences_BxT1[:, 1:]
+    logits = model(sequences_BxT1[:, :-1])
+    targets = sequences_BxT1[:, 1:]
     return optax.softmax_cross_entropy_with_integer_labels(logits, targets).mean()
 
 

@@ -6,9 +6,12 @@ import numpy as np
 
 from bss.errors import InputError
 
-LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
-"""Of AdamW, in every variant; norms are not decayed."""
-
+# AdamW of every variant; norms are not decayed.
+LR = 1e-3
+BETAS = (0.9, 0.95)
+EPS = 1e-8
+DECAY = 0.1
+CLIP = 1.0
 
 POOL = 2**15
 """Tokens of an eighth of what is trained on."""

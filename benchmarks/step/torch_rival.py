@@ -37,7 +37,8 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        width, self.config = config.d_model, config
+        width = config.d_model
+        self.config = config
         self.norms = nn.ModuleList(_norm(config, width) for _ in range(2))
         self.head_norms = nn.ModuleList(_norm(config, config.head_width) for _ in range(2))
         self.qkv = nn.Linear(width, 3 * width, bias=False)
@@ -50,10 +51,9 @@ class Block(nn.Module):
         B, T, M = x_BxTxM.shape
         heads = self.qkv(self.norms[0](x_BxTxM)).view(B, T, 3, -1, self.config.head_width)
         q, k, v = heads.permute(2, 0, 3, 1, 4)
-        q, k = (
-            _rope(norm(x), cos_TxD, sin_TxD, x_BxTxM.dtype)
-            for norm, x in zip(self.head_norms, (q, k), strict=True)
-        )
+        query_norm, key_norm = self.head_norms
+        q = _rope(query_norm(q), cos_TxD, sin_TxD, x_BxTxM.dtype)
+        k = _rope(key_norm(k), cos_TxD, sin_TxD, x_BxTxM.dtype)
         mixed = F.scaled_dot_product_attention(q, k, v.to(q.dtype), is_causal=True)
         x_BxTxM = x_BxTxM + self.output(mixed.transpose(1, 2).reshape(B, T, M))
         hidden = self.up(self.norms[1](x_BxTxM))
@@ -66,10 +66,12 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig, seq_len: int):
         super().__init__()
-        width, self.dtype = config.d_model, getattr(torch, config.dtype)
+        width = config.d_model
+        self.dtype = getattr(torch, config.dtype)
         self.embedding = nn.Embedding(config.vocab_size, width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-        self.norm, self.head = _norm(config, width), nn.Linear(width, config.vocab_size, bias=False)
+        self.norm = _norm(config, width)
+        self.head = nn.Linear(width, config.vocab_size, bias=False)
         half = torch.arange(0, config.head_width, 2) / config.head_width
         angles = torch.outer(torch.arange(seq_len), config.rope_theta**-half)
         self.register_buffer("cos_TxD", angles.cos(), persistent=False)

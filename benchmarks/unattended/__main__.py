@@ -40,10 +40,12 @@ def main() -> int:
     options = parser.parse_args()
     seed = random.randrange(10**6) if options.seed is None else options.seed
     print(f"seed {seed}")
-    wrong, all_kills = 0, Counter[str]()
+    wrong = 0
+    all_kills = Counter[str]()
     with tempfile.TemporaryDirectory(prefix="unattended-") as name:
         if options.damages:
-            start, folder = time.time(), Path(name) / "damages"
+            start = time.time()
+            folder = Path(name) / "damages"
             found = damages.measured(options.damages, folder, seed)
             wrong += sum(n for what, n in found.items() if what.startswith(("silent", "crashed")))
             print(f"{options.damages} damages, {time.time() - start:.0f} s: {found}", flush=True)
@@ -55,7 +57,8 @@ def main() -> int:
             if part == "Ray" and not find_spec("ray"):
                 print(f"Ray: {count} kills left out, as Ray is not installed")
                 continue
-            start, folder = time.time(), Path(name) / f"kills-{place}"
+            start = time.time()
+            folder = Path(name) / f"kills-{place}"
             found = kills.measured(part, count, folder, random.Random(seed + place))
             wrong += sum(found.get(what, 0) for what in BAD)
             all_kills.update(found)

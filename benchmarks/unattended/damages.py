@@ -48,11 +48,14 @@ def measured(count: int, folder: Path, seed: int) -> dict[str, int]:
 
     The file of a silent damage or a crash is printed.
     """
-    run, draw, found = a_run(), random.Random(seed), Counter[str]()
+    run = a_run()
+    draw = random.Random(seed)
+    found = Counter[str]()
     kept = _begun(folder)
     expected = ended_as(run, kept["finished"])
     for number in range(count):
-        state, kind = draw.choice(sorted(kept)), draw.choice(KINDS)
+        state = draw.choice(sorted(kept))
+        kind = draw.choice(KINDS)
         place = folder / "damaged" / "x"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(kept[state], place)
@@ -69,7 +72,8 @@ def measured(count: int, folder: Path, seed: int) -> dict[str, int]:
 
 def _begun(folder: Path) -> dict[str, Path]:
     """Folders of the run, stopped on its way and finished."""
-    run, kept = a_run(), {state: folder / state / "x" for state in ("stopped", "finished")}
+    run = a_run()
+    kept = {state: folder / state / "x" for state in ("stopped", "finished")}
     for state, place in kept.items():
         execution = an_execution(place)
         use_compilation_cache(execution)

@@ -89,7 +89,10 @@ class Disturbed:
     """Runs of some seeds below a folder, killed until they were killed often enough."""
 
     def __init__(self, part: str, seeds: Sequence[int], folder: Path, draw: random.Random):
-        self.part, self.seeds, self.folder, self.draw = part, seeds, folder, draw
+        self.part = part
+        self.seeds = seeds
+        self.folder = folder
+        self.draw = draw
         self.paths = [directory_of(a_run(seed), folder) for seed in seeds]
         self.plan = a_run().plan()
         self.found = Counter[str]()
@@ -128,7 +131,8 @@ class Disturbed:
         """Train them to their end, and compares."""
         assert ended(started(self.part, self.seeds, self.folder, SAVES_AT_THE_END))
         for path in self.paths:
-            rows, other = rows_of(path), rows_of(expected / "runs" / path.name)
+            rows = rows_of(path)
+            other = rows_of(expected / "runs" / path.name)
             status = read_status(path).status
             self.found["curves"] += 1
             self.found["bit-identical"] += rows == other
@@ -186,8 +190,10 @@ class OnRay(Disturbed):
 
 def measured(part: str, count: int, folder: Path, draw: random.Random) -> dict[str, int]:
     """Return counts of the effects of kills; runs not "bit-identical" agree within 2e-6."""
-    found, number = Counter[str](), 0
-    seeds, kind = [*range(SIDE_BY_SIDE.get(part, 1))], OnRay if part == "Ray" else Disturbed
+    found = Counter[str]()
+    number = 0
+    seeds = [*range(SIDE_BY_SIDE.get(part, 1))]
+    kind = OnRay if part == "Ray" else Disturbed
     assert ended(started(part, seeds, folder / "undisturbed", SAVES_AT_THE_END))
     while found["kills"] < count:
         disturbed = kind(part, seeds, folder / f"killed-{number}", draw)

@@ -67,7 +67,8 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
 def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
     """Return the compared values of a run: status, curve, final losses and the complete state."""
     directory = directory_of(run, folder)
-    status, shapes = read_status(directory), state_shapes(run, make_mesh(1))
+    status = read_status(directory)
+    shapes = state_shapes(run, make_mesh(1))
     with open_checkpoints(directory) as checkpoints:
         state, record = restore_path(checkpoints.path(checkpoints.tokens()[0]), shapes)
     arrays = [np.asarray(x).tobytes() for x in jax.tree.leaves(state)]
@@ -76,8 +77,10 @@ def ended_as(run: RunConfig, folder: Path) -> tuple[Any, ...]:
 
 def main() -> None:
     """Train the runs of some seeds: several in one program, or by workers on a Ray cluster."""
-    folder, seeds = Path(sys.argv[1]), sys.argv[2].split(",")
-    runs, execution = [a_run(int(seed)) for seed in seeds], an_execution(folder, float(sys.argv[3]))
+    folder = Path(sys.argv[1])
+    seeds = sys.argv[2].split(",")
+    runs = [a_run(int(seed)) for seed in seeds]
+    execution = an_execution(folder, float(sys.argv[3]))
     jax.config.update("jax_compilation_cache_dir", execution.compilation_cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
     if sys.argv[4:] == ["Ray"]:
