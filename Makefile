@@ -36,11 +36,12 @@ test-ray: setup .cache/ray/ready  ## sweeps on a Ray cluster of this machine
 		--constraint requirements.lock --editable '.[ray]'
 	touch $@
 
-# Two environments, as the trainers need other versions than bss, and Python 3.12.
+# Environments of their own, as the trainers need other versions than bss, and Python 3.12.
 TRAINERS_PYTHON ?= $(PYTHON)
-test-trainers: .cache/trainers/torch/ready .cache/trainers/jax/ready  ## exports, run by the trainers they are for
+TRAINERS := torch composer jax
+test-trainers: $(TRAINERS:%=.cache/trainers/%/ready)  ## exports, run by the trainers they are for
 	rm -rf .cache/trainers/extensions  # a lock of a build that was killed would be waited for
-	for kind in torch jax; do TORCH_EXTENSIONS_DIR=$(CURDIR)/.cache/trainers/extensions \
+	for kind in $(TRAINERS); do TORCH_EXTENSIONS_DIR=$(CURDIR)/.cache/trainers/extensions \
 		.cache/trainers/$$kind/bin/python -m pytest --noconftest -m slow -rs \
 		tests/exports/test_export_$$kind.py tests/test_patches.py || exit; done
 

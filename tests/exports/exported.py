@@ -1,4 +1,4 @@
-"""A plan of more than a million steps, and what its exports say."""
+"""Plans of more than a million steps and of 44 steps, and what their exports say."""
 
 import re
 import types
@@ -67,3 +67,20 @@ def code_of(text: str) -> types.SimpleNamespace:
     names = {"TrainerCallback": object}
     exec("\n".join(kept), names)
     return types.SimpleNamespace(**names)
+
+
+def small() -> Plan:
+    """A plan of 44 steps, whose batch doubles twice after the warm-up and before the decay."""
+    rate = rates.wsd(1e-2, 300 * 16, 40 * 16, 60 * 16)
+    return resolve(BatchSchedule.parse("0:4 1664:8 3328:16"), 300 * 16, 16, rate=rate)
+
+
+def executed(text: str) -> types.SimpleNamespace:
+    """What the text defines."""
+    names = {"__name__": "pasted"}
+    exec(text, names)
+    return types.SimpleNamespace(**names)
+
+
+def rates_of(plan: Plan) -> list[float]:
+    return [plan.at(step).settings.lr for step in range(plan.steps)]

@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 
 from bss.exports import export
-from bss.schedules import rates
-from bss.schedules.batch import BatchSchedule
 from bss.schedules.coupling import Coupling
 from bss.schedules.plan import resolve
 from tests.exports.exported import (
     EDGES,
     code_of,
     edge,
+    executed,
     installed,
     million,
     plan_arrays,
     plan_batches,
+    rates_of,
+    small,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -33,22 +34,6 @@ SPACE = types.SimpleNamespace
 @pytest.fixture(scope="module")
 def plan():
     return million()
-
-
-def small():
-    """A plan of 44 steps, whose batch doubles twice after the warm-up and before the decay."""
-    rate = rates.wsd(1e-2, 300 * 16, 40 * 16, 60 * 16)
-    return resolve(BatchSchedule.parse("0:4 1664:8 3328:16"), 300 * 16, 16, rate=rate)
-
-
-def executed(text):
-    names = {"__name__": "pasted"}
-    exec(text, names)
-    return SPACE(**names)
-
-
-def rates_of(plan):
-    return [plan.at(step).settings.lr for step in range(plan.steps)]
 
 
 @pytest.mark.parametrize("trainer", ["huggingface", "deepspeed"])
@@ -355,44 +340,6 @@ def test_the_trainer_of_lightning_follows_the_plan(tmp_path):
     assert batches == plan_batches(plan)
     settings = [plan.at(step).settings for step in range(plan.steps)]
     np.testing.assert_allclose(used, [(each.lr, each.beta2) for each in settings])
-
-
-def test_the_trainer_of_composer_follows_the_plan():
-    """Its own loop: sequences of each step, and the rate that each step used."""
-    torch, composer = installed("torch"), installed("composer")
-    plan = small()
-    code = executed(export(plan, "composer"))
-    seen, batches, used = [], [], []
-
-    class Model(composer.ComposerModel):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.zeros(1))
-
-        def forward(self, rows):
-            seen.append(len(rows))
-            return (self.weight - rows).square().mean()
-
-        def loss(self, outputs, batch):
-            return outputs
-
-    class Watch(composer.Callback):
-        def batch_end(self, state, logger):
-            batches.append(sum(seen))
-            used.append(state.optimizers[0].param_groups[0]["lr"])
-            seen.clear()
-
-    model = Model()
-    rows = torch.arange(300.0)
-    batch_sampler = code.PlanBatches(rows, num_replicas=1, rank=0)
-    composer.Trainer(
-        model=model, optimizers=torch.optim.AdamW(model.parameters()), device="cpu",
-        train_dataloader=torch.utils.data.DataLoader(rows, batch_sampler=batch_sampler),
-        max_duration=f"{code.STEPS}ba", device_train_microbatch_size=2, progress_bar=False,
-        callbacks=[code.FollowPlan(), Watch()],
-    ).fit()  # fmt: skip
-    assert batches == plan_batches(plan)
-    assert used == pytest.approx(rates_of(plan))
 
 
 @pytest.mark.parametrize("beta2_half_life", [None, 2000])
