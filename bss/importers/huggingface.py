@@ -103,11 +103,12 @@ class PrintedDicts(Importer):
             printed.draw(text)
             if _NEW_RUN.search(text):
                 printed.begin()
-            if _BEGINS.search(text):
-                if whole := _WHOLE.search(text):
-                    lines.whole("eval_" in whole[0], whole[0])
-                    printed.add(line, dict(_PAIR.findall(whole[0])))
-                else:
+            if begun := len(_BEGINS.findall(text)):
+                wholes = [found[0] for found in _WHOLE.finditer(text)]
+                for whole in wholes:
+                    lines.whole("eval_" in whole, whole)
+                    printed.add(line, dict(_PAIR.findall(whole)))
+                if len(wholes) < begun:
                     lines.torn(line, "is not a complete dict")
             elif "'epoch': " in text and "train_runtime" not in text:
                 lines.alike.other(line, text)

@@ -121,7 +121,7 @@ def number(value: str | float) -> float:
     """Return a number as logs write it: infinite for nan or inf, with or without thousands commas.
 
     Raises:
-        ValueError: If the text is not a number.
+        ValueError: If the text is not a number, or one beyond all that a log has, e.g. 3e999.
 
     Examples:
         >>> number("1,024"), number("nan"), number("3e-4")
@@ -135,6 +135,8 @@ def number(value: str | float) -> float:
         number = float(str(value).replace(",", ""))
     except OverflowError:
         raise ValueError(value) from None
+    if math.isinf(number) and "n" not in str(value).lower():
+        raise ValueError(value)
     return math.inf if math.isnan(number) else number
 
 
@@ -209,8 +211,9 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def _shape(text: str) -> str:
-    """Return a line with each number and each run of spaces as one letter."""
-    return _NUMBER.sub("0", " ".join(text.split()))
+    """Return a line with each number and each run of spaces as one letter; without the last run."""
+    indent = " " if text[:1].isspace() else ""
+    return _NUMBER.sub("0", indent + " ".join(text.split()))
 
 
 def _one_byte_apart(shape: str, row: str) -> bool:

@@ -168,6 +168,7 @@ def test_a_row_without_a_step_time_is_read(tmp_path):
             "<tb>3.405800</td>",
             "1 rows have other columns",
         ),
+        ("buildgpt2-edu/log.txt", "\n0 train", "\n  train", "1 lines resemble rows"),
         ("slowrun.out", "", "", "1 lines have losses of averaged weights"),
     ],
 )
@@ -175,6 +176,7 @@ def test_a_loss_that_is_not_read_is_told(tmp_path, sample, whole, damaged, told)
     """A byte of a line or a cell is damaged; slowrun prints a loss of averaged weights."""
     text = (CORPUS / sample).read_bytes().decode()
     assert whole in text
+    (tmp_path / sample).parent.mkdir(exist_ok=True)
     (tmp_path / sample).write_bytes(text.replace(whole, damaged, 1).encode())
     options = LogOptions(Batches.parse(["8"]), 64)
     _, report = the_run([tmp_path / sample], options, "auto")
@@ -189,3 +191,18 @@ def test_a_notebook_whose_table_has_no_steps_is_refused(tmp_path):
     (tmp_path / "a.ipynb").write_text(text.replace("<th>Step</th>", "<th>Stop</th>"))
     with pytest.raises(InputError, match="a row without a Step or an Epoch"):
         the_run([tmp_path / "a.ipynb"], LogOptions(), "auto")
+
+
+def test_two_dicts_in_a_line_are_both_read_and_a_number_too_large_is_refused(tmp_path):
+    text = (CORPUS / "hf-logging-steps.log").read_text(encoding="utf-8")
+    joined = text.replace("}\n{'eval_loss'", "}@{'eval_loss'", 1)
+    assert joined != text
+    tables = []
+    for name, content in (("a", text), ("b", joined)):
+        (tmp_path / f"{name}.log").write_text(content)
+        table, _ = the_run([tmp_path / f"{name}.log"], LogOptions(Batches.parse(["8"]), 64), "auto")
+        tables.append(table.drop(columns="run"))
+    pd.testing.assert_frame_equal(*tables)
+    (tmp_path / "c.csv").write_text("step,loss\n" + "".join(f"{i},3.9e6966\n" for i in range(9)))
+    with pytest.raises(InputError, match=r"line 2: loss is '3\.9e6966'; expected a number"):
+        import_logs(tmp_path / "c.csv", batch="8", seq_len=64)
