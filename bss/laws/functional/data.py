@@ -7,6 +7,7 @@ number of rows (derived here). Several paths are padded to one problem, which sa
 identify by design.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ CORNER = 1e-4  # of the peak LR: a larger departure from the line before is a co
 # Shares of a run's steps at which long segments are cut, so that the signal is level on each. Fits
 # and predictions use the same cuts, because parameters compensate for the error of the segments.
 _EARLY = np.concatenate([np.geomspace(1e-4, 1e-2, 6, endpoint=False), np.geomspace(1e-2, 0.1, 13)])
+# After the early cuts, evenly: the first is a segment beyond them.
 _CUTS = np.concatenate([[0.0], _EARLY, np.arange(6, SEGMENTS + 1) / SEGMENTS])
 READINGS = 32  # losses kept per run: neighbours of more are correlated and add nothing but cost
 LOSSES = 16 * READINGS  # of all runs together, at least 8 per run: bounds the cost of a fit
@@ -85,7 +87,8 @@ def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> P
     Raises:
         InputError: if the learning rate is never above 0.
     """
-    name, seq_len = str(rows["run"].iloc[0]), int(rows["seq_len"].iloc[0])
+    name = str(rows["run"].iloc[0])
+    seq_len = int(rows["seq_len"].iloc[0])
     table = np.stack([rows[key].to_numpy(float) for key in COLUMNS])
     if table[0, 0] == 0:  # an evaluation before the first step
         table = table[:, 1:]
@@ -93,7 +96,8 @@ def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> P
         raise InputError(f"run {name}: its rate is never above 0; correct lr, or leave it out")
     (step, tokens, batch, loss, lr), corner = _with_corner(table, warmup)
     rising = _rising(lr)
-    taken, sequences = np.diff(step, prepend=0.0), np.diff(tokens, prepend=0.0) / seq_len
+    taken = np.diff(step, prepend=0.0)
+    sequences = np.diff(tokens, prepend=0.0) / seq_len
     before = np.append(batch[:1], batch[:-1])
     lr_before = np.append(0.0 if warmup or rising[0] else lr[0], lr[:-1])
     mixed = np.abs(sequences - taken * batch) >= batch
@@ -118,7 +122,8 @@ def run_path(rows: pd.DataFrame, warmup: int, since: int, most: int | None) -> P
 def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the table [5, rows] with a row at the end of the warm-up, and a mask of that row."""
     step, tokens, batch, _, lr = table
-    i, none = int(np.searchsorted(tokens, warmup)), np.zeros(len(step), bool)
+    i = int(np.searchsorted(tokens, warmup))
+    none = np.zeros(len(step), bool)
     if not warmup or i == len(tokens) or tokens[i] == warmup or (i and batch[i] != batch[i - 1]):
         return table, none
     at = np.interp(warmup, np.append(0.0, tokens), np.append(0.0, step))
@@ -128,7 +133,8 @@ def _with_corner(table: np.ndarray, warmup: int) -> tuple[np.ndarray, np.ndarray
 
 def _rising(lr: np.ndarray) -> np.ndarray:
     """Return a mask of the warm-up: rows from the start on, while the next row's LR is higher."""
-    grows = np.append(np.diff(lr) > 1e-9 * lr[1:], False)
+    rounding = 1e-9  # of the LRs of a table
+    grows = np.append(np.diff(lr) > rounding * lr[1:], False)
     return np.cumprod(grows).astype(bool)
 
 
@@ -141,16 +147,19 @@ def _segments(
     Changes are ignored if there are too many, e.g. at every row of a cosine.
     """
     used = steps > 0
-    steps, begin, end, batch = steps[used], begin[used], end[used], batch[used]
+    steps, begin, end, batch = np.stack([steps, begin, end, batch])[:, used]
+    rounding = 1e-9  # of sums of steps
     ends = np.cumsum(steps)
-    total, peak = ends[-1], max(begin.max(), end.max())
+    total = ends[-1]
+    peak = max(begin.max(), end.max())
     switched = np.diff(batch) != 0
     bent = np.diff((end - begin) / steps) * np.minimum(steps[1:], steps[:-1])
     bent = np.maximum(np.abs(bent), np.abs(begin[1:] - end[:-1])) > CORNER * peak
-    most = (switched, SEGMENTS), (bent, SEGMENTS // 4)
+    fewer = SEGMENTS // 4  # more corners are those of a smooth LR, one at each row
+    most = (switched, SEGMENTS), (bent, fewer)
     changes = [ends[:-1][some] for some, many in most if some.sum() < many]
     edges = np.unique(np.concatenate([_CUTS * total, *changes]))
-    edges = np.append(edges[:-1][np.diff(edges) > 1e-9 * total], total)
+    edges = np.append(edges[:-1][np.diff(edges) > rounding * total], total)
     which = np.minimum(np.searchsorted(ends, edges, side="right"), len(ends) - 1)
     into = edges - (ends - steps)[which]
     slope = (end - begin)[which] / steps[which]
@@ -158,8 +167,9 @@ def _segments(
     rates += into * (begin[which] + slope * into / 2)
     sequences = np.append(0.0, np.cumsum(steps * batch))[which] + into * batch[which]
     taken = np.diff(edges)
-    mean, first = np.diff(sequences) / taken, batch[which[:-1]]
-    batches = np.where(np.isclose(mean, first, rtol=1e-9), first, mean)
+    mean = np.diff(sequences) / taken
+    first = batch[which[:-1]]
+    batches = np.where(np.isclose(mean, first, rtol=rounding), first, mean)
     return taken, np.diff(rates) / taken, batches
 
 
@@ -171,7 +181,7 @@ def _thinned(found: np.ndarray, batch: np.ndarray, usable: np.ndarray, most: int
     batch. A geometric mean of points on a power law is on the same power law.
     """
     rows = np.flatnonzero(usable)
-    if len(rows) <= 4 * most:
+    if len(rows) <= 4 * most:  # from which on a mean is of four rows
         picked = np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))
         return found[:, rows[picked[: len(rows)]]]
     bins = np.arange(len(rows)) * most // len(rows)
@@ -218,12 +228,14 @@ def plan_path(
     edges = np.unique(np.concatenate([bounds, grid]))
     taken = np.diff(edges)
     # The LR may jump where the batch does, so it is evaluated just inside of each stretch.
-    inside = np.stack([edges[:-1] + 1e-6 * taken, edges[1:] - 1e-6 * taken])
+    just = 1e-6 * taken
+    inside = np.stack([edges[:-1] + just, edges[1:] - just])
     position = np.interp(inside, bounds, consumed)
     lr = np.asarray(rate(position) if callable(rate) else np.full(position.shape, rate), float)
     batches = batch[np.searchsorted(bounds, edges[:-1], side="right") - 1]
-    steps, missing = np.interp(wanted, consumed, bounds), np.full(len(wanted), np.nan)
     segments = _segments(taken, lr[0], lr[1], batches)
+    steps = np.interp(wanted, consumed, bounds)
+    missing = np.full(len(wanted), np.nan)
     return Path(str(schedule), *segments, steps, wanted, missing)
 
 
@@ -291,10 +303,12 @@ def curves_of(
     runs = check_runs(runs, need_loss=False)
     refuse_mixed(runs, "runs", "seq_len", "model", "params")
     runs = runs.assign(lr=_learning_rates(runs), loss=runs[loss_column(runs)])
-    seq_len, own = int(runs["seq_len"].iloc[0]), runs.groupby("run", sort=False)
+    seq_len = int(runs["seq_len"].iloc[0])
     measured = max(runs.loc[runs["loss"].notna(), "run"].nunique(), 1)
-    most = None if every_row else max(8, min(READINGS, LOSSES // measured))
-    paths = [run_path(rows, warmup, since, most) for _, rows in own]
+    fewest = 8  # losses of a run, see LOSSES
+    most = None if every_row else max(fewest, min(READINGS, LOSSES // measured))
+    by_run = runs.groupby("run", sort=False)
+    paths = [run_path(rows, warmup, since, most) for _, rows in by_run]
     with_loss = [path for path in paths if len(path.at)]
     if not with_loss:
         later = f" and {format_tokens(since)} tokens" if since else ""
@@ -307,7 +321,7 @@ def stack(paths: list[Path], seq_len: int) -> Curves:
     """Return paths padded to one shape, in multiples of 8 so that few programs are compiled."""
 
     def padded(rows: Sequence[np.ndarray], value: float) -> np.ndarray:
-        width = -(-max(map(len, rows)) // 8) * 8
+        width = math.ceil(max(map(len, rows)) / 8) * 8  # see above
         return np.array([np.pad(a, (0, width - len(a)), constant_values=value) for a in rows])
 
     def of(name: str, value: float) -> np.ndarray:
@@ -337,20 +351,23 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     steps, lr, batch = curves.segments
     used = steps > 0
     reasons = {}
-    log_lr, log_batch = np.log(np.maximum(lr, 1e-12)), np.log(batch)
+    log_lr = np.log(np.maximum(lr, 1e-12))  # an LR of 0 has no logarithm
+    log_batch = np.log(batch)
     constant = _spread(log_batch[used]) < VARIED
     if constant:
         reasons["m"] = "unidentified: one batch"
-    # A learning rate near 0, at the end of a decay, hardly constrains the exponent.
+    # An LR below e^-5 of the peak, at the end of a decay, hardly constrains the exponent.
     steady = used & (log_lr > log_lr[used].max() - 5)
     if _spread(log_lr[steady]) < VARIED:
         reasons["p"] = "unidentified: one learning rate"
+    # At a correlation of 0.99 what is left of the LR is a seventh of its standard deviation.
     elif not constant and abs(np.corrcoef(log_lr[steady], log_batch[steady])[0, 1]) > 0.99:
         reasons["p"] = "unidentified: the LR changes only with the batch"
+    # Fewer batches, or closer ones, do not show how 1/sqrt(1 + B_phi/B) bends.
     if len(np.unique(batch[used])) < 3 or _spread(log_batch[used]) < 4:
         reasons["B_phi"] = "unidentified: fewer than three batches over a factor of four"
     peak = np.where(used, lr, 0.0).argmax(axis=1)
-    few = curves.weight.sum(axis=1) < 3
+    few = curves.weight.sum(axis=1) < 3  # see above
     first = curves.points.segment[:, 0]
     first = np.where(few, np.minimum(peak, first), first)
     seen = used & (np.arange(steps.shape[1]) >= first[:, None])
@@ -368,7 +385,8 @@ def _spread(logs: np.ndarray) -> float:
 
 
 def _learning_rates(runs: pd.DataFrame) -> np.ndarray:
-    column, origin = next((n for n in ("lr", "peak_lr") if n in runs), None), Origin("runs")
+    origin = Origin("runs")
+    column = next((name for name in ("lr", "peak_lr") if name in runs), None)
     if column is None:
         return np.ones(len(runs))
     rates = numbers(runs, column, origin)
@@ -380,6 +398,7 @@ def _learning_rates(runs: pd.DataFrame) -> np.ndarray:
 def _located(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return the segment of each loss [N], and the fraction of the segment before it."""
     ends = np.cumsum(path.steps)
-    segment = np.minimum(np.searchsorted(ends, path.at * (1 - 1e-12)), len(ends) - 1)
+    rounding = 1e-12  # of the sum, by which an end may be above its loss
+    segment = np.minimum(np.searchsorted(ends, path.at * (1 - rounding)), len(ends) - 1)
     fraction = 1 - (ends[segment] - path.at) / path.steps[segment]
     return segment.astype(float), np.clip(fraction, 0.0, 1.0)

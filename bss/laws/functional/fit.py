@@ -173,24 +173,26 @@ def _ranges(curves: Curves) -> dict[str, Any]:
     steps, lr, batch = curves.segments
     used = steps > 0
     peaks = np.maximum.accumulate(np.where(used, lr, 0.0), axis=1)
-    spans = [rounded(x[[0, -1]], 12) for x in (np.sort(batch[used]), np.sort(lr[used & (lr > 0)]))]
+    exact = 12  # digits
+    coarse = 3  # digits: budgets that differ by a step are one
     return {
-        "batches": (spans[0][0], spans[0][1]),
-        "rates": (spans[1][0], spans[1][1]),
+        "batches": tuple(rounded(np.sort(batch[used])[[0, -1]], exact)),
+        "rates": tuple(rounded(np.sort(lr[used & (lr > 0)])[[0, -1]], exact)),
         "tokens": int(np.nanmax(curves.tokens)),
         "min_lr_over_peak": float(np.min(np.where(used, lr, np.inf) / peaks)),
         "max_lr_over_batch": float(np.where(used, lr / batch, 0.0).max()),
-        "budgets": tuple(sorted({*rounded(curves.budgets, 3)})),
-        "peak_lrs": tuple(sorted({*rounded(curves.peak_lrs, 3)})),
+        "budgets": tuple(sorted({*rounded(curves.budgets, coarse)})),
+        "peak_lrs": tuple(sorted({*rounded(curves.peak_lrs, coarse)})),
     }
 
 
 def fitted_runs(curves: Curves, law: CurveLaw) -> tuple[FittedRun, ...]:
     """Return the losses fitted, of every k-th row if there are more than MAX_ROWS."""
-    used, (_, lr, batch) = curves.weight > 0, curves.segments
+    used = curves.weight > 0
     kept = used & ((np.cumsum(used) - 1).reshape(used.shape) % (1 + used.sum() // MAX_ROWS) == 0)
     segment = curves.points.segment.astype(int)
-    batch, lr = (np.take_along_axis(x, segment, axis=1) for x in (batch, lr))
+    batch = np.take_along_axis(curves.segments.batch, segment, axis=1)
+    lr = np.take_along_axis(curves.segments.lr, segment, axis=1)
     columns = curves.tokens, batch, lr, curves.loss, law_losses(law, curves)
     return tuple(
         FittedRun(run, *(tuple(rounded(x[i, kept[i]])) for x in columns))

@@ -105,9 +105,10 @@ def _remembered_slopes(
     grown = _grown(c_K * left, power)
     raised = 1 + power * grown
     kernel = jnp.where(lag > 0, raised / (1 + c_K * left), 0.0)
-    near = jnp.abs(power) < 1e-6
+    near = _is_near_0(power)
     by_power = (log * raised - grown) / jnp.where(near, 1.0, power)
-    by_power = jnp.where(near, log**2 * (0.5 + power * log / 3), by_power)
+    # The series of the derivative of `_grown` about power 0.
+    by_power = jnp.where(near, log**2 * (1 / 2 + power * log / 3), by_power)
     memory = grown / c_K
     by_c_K = (left * kernel - memory) / c_K @ jumps
     by_q = -by_power / c_K @ jumps
@@ -124,6 +125,11 @@ def kernel_total(law: CurveLaw, lag: Number) -> Number:
 def _grown(x: Number, power: Number) -> Number:
     """Return ((1 + x)^power − 1)/power; log(1 + x) at power 0."""
     log = jnp.log1p(x)
-    near = jnp.abs(power) < 1e-6
+    near = _is_near_0(power)
     safe = jnp.where(near, 1.0, power)
     return jnp.where(near, log * (1 + power * log / 2), jnp.expm1(safe * log) / safe)
+
+
+def _is_near_0(power: Number) -> Number:
+    """Return whether a power is so near 0 that two terms of its series are exact in float64."""
+    return jnp.abs(power) < 1e-6  # its square is below 1e-12; the quotient is off by 1e-16/1e-6

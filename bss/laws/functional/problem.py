@@ -115,9 +115,11 @@ def curve_problem(curves: Curves, clock: str, constraints: str = "") -> CurvePro
     ranges = parse_ranges(constraints, CurveLaw._fields, text)
     reasons = {name: why for name, why in reasons.items() if name not in ranges}
     fixed = {"feedback" if name == "A_1" else name for name in reasons}
-    fixed |= {"m", "B_phi"} if clock == "sgd" else set()
+    if clock == "sgd":
+        fixed |= {"m", "B_phi"}
     box = _BOX | {name: (_FIXED[name],) * 2 for name in fixed}
-    box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * (1 - 1e-6))
+    below = 1 - 1e-6  # the lowest loss, by which a signal remains
+    box["L_0"] = (0.0, float(curves.loss[curves.weight > 0].min()) * below)
     lower, upper = np.array([box[name] for name in NAMES]).T
     units, data = _scaled(curves)
     lower, upper = narrowed(lower, upper, ranges, _scales(units), text)
@@ -151,10 +153,14 @@ def _scaled(curves: Curves) -> tuple[tuple[float, float, float], dict[str, Any]]
     steps, lr, batch = curves.segments
     time = float((steps * lr).sum(axis=1).max())
     weight = steps * batch * (steps > 0) * (lr > 0)
-    rate, size = (
-        float(np.exp(np.average(np.log(np.where(weight > 0, x, 1.0)), weights=weight)))
-        for x in (lr, batch)
-    )
+
+    def mean(values: np.ndarray) -> float:
+        """Return the geometric mean over the sequences that were trained on."""
+        logs = np.log(np.where(weight > 0, values, 1.0))
+        return float(np.exp(np.average(logs, weights=weight)))
+
+    rate = mean(lr)
+    size = mean(batch)
     data = {
         "segments": Segments(steps * rate / time, lr / rate, batch / size),
         "points": curves.points,
@@ -167,7 +173,9 @@ def _scaled(curves: Curves) -> tuple[tuple[float, float, float], dict[str, Any]]
 def law_of(theta: Any, xp: Any = np) -> CurveLaw:
     """Return the law of fitted parameters [P] or [P, ...], in the problem's units."""
     L_0, signal, s, T_0, noise, feedback, c_K, q, p, m, B_phi = theta
-    s, T_0, c_K = xp.exp(s), xp.exp(T_0), xp.exp(c_K)
+    s = xp.exp(s)
+    T_0 = xp.exp(T_0)
+    c_K = xp.exp(c_K)
     first = (1 + 1 / T_0) ** s
     law = CurveLaw(L_0, 0.0, s, T_0, 0.0, 0.0, c_K, q, p, m, B_phi)
     A_0 = xp.exp(noise) / curve_law.kernel_total(law, 1.0)
@@ -178,14 +186,20 @@ def in_units(law: CurveLaw, units: tuple[float, float, float]) -> CurveLaw:
     """Return a law of the problem's units in steps, sequences and the LRs given."""
     time, rate, batch = units
     scale = rate**-law.p * batch**law.m / time
-    A_0, A_1, B_phi = law.A_0 * scale, law.A_1 * scale, law.B_phi * batch
-    return law._replace(T_0=law.T_0 * time, A_0=A_0, A_1=A_1, c_K=law.c_K / time, B_phi=B_phi)
+    return law._replace(
+        T_0=law.T_0 * time,
+        A_0=law.A_0 * scale,
+        A_1=law.A_1 * scale,
+        c_K=law.c_K / time,
+        B_phi=law.B_phi * batch,
+    )
 
 
 def _scales(units: tuple[float, float, float]) -> dict[str, Scale]:
     """Return how the parameters of `in_units` follow from one fitted number each."""
     time, _, batch = units
-    logs, scaled = ("s", "T_0", "c_K"), {"T_0": time, "c_K": 1 / time, "B_phi": batch}
+    logs = ("s", "T_0", "c_K")
+    scaled = {"T_0": time, "c_K": 1 / time, "B_phi": batch}
     names = [name for name in NAMES if name in CurveLaw._fields]
     return {n: Scale(NAMES.index(n), scaled.get(n, 1.0), n in logs) for n in names}
 
@@ -193,7 +207,8 @@ def _scales(units: tuple[float, float, float]) -> dict[str, Scale]:
 def curve_errors(theta: Any, data: Any) -> Any:
     """Return errors of log loss, fitted minus measured, [R, N]; 0 for padding."""
     loss = curve_law.curve_losses(law_of(theta, jnp), data["segments"], data["points"])
-    return (jnp.log(jnp.maximum(loss, 1e-12)) - data["observed"]) * data["weight"]
+    positive = jnp.maximum(loss, 1e-12)  # a loss of 0 or less, at a trial step, has no logarithm
+    return (jnp.log(positive) - data["observed"]) * data["weight"]
 
 
 def curve_residual(theta: Any, data: Any) -> Any:
@@ -207,6 +222,7 @@ def curve_starts(lower: np.ndarray, upper: np.ndarray, data: dict[str, Any]) -> 
 
     Sizes are fitted to each by non-negative least squares.
     """
+    # Coarse, as each start descends: factors of 2 in exponents, decades in shares of a run.
     grid = {
         "s": np.log([0.2, 0.4, 0.8, 1.5]),
         "T_0": np.log([1e-3, 0.03]),
@@ -231,7 +247,7 @@ def curve_starts(lower: np.ndarray, upper: np.ndarray, data: dict[str, Any]) -> 
     for k in range(len(points)):
         columns = np.column_stack([np.ones(len(loss)), signal[k][used], noise[k][used]])
         sizes, cost = nnls(columns / loss[:, None], np.ones(len(loss)))
-        logs = np.log(np.maximum(sizes[1:], 1e-4))
+        logs = np.log(np.maximum(sizes[1:], 1e-4))  # a size of 0 has no logarithm
         points[k, [0, NAMES.index("signal"), NAMES.index("noise")]] = sizes[0], *logs
         costs.append(cost)
     best = points[np.argsort(costs)[: CHUNK - 2]]

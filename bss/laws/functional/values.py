@@ -249,16 +249,17 @@ class CurveFit(Fit):
             raise InputError(f"runs: {type(runs).__name__} given; expected a table (DataFrame)")
         table = runs
         curves = curves_of(table, warmup=self.warmup, every_row=True)
-        columns = [*forecast(self, curves), curves.tokens]
+        losses = np.array(forecast(self, curves))
         beyond = untested(self, curves)
         names = table["run"].astype(str).to_numpy()
-        found = np.full((len(table), 3), np.nan)
+        found = np.full((len(table), len(PREDICTED)), np.nan)
         notes = np.full(len(table), "", object)
         for i, run in enumerate(curves.runs):
-            *losses, consumed = (x[i, curves.weight[i] > 0] for x in columns)
+            used = curves.weight[i] > 0
+            consumed = curves.tokens[i, used]
             rows = np.flatnonzero(names == run)
             notes[rows] = "; ".join(beyond[i])
-            known = np.where(consumed > self.since, losses, np.nan).T
+            known = np.where(consumed > self.since, losses[:, i, used], np.nan).T
             found[rows[-len(consumed) :]] = known  # without step 0
         predictions = pd.DataFrame(found, table.index, columns=[*PREDICTED])
         return predictions.assign(note=notes)
@@ -284,7 +285,9 @@ class CurveFit(Fit):
     def fixed_batches(self, tokens: int, rate: Rate) -> tuple[list[int], Curves]:
         """Return 33 fixed batch sizes in the range measured, and the path of a run of each."""
         least, most = self.batches
-        batch = np.unique(np.geomspace(max(1, least), most, 33).round().astype(int)).tolist()
+        count = 33  # 24% apart over three decades
+        grid = np.geomspace(max(1, least), most, count)
+        batch = np.unique(grid.round().astype(int)).tolist()
         paths = [plan_path(BatchSchedule.constant(b), tokens, self.seq_len, rate) for b in batch]
         return batch, stack(paths, self.seq_len)
 
@@ -509,7 +512,8 @@ def untested(fit: CurveFit, curves: Curves) -> list[tuple[str, ...]]:
 def _untested(
     fit: CurveFit, tokens: float, steps: np.ndarray, lr: np.ndarray, batch: np.ndarray
 ) -> tuple[str, ...]:
-    peak, ratio = float(lr.max()), float((lr / batch).max())
+    peak = float(lr.max())
+    ratio = float((lr / batch).max())
     spans = {
         "tokens": (np.inf, tokens, (0.0, fit.tokens)),
         "batch": (batch.min(), batch.max(), fit.batches),
@@ -524,7 +528,8 @@ def _untested(
             texts.append(f"{name} {low:.4g} is {low / least:.3g} times the smallest measured")
     if tokens <= fit.since:
         texts.append(f"the fit is of losses after {format_tokens(fit.since)} tokens")
-    falls_to, known = float(np.min(lr / np.maximum.accumulate(lr))), fit.min_lr_over_peak
+    falls_to = float(np.min(lr / np.maximum.accumulate(lr)))
+    known = fit.min_lr_over_peak
     if max(falls_to, DECAYED) < max(known, DECAYED) / FAR:
         texts.append(f"the LR falls to {falls_to:.2g} of its peak, measured to {known:.2g}")
     return (*texts, *unidentified_for(fit, steps, lr, batch))
