@@ -300,6 +300,11 @@ class Fit:
         return self.KIND
 
     @property
+    def in_sequences(self) -> bool:
+        """Whether tokens are sequences, because the sequence length is unknown."""
+        return False
+
+    @property
     def cv_error(self) -> float | None:
         """Root mean square residual of left-out measurements; None with none to leave out."""
         raise NotImplementedError

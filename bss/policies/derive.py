@@ -105,7 +105,7 @@ def schedule_of(
         raise InputError(f"fit: {type(fit).__name__} has no schedule; give a fit of {kinds}")
     budget = parse_tokens(tokens, field="tokens")
     given = {**(settings or {}), **others}
-    if fit.seq_len is None or getattr(fit, "in_sequences", False):
+    if fit.seq_len is None or fit.in_sequences:
         raise InputError("fit: its table had no sequence length; fit it again with seq_len")
     rate = _rate_of(fit, lr, budget)
     name = policy or default_policy(fit, rate, given.get("minimize"))
