@@ -42,6 +42,13 @@ def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray)
     return ahead.T / (2 * STEP)
 
 
+def _completed(entry: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a form; that of the bowl had no t, as if it were 0, before it was fitted."""
+    if entry["form"] == "bowl" and len(entry["theta"]) == len(FORMS["bowl"].names) - 1:
+        return entry | {"theta": [*entry["theta"], 0.0]}
+    return entry
+
+
 @dataclass(frozen=True)
 class Member:
     """A form of the law.
@@ -60,6 +67,11 @@ class Member:
 
     def __post_init__(self) -> None:
         FORMS.load(self.form)
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again, also of an earlier version."""
+        return _completed(entry)
 
     def check(self, where: str) -> None:
         """Raise InputError if the JSON that it was read from contradicts itself."""
@@ -107,6 +119,11 @@ class LossLaw:
 
     def __post_init__(self) -> None:
         FORMS.load(self.form)
+
+    @classmethod
+    def decoded(cls, entry: dict[str, Any]) -> dict[str, Any]:
+        """The fields again, also of an earlier version."""
+        return _completed(entry)
 
     def check(self, where: str) -> None:
         """Raise InputError if the JSON that it was read from contradicts itself."""

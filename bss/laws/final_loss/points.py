@@ -173,6 +173,11 @@ class LossPoints:
         return models, budgets
 
     @property
+    def one_lr(self) -> bool:
+        """Whether all runs have the same LR, which is then tuned for none, or for some."""
+        return bool(np.ptp(self.lr) == 0)  # NaN without LRs
+
+    @property
     def sizes(self) -> list[tuple[float, float]]:
         """N and D of each (N, D)."""
         return [(float(self.params[rows[0]]), float(self.tokens[rows[0]])) for rows in self.cells]

@@ -3,7 +3,8 @@
 Losses of repeated runs at one LR are averaged. Each (params, tokens, batch) then uses the LR with
 the lowest loss. The number of LRs is kept, because a minimum over many LRs is biased low, and a
 minimum over few LRs is biased high. Rows of one LR may differ in a column that is not in the law.
-Such a column is a setting; the lowest loss over settings is used as well.
+Such a column is a setting; the lowest loss over settings is used as well. Rows of one batch that
+differ by far more than repeated runs have a setting that no column tells, as the LR.
 """
 
 from pathlib import Path
@@ -13,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
+from bss.laws.final_loss.outliers import OUTLIER
 from bss.laws.final_loss.points import DIVERGED, VARIED, LossPoints
+from bss.laws.final_loss.residual_gp import RUN_NOISE
 from bss.laws.minimum import FEWEST
 from bss.laws.resampling import rms
 from bss.points.conditions import HORIZON, NEAR, conditions, near_as_one, refuse_mixed_rows
@@ -241,8 +244,24 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
     setting = tried[settings].astype(str) if settings else tried[[]]
     key = [*(tried[name] for name in [*SIZE, "rate"]), *(setting[name] for name in settings)]
     means = tried.groupby(key, sort=True)["loss"]
+    if scatter := _untold(tried, means):
+        warnings.append(
+            f"rows of one (params, tokens, batch) differ by {scatter:.2g} nats (SD), which seeds "
+            "do not, so a setting such as the LR is not in the table; the lowest loss is used"
+        )
+        means = tried.groupby([*key, pd.Series(range(len(tried)), tried.index)])["loss"]
     runs = pd.DataFrame({"loss": means.mean(), "count": means.size()}).reset_index()
     return tried, means, runs, warnings
+
+
+def _untold(table: pd.DataFrame, groups: Any) -> float:
+    """Standard deviation over rows of one batch that no column tells apart; 0 if it is of seeds."""
+    if "lr" in table or "rates_tried" in table or "loss_se" in table:
+        return 0.0
+    if "seed" in table and not table.duplicated([*SIZE, "seed"]).any():
+        return 0.0
+    scatter = _noise(table, groups, groups.size().to_numpy(float))
+    return scatter if scatter > OUTLIER * RUN_NOISE else 0.0
 
 
 def settings_of(table: pd.DataFrame) -> list[str]:

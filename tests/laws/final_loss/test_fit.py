@@ -264,3 +264,14 @@ def test_batches_at_equal_steps_are_told(count):
             fit_loss(table)
     else:
         assert told in " ".join(fit_loss(table, options=Options(2)).warnings)
+
+
+def test_at_one_lr_large_models_may_waste_more_steps_and_fits_of_before_are_read():
+    table = check_losses(planted(noise=0.003))
+    fit = fit_loss(table.assign(lr=1e-3), forms=["bowl"], options=Options(8))
+    assert fit.parameters["t"].value is not None
+    tuned = fit_loss(table, forms=["bowl"], options=Options(8))
+    assert "fixed" in tuned.parameters["t"].note
+    entry = tuned.to_dict()
+    entry["law"]["theta"].pop()
+    assert LossFit.from_dict(entry).law.theta.tolist() == tuned.law.theta.tolist()

@@ -94,3 +94,17 @@ def test_the_ends_of_runs_of_one_batch_are_final_losses():
     assert "lr" not in final_losses(check_runs(untold))
     with pytest.raises(InputError, match="the runs have no params"):
         final_losses(check_runs(rows.drop(columns="params")))
+
+
+def test_rows_of_one_batch_that_seeds_do_not_explain_are_of_settings_that_are_not_told():
+    row = {"params": 1e8, "tokens": 2e9, "seq_len": 64}
+    losses = {16: (3.0, 3.1, 3.3), 32: (2.9, 3.0, 3.2)}
+    rows = [row | {"batch": b, "loss": x} for b, each in losses.items() for x in each]
+    table = check_losses(pd.DataFrame(rows))
+    points, warnings = loss_points(table)
+    assert points.loss.tolist() == [3.0, 2.9]
+    assert "differ by 0.15 nats (SD), which seeds do not" in warnings[0]
+    for repeated in (table.assign(seed=[1, 2, 3] * 2), table.assign(loss=3 + 1e-2 * table["loss"])):
+        points, warnings = loss_points(repeated)
+        np.testing.assert_allclose(points.count, 3)
+        assert not any("differ by" in text for text in warnings)
