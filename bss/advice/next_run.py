@@ -63,6 +63,10 @@ def next_runs(fit: Any, goal: str, candidates: pd.DataFrame | None = None) -> pd
     check_type("fit", fit, Fit, "a fit of bss.fit_es or another one")
     check_type("goal", goal, str, "a goal as text, e.g. fit.goal")
     check_type("candidates", candidates, (pd.DataFrame, type(None)), "a table of runs")
+    if fit.KIND not in KINDS:
+        raise InputError(
+            f"fit: of kind {fit.KIND}, which states no next run; give a fit of {', '.join(KINDS)}"
+        )
     if fit.KIND == "es" and "B_opt" not in fit.law.batches and goal.startswith("B_opt"):
         raise InputError(
             f"fit: its law, {fit.law.name}, has no B_opt, the only goal of a fit E(S); fit "

@@ -10,7 +10,7 @@ from bss.advice import Advice, recommend
 from bss.advice.advice import FITS_READ, PUBLISHED, used_batch
 from bss.advice.receipt import Receipt
 from bss.cells import Table
-from bss.cli.options import Count, Repeated, RunOptions, Trust
+from bss.cli.options import Count, NamedLaw, Repeated, RunOptions, Trust
 from bss.cli.output import Output, Show
 from bss.cli.rules import note_of, rules_table
 from bss.cli.step_time import TimeOptions
@@ -27,6 +27,7 @@ def advise(
     batch_tokens: Count | None = None,
     batch: Count | None = None,
     time: TimeOptions = TimeOptions(),
+    named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
@@ -45,6 +46,7 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
         bss advise --params 7B --tokens 2T --seq-len 4096 --batch-tokens 4M
     """
+    named_law.load()
     own = None if fit is None else read_fit(fit, FITS_READ, "--from")
     advice = recommend(run.setting(), own, rule or RULES)
     advice = replace(advice, source=PUBLISHED if advice.pooled else str(fit))

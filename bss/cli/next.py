@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
-from bss.cli.options import Trust
+from bss.cli.options import NamedLaw, Trust
 from bss.cli.output import Output, Show
 from bss.laws import read_fit
 from bss.tables.storage import read_table
@@ -16,6 +16,7 @@ def next(
     *,
     goal: str | None = None,
     candidates: Path | None = None,
+    named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
@@ -32,6 +33,7 @@ def next(
         bss next FIT.json
         bss next FIT.json --goal B_opt@1.8
     """
+    named_law.load()
     fitted = read_fit(fit)
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])

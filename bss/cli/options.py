@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_args
 from cyclopts import Group, Parameter, Token, validators
 
 from bss.errors import InputError
+from bss.registry import load
 from bss.rules import Setting
 from bss.units import parse_number, parse_tokens
 
@@ -86,6 +87,32 @@ class Trust:
     """
 
     trust: bool = False
+
+
+@Parameter(name="*", group=Group("Trust", sort_key=8))
+@dataclass(frozen=True)
+class NamedLaw:
+    """The law from outside the package that a fit names, which a person names too.
+
+    Attributes:
+        law: package.module:ATTRIBUTE, the law that the fit names
+    """
+
+    law: str | None = None
+
+    def load(self) -> None:
+        """Import the law, if there is one, so that a fit that is read may name it.
+
+        Raises:
+            InputError: If it cannot be imported, or is no law.
+        """
+        if self.law is None:
+            return
+        from bss.laws.es.law import LAWS, Law
+        from bss.laws.own.law import OWN_LAWS
+
+        laws = LAWS if isinstance(load(self.law, "law"), Law) else OWN_LAWS
+        laws.load(self.law)
 
 
 @Parameter(name="*", group=Group("Planned run", sort_key=1))

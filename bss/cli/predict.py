@@ -10,7 +10,7 @@ import pandas as pd
 from cyclopts import Group, Parameter
 
 from bss.cells import Table, estimate, number
-from bss.cli.options import Count, Positive, Trust
+from bss.cli.options import Count, NamedLaw, Positive, Trust
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
 from bss.errors import InputError
@@ -22,7 +22,6 @@ from bss.laws import (
     LossFit,
     LrFit,
     OwnFit,
-    OwnLaw,
     check_losses,
     predict_schedule,
     read_fit,
@@ -33,7 +32,6 @@ from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.reading import read_loss_tables, read_own_tables, read_run_table
-from bss.registry import load
 from bss.schedules.lengths import Budget
 from bss.schedules.plan import resolve
 from bss.tables import Reading
@@ -111,7 +109,7 @@ def predict(
     fit: Annotated[Path, Parameter(name="--from")],
     question: Question = Question(),
     extrapolate: bool = False,
-    law: str | None = None,
+    named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
@@ -120,14 +118,12 @@ def predict(
     Args:
         fit: JSON of `bss fit --json`
         extrapolate: also outside the range that the fit was tested for
-        law: package.module:ATTRIBUTE, the law that the fit names
 
     Examples:
         bss predict --from FIT.json --loss 1.9
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
-    if law:
-        _import_law(law)
+    named_law.load()
     fitted = read_fit(fit, field="--from")
     given = question.of(fitted.KIND)
     if fitted.KIND == "own":
@@ -263,16 +259,6 @@ def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:
     if fit.misfits:
         found["note"] = "; ".join(fit.misfits)
     return found, [f"--{text}" for text in fit.untested(sizes)]
-
-
-def _import_law(name: str) -> None:
-    """Import a law that a person names, so that a fit may name it."""
-    from bss.laws.es.law import LAWS, Law
-
-    if isinstance(load(name, "law"), Law):
-        LAWS.load(name)
-    else:
-        OwnLaw.parse(name)
 
 
 def _own(fit: OwnFit, given: dict[str, Any], extrapolate: bool) -> Output:

@@ -4,15 +4,16 @@ import shlex
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from bss.cli.options import Resamples, Trust
+from bss.cli.options import NamedLaw, Resamples, Trust
 from bss.cli.output import Output, Show
 from bss.cli.reading import TableOptions, TargetOptions
 from bss.errors import InputError
 from bss.installation import version
+from bss.laws import read_fit
 from bss.reading import read_curves
 from bss.report.measured import measured_results
 from bss.report.page import write_results
@@ -27,14 +28,15 @@ def report(
     table: TableOptions = TableOptions(),
     targets: TargetOptions = TargetOptions(),
     resamples: Resamples = 100,
+    named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
     show: Show = Show(),
 ) -> Output:
     """Write one HTML page.
 
     Args:
-        sources: run tables (CSV or Parquet), directories of runs, or the results directory of an
-            experiment
+        sources: run tables (CSV or Parquet), directories of runs, fits (JSON of `bss fit --json`),
+            or the results directory of an experiment
         file: the page; by default report.html in the directory, or next to the table
         resamples: bootstrap refits
 
@@ -42,18 +44,25 @@ def report(
         bss report RUNS.parquet
         bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50
     """
+    named_law.load()
     source = sources[0]
     if file is None:
         file = source / "report.html" if source.is_dir() else source.with_suffix(".html")
-    results = _results(sources, table, targets, resamples)
+    results = _results(sources, table, targets, resamples, named_law.law)
     write_results(results, file, str(source))
     return Output({"report": str(file)}, text=f"report: {file}")
 
 
 def _results(
-    sources: Sequence[Path], table: TableOptions, targets: TargetOptions, resamples: int
+    sources: Sequence[Path],
+    table: TableOptions,
+    targets: TargetOptions,
+    resamples: int,
+    law: str | None,
 ) -> Results:
-    """Read the results of an experiment, or measure and fit what runs allow."""
+    """Read fits or the results of an experiment, or measure and fit what runs allow."""
+    if all(path.suffix == ".json" for path in sources):
+        return _fitted(sources, law)
     experiments = [path for path in sources if (path / "experiment.json").is_file()]
     if not experiments:
         return _measured(sources, table, targets, resamples)
@@ -62,15 +71,31 @@ def _results(
     return read_results(experiments[0])
 
 
+def _fitted(sources: Sequence[Path], law: str | None) -> Results:
+    """Read fits; the answer of one fit is the summary of the page."""
+    groups = [source.stem if len(sources) > 1 else "" for source in sources]
+    fits = [read_fit(source) for source in sources]
+    title = f"Fits {', '.join(groups)}" if len(sources) > 1 else f"The law {fits[0].law_name}"
+    named = ["--law", law] if law else []
+    return Results(
+        _described(title, [*sources, *named]), fits=tuple(zip(groups, fits, strict=True))
+    )
+
+
+def _described(title: str, arguments: Sequence[Path | str]) -> dict[str, Any]:
+    """Return the title of a page, the command that makes it, and versions."""
+    return {
+        "title": title,
+        "command": f"bss report {shlex.join(map(str, arguments))}",
+        "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
+    }
+
+
 def _measured(
     sources: Sequence[Path], table: TableOptions, targets: TargetOptions, resamples: int
 ) -> Results:
     """Measure and fit what the runs allow."""
     runs, warnings = read_curves(sources, table.reading(), training_loss=targets.training_loss)
-    experiment = {
-        "title": f"Runs of {', '.join(source.name for source in sources)}",
-        "command": f"bss report {shlex.join(map(str, sources))}",
-        "versions": {"bss": version(), **{n: metadata.version(n) for n in ("jax", "numpy")}},
-    }
+    experiment = _described(f"Runs of {', '.join(source.name for source in sources)}", sources)
     how = targets.measuring()
     return measured_results(runs, experiment, measuring=how, resamples=resamples, warnings=warnings)

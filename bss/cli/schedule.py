@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from bss.cells import Table
 from bss.cli.noise import NoiseOptions, is_table, ramp_of, switches_of, with_switches
-from bss.cli.options import Count, Number, Positive, Repeated, Trust
+from bss.cli.options import Count, NamedLaw, Number, Positive, Repeated, Trust
 from bss.cli.output import Output, ShowPlot
 from bss.cli.plan import (
     ExportOptions,
@@ -60,6 +60,7 @@ def schedule(
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
     export: ExportOptions = ExportOptions(),
+    named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
     show: ShowPlot = ShowPlot(),
 ) -> Output:
@@ -103,6 +104,7 @@ def schedule(
         derived: DerivedSchedule = ramp
         budget = Budget.read(ramp.schedule, tokens, ramp.seq_len, field="--tokens")
     else:
+        named_law.load()
         fitted = read_fit(fit, POLICIES_OF, "--from")
         budget = _budget(fitted, tokens)
         limits["stages"] = stages or STAGES

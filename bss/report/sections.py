@@ -19,6 +19,7 @@ from bss.plots.contenders import contenders_figure, difference_text
 from bss.plots.critical import critical_figure
 from bss.plots.curves import fitted_curves, loss_curves, varied_curves
 from bss.plots.final_loss import loss_figure
+from bss.plots.fits import fit_figure
 from bss.plots.laws import batch_against_loss, es_panels, tokens_to_target
 from bss.plots.rates_map import rates_figure
 from bss.plots.residuals import residuals_figure
@@ -34,6 +35,10 @@ TITLES = {
     "critical": "Critical batch sizes",
     "curve": "The law of loss curves",
     "loss": "The law of final losses",
+    "own": "A law of a user",
+    "equal": "Runs of equal cost",
+    "lr": "Best learning rates",
+    "branches": "Branches from checkpoints",
 }
 Figures = dict[str, Figure]
 
@@ -143,6 +148,8 @@ def _figures(fit: Fit, points: pd.DataFrame | None, runs: pd.DataFrame | None) -
         figures["Measured and fitted loss against tokens"] = fitted_curves(fit, runs)
     elif isinstance(fit, CriticalFit):
         figures["Steps and critical batch sizes"] = critical_figure(fit)
+    elif not isinstance(fit, CurveFit):
+        figures["Measurements and the law"] = fit_figure(fit)
     with suppress(InputError):  # of a fit that keeps none
         figures["Residuals of the fit"] = residuals_figure(fit)
     return figures

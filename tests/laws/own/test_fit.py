@@ -83,7 +83,7 @@ def test_its_predictions_and_its_plot_have_intervals_and_notes(fit):
     pyplot.close(ax.figure)
 
 
-def test_the_command_line_fits_and_predicts(tmp_path, monkeypatch, capsys):
+def test_the_command_line_fits_predicts_and_reports(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     planted().to_csv("losses.csv", index=False)
     command = ["fit", "own", "losses.csv", "--law", NAME, "--resamples", "20"]
@@ -98,6 +98,12 @@ def test_the_command_line_fits_and_predicts(tmp_path, monkeypatch, capsys):
     assert row["loss_low"] < row["loss"] < row["loss_high"]
     assert main(["predict", "--from", "law.json", "--law", NAME, "--runs", "losses.csv"]) == 0
     assert "40 runs predicted" in capsys.readouterr().out
+    assert main(["report", "law.json", "--law", NAME]) == 0
+    page = Path("law.html").read_text()
+    assert all(text in page for text in ("<h1>The law data law</h1>", "A law of a user", "0.303"))
+    assert f"<pre>bss report law.json --law {NAME}</pre>" in page
+    assert main(["next", "law.json", "--law", NAME]) == 2
+    assert "of kind own, which states no next run" in capsys.readouterr().err
 
 
 class Power(OwnLaw):
