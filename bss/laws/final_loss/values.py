@@ -215,7 +215,12 @@ class LossFit(Fit):
         given |= {} if lr is None else {"lr": lr}
         for name, values in given.items():
             check(bool(np.all(np.asarray(values, float) > 0)), name, values, "positive numbers")
-        if lr is not None and not self.with_lr:
+        if lr is not None:
+            self._check_lr()
+
+    def _check_lr(self) -> None:
+        """Raise InputError if the law has no LR."""
+        if not self.with_lr:
             raise InputError(
                 "lr: no batch of the fit's table has several LRs, so the law has no LR; fit a "
                 "table with several LRs per batch, or leave lr out"
@@ -257,8 +262,8 @@ class LossFit(Fit):
             size = self._sizes_in_tokens(params, tokens, batch)
         given = {"params": params, "tokens": tokens, "batch_tokens": size, "lr": lr}
         table = run_table(runs, SIZES, given, optional=("lr",) if self.with_lr else ())
-        if lr is not None and "lr" not in table:
-            self._check(1, 1, 1, lr)
+        if lr is not None:
+            self._check_lr()
         params, tokens, sizes = (table[name].to_numpy() for name in SIZES)
         lrs = table["lr"].to_numpy() if "lr" in table else None
         loss, half = self._new_runs(params, tokens, sizes, lrs)
