@@ -6,7 +6,6 @@ from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.cli.options import NamedLaw, Trust
 from bss.cli.output import Output, Show
-from bss.laws import read_fit
 from bss.tables.storage import read_table
 
 
@@ -33,8 +32,7 @@ def next(
         bss next FIT.json
         bss next FIT.json --goal B_opt@1.8
     """
-    named_law.load()
-    fitted = read_fit(fit)
+    fitted = named_law.read(fit)
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
     warnings = runs.attrs["warnings"]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from cyclopts import Group, Parameter, Token, validators
@@ -113,6 +114,13 @@ class NamedLaw:
 
         laws = LAWS if isinstance(load(self.law, "law"), Law) else OWN_LAWS
         laws.load(self.law)
+
+    def read(self, path: Path, *how: Any, **named: Any) -> Any:
+        """Return the fit in a file that may name the law; other arguments as of `read_fit`."""
+        from bss.laws import read_fit
+
+        self.load()
+        return read_fit(path, *how, **named)
 
 
 @Parameter(name="*", group=Group("Planned run", sort_key=1))

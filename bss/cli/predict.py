@@ -24,7 +24,6 @@ from bss.laws import (
     OwnFit,
     check_losses,
     predict_schedule,
-    read_fit,
 )
 from bss.laws.base import Estimate
 from bss.laws.es.values import NEVER, NO_DRAWS
@@ -123,8 +122,7 @@ def predict(
         bss predict --from FIT.json --loss 1.9
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
-    named_law.load()
-    fitted = read_fit(fit, field="--from")
+    fitted = named_law.read(fit, field="--from")
     given = question.of(fitted.KIND)
     if fitted.KIND == "own":
         return _own(fitted, given, extrapolate)

@@ -13,7 +13,6 @@ from bss.cli.output import Output, Show
 from bss.cli.reading import TableOptions, TargetOptions
 from bss.errors import InputError
 from bss.installation import version
-from bss.laws import read_fit
 from bss.reading import read_curves
 from bss.report.measured import measured_results
 from bss.report.page import write_results
@@ -44,11 +43,10 @@ def report(
         bss report RUNS.parquet
         bss report RUNS.parquet -o page.html --targets 1.9,1.8 --resamples 50
     """
-    named_law.load()
     source = sources[0]
     if file is None:
         file = source / "report.html" if source.is_dir() else source.with_suffix(".html")
-    results = _results(sources, table, targets, resamples, named_law.law)
+    results = _results(sources, table, targets, resamples, named_law)
     write_results(results, file, str(source))
     return Output({"report": str(file)}, text=f"report: {file}")
 
@@ -58,25 +56,26 @@ def _results(
     table: TableOptions,
     targets: TargetOptions,
     resamples: int,
-    law: str | None,
+    named_law: NamedLaw,
 ) -> Results:
     """Read fits or the results of an experiment, or measure and fit what runs allow."""
     if all(path.suffix == ".json" for path in sources):
-        return _fitted(sources, law)
+        return _fitted(sources, named_law)
     experiments = [path for path in sources if (path / "experiment.json").is_file()]
     if not experiments:
         return _measured(sources, table, targets, resamples)
     if len(sources) > 1:
         raise InputError(f"{experiments[0]}: holds the results of an experiment; name it alone")
+    named_law.load()
     return read_results(experiments[0])
 
 
-def _fitted(sources: Sequence[Path], law: str | None) -> Results:
+def _fitted(sources: Sequence[Path], named_law: NamedLaw) -> Results:
     """Read fits; the answer of one fit is the summary of the page."""
     groups = [source.stem if len(sources) > 1 else "" for source in sources]
-    fits = [read_fit(source) for source in sources]
+    fits = [named_law.read(source) for source in sources]
     title = f"Fits {', '.join(groups)}" if len(sources) > 1 else f"The law {fits[0].law_name}"
-    named = ["--law", law] if law else []
+    named = ["--law", named_law.law] if named_law.law else []
     return Results(
         _described(title, [*sources, *named]), fits=tuple(zip(groups, fits, strict=True))
     )

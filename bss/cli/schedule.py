@@ -21,7 +21,7 @@ from bss.cli.plan import (
 from bss.cli.step_time import TimeOptions
 from bss.cli.steps import derived_of, sale_of, why_not_steps, with_sale
 from bss.errors import InputError
-from bss.laws import CurveFit, read_fit
+from bss.laws import CurveFit
 from bss.policies import parse_settings
 from bss.policies.derive import POLICIES_OF, DerivedSchedule, default_policy
 from bss.policies.from_noise import NoiseRamp
@@ -92,8 +92,7 @@ def schedule(
         bss schedule --from FIT.json --tokens 1M --stages 3 --lr 4e-3 --lr-coupling sqrt
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
-    _check_lr(lr, warmup, decay)
-    _check_coupling(lr, lr_coupling, lr_batch)
+    _check_lr(lr, (warmup, decay), (lr_coupling, lr_batch))
     limits: dict[str, Any] = {"multiple_of": multiple_of, "stages": stages}
     limits |= {"min_batch": min_batch, "max_batch": max_batch}
     fitted = sale = rate = None
@@ -104,8 +103,7 @@ def schedule(
         derived: DerivedSchedule = ramp
         budget = Budget.read(ramp.schedule, tokens, ramp.seq_len, field="--tokens")
     else:
-        named_law.load()
-        fitted = read_fit(fit, POLICIES_OF, "--from")
+        fitted = named_law.read(fit, POLICIES_OF, "--from")
         budget = _budget(fitted, tokens)
         limits["stages"] = stages or STAGES
         rate = _rate_before(fitted, lr, budget, warmup, decay)
@@ -168,10 +166,14 @@ def _tolerated(fit: Any, tolerance: float | None) -> dict[str, float]:
     return {"tolerance": tolerance}
 
 
-def _check_lr(lr: float | None, warmup: str, decay: str) -> None:
-    """Raise InputError for lengths of an LR schedule without its peak."""
-    if lr is None and (warmup, decay) != ("0", "0"):
+def _check_lr(lr: float | None, lengths: tuple[str, str], coupling: tuple[str, int | None]) -> None:
+    """Raise InputError for lengths or a coupling of an LR schedule without its peak."""
+    if lr is None and lengths != ("0", "0"):
         raise InputError("--warmup and --decay need --lr, the peak LR, e.g. 4e-3")
+    rule, batch = coupling
+    if rule != "none" and lr is None:
+        raise InputError(f"--lr-coupling {rule}: needs --lr, the peak LR at --lr-batch, e.g. 4e-3")
+    check_lr_batch(batch, rule)
 
 
 def _budget(fit: Any, tokens: str) -> Budget:
@@ -228,13 +230,6 @@ def _output(
         warnings=[*derived.warnings],
         notes=[shown.answer, *shown.notes],
     )
-
-
-def _check_coupling(lr: float | None, rule: str, batch: int | None) -> None:
-    """Raise InputError for options of the scaling of a learning rate that lack another."""
-    if rule != "none" and lr is None:
-        raise InputError(f"--lr-coupling {rule}: needs --lr, the peak LR at --lr-batch, e.g. 4e-3")
-    check_lr_batch(batch, rule)
 
 
 def _time_settings(policy: str | None, minimize: str | None, time: TimeOptions) -> dict[str, Any]:
