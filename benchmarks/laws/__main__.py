@@ -29,6 +29,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.laws import planted_curves, planted_schedules, planted_tables
+from benchmarks.public_laws.splits import losses_of, splits_of
 from bss.laws import check_losses, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.laws.functional.data import curves_of
@@ -54,6 +55,10 @@ COMMANDS = {
                                                   "--since", "50%"),
 }  # fmt: skip
 
+PILOTS: dict[str, Any] = {"warmup": 50_000, "since": 500_000}  # as of results/late_switch/fit.json
+PEAK_DIGITS = 6  # of a peak LR: steps read it at slightly different places
+NATS = ("published", "losses", "far batch")
+FOREIGN = ("plain", "missing", "high", "low")
 SINGLE = {"costs": "cpu_seconds", "reported": "error_rms"}  # questions of one number a kind
 
 Answer = tuple[Any, ...]
@@ -97,6 +102,54 @@ def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
         elif row["peak"]:
             kind = "new peak"
         yield kind, (row["measured"], answer.value, answer.low, answer.high)
+
+
+def one_peak(seed: int) -> Iterator[tuple[str, Answer]]:
+    """Final losses at peak LRs that the fit has not seen: all of its runs have one."""
+    one = planted_schedules.one_peak(seed)
+    fit = fit_curve(one.runs, options=Options(RESAMPLES["schedules"]))
+    ends = one.unseen.groupby("run", sort=False).last().reset_index()
+    answers = last_losses(fit, curves_of(one.unseen, every_row=True))
+    for row, answer in zip(ends.to_dict("records"), answers, strict=True):
+        kind = f"planted, {row['times']:g} times the peak"
+        yield kind, (row["measured"], answer.value, answer.low, answer.high)
+
+
+def pilots(peak: float) -> Iterator[tuple[str, Answer]]:
+    """The same of the pilots of late_switch, fitted to those of one peak LR."""
+    runs = pd.read_parquet(RESULTS / "late_switch/pilots.parquet")
+    peaks = runs.groupby("run")["lr"].transform("max").round(PEAK_DIGITS)
+    fit = fit_curve(runs.loc[peaks == peak], options=Options(RESAMPLES["schedules"]), **PILOTS)
+    curves = curves_of(runs, warmup=fit.warmup, every_row=True)
+    losses = curves.loss[np.arange(len(curves.runs)), curves.last]
+    for loss, own, answer in zip(losses, curves.peak_lrs, last_losses(fit, curves), strict=True):
+        kind = f"late_switch, {own / peak:.3g} times the peak"
+        yield kind, (float(loss), answer.value, answer.low, answer.high)
+
+
+def losses(kind: str, seed: int, index: int) -> Iterator[tuple[str, Answer]]:
+    """Losses of the largest model of a table and of one smaller (N, D), by a fit of the others."""
+    table = check_losses(planted_tables.planted(kind, seed, index).table)
+    largest = table["params"] == table["params"].max()
+    cells = table.loc[~largest].groupby(["params", "tokens"]).ngroup().reindex(table.index)
+    inner = cells == index % (cells.max() + 1)
+    fit = fit_loss(table.loc[~largest & ~inner], options=Options(RESAMPLES["tables"]))
+    for name, out in (("largest model", largest), ("one cell", inner)):
+        found = fit.predict(table.loc[out])[["loss", "loss_low", "loss_high"]]
+        for loss, one in zip(table.loc[out, "loss"], found.to_numpy(float).tolist(), strict=True):
+            yield f"{kind}, {name}", (float(loss), *one)
+
+
+def far_batch(turn: int) -> Iterator[tuple[str, Answer]]:
+    """Losses of batch sizes 8 times the fitted ones or more, of the published best LRs."""
+    table = losses_of("steplaw tuned", None)
+    assert table is not None
+    split = [one for one in splits_of("steplaw tuned", table) if one.kind == "far batch"][turn]
+    fit = fit_loss(table.loc[split.fitted], options=Options(RESAMPLES["published"]))
+    rows = table.loc[split.scored]
+    found = fit.predict(rows)[["loss", "loss_low", "loss_high"]].to_numpy(float).tolist()
+    for loss, one in zip(rows["loss"], found, strict=True):
+        yield "dense, far batch", (float(loss), *one)
 
 
 def reported(name: str) -> Iterator[tuple[str, Answer]]:
@@ -170,6 +223,11 @@ def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]
     yield "reported", "dense", partial(reported, "dense")
     yield from (("costs", name, partial(costs, name)) for name in COMMANDS)
     yield from (("schedules", f"{seed}", partial(schedules, seed)) for seed in SEEDS)
+    yield from (("far batch", f"dense {turn}", partial(far_batch, turn)) for turn in (0, 1))
+    yield from (("one peak", f"{seed}", partial(one_peak, seed)) for seed in SEEDS)
+    yield from (("one peak", f"pilots {lr}", partial(pilots, lr)) for lr in (0.002, 0.004))
+    for seed, kind in itertools.product(SEEDS[:4], FOREIGN):
+        yield "losses", f"{kind} {seed}", partial(losses, kind, seed, 0)
     for seed in SEEDS:
         for i in range(CURVES * seed, CURVES * (seed + 1)):
             for law in ("inner", planted_curves.SMALLEST[i % 2]):
@@ -237,7 +295,7 @@ def measures(question: str, answers: list[Answer]) -> Iterator[tuple[str, float,
     if not len(told):
         return
     true, value, low, high = told.T
-    error = value - true if question == "published" else np.log(value / true)
+    error = value - true if question in NATS else np.log(value / true)
     yield "coverage", float(np.mean((low <= true) & (true <= high))), len(told)
     yield "width_median", float(np.median(high / low)), len(told)
     yield "width_p90", float(np.quantile(high / low, 0.9)), len(told)

@@ -6,6 +6,7 @@ decays and a falling batch. A run is off by .001 of its loss, and each of its lo
 again (all derived here).
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ PILOTS = (
     ("4", "wsd", 2.0, 2.0), ("8", "wsd", 3.3, 1.0), ("0:4 60%:16", "constant", 3.3, 2.0),
     ("4", "cosine", 3.3, 0.5), ("8", "constant", 3.3, 0.5),
 )  # fmt: skip
+LONG = 3.0  # times the shortest horizon, which runs of one peak do not reach
 SHAPES = (
     ("4", "cosine"), ("8", "wsd"), ("0:2 25%:4 50%:8 75%:16", "constant"),
     ("0:8 50%:2", "constant"), ("0:4 80%:16", "wsd"), ("0:2 60%:8", "cosine"),
@@ -50,9 +52,7 @@ class Planted:
 
 def planted(seed: int) -> Planted:
     """Return a task drawn from a seed; its runs lack a horizon and a peak by turns, or none."""
-    rng = np.random.default_rng([seed, 33])
-    task = Task(rng.uniform(0.3, 1.0), rng.uniform(1.5, 2.5), 128, 10 ** rng.uniform(-1, 0.5))
-    peak = 0.2 * stable_rate(task, SMALLEST)
+    task, peak, rng = _task(seed)
     lacks = ((None, None), (3.3, 2.0), (2.0, 1.0), (None, 0.5), (3.3, None))[seed % 5]
     pilots = [one for one in PILOTS if one[2] != lacks[0] and (one[3] != lacks[1] or one[2] == 1)]
     if lacks[1] == 1.0:  # the constants of the shortest horizon move to half the peak
@@ -64,6 +64,26 @@ def planted(seed: int) -> Planted:
             end = run(task, batch, phase, horizon, times, peak, rng, ends=True)
             new = {"horizon": horizon == lacks[0], "peak": times == lacks[1]}
             ends.append(end.assign(run=f"{i} {batch} {phase} {horizon:g} {times:g}", **new))
+    return Planted(runs, pd.concat(ends, ignore_index=True))
+
+
+def _task(seed: int) -> tuple[Task, float, Any]:
+    """Return a task, its peak LR, and the random numbers of its runs."""
+    rng = np.random.default_rng([seed, 33])
+    task = Task(rng.uniform(0.3, 1.0), rng.uniform(1.5, 2.5), 128, 10 ** rng.uniform(-1, 0.5))
+    return task, 0.2 * stable_rate(task, SMALLEST), rng
+
+
+def one_peak(seed: int) -> Planted:
+    """Return runs that all have one peak LR, and ends at half of it, at it, and at twice."""
+    task, peak, rng = _task(seed)
+    pilots = dict.fromkeys(one[:3] for one in PILOTS if one[2] < LONG)
+    runs = pd.concat([run(task, *one, 1.0, peak, rng) for one in pilots], ignore_index=True)
+    ends = []
+    for i, (batch, phase) in enumerate(SHAPES):
+        for horizon, times in itertools.product(HORIZONS[:2], PEAKS):
+            end = run(task, batch, phase, horizon, times, peak, rng, ends=True)
+            ends.append(end.assign(run=f"{i} {batch} {phase} {horizon:g} {times:g}", times=times))
     return Planted(runs, pd.concat(ends, ignore_index=True))
 
 

@@ -22,8 +22,8 @@ from bss.laws.base import (
     rounded,
     tails,
 )
-from bss.laws.functional.data import Curves, curves_of
-from bss.laws.functional.law import CurveLaw, law_losses
+from bss.laws.functional.data import VARIED, Curves, curves_of
+from bss.laws.functional.law import CurveLaw, law_losses, noise_share
 from bss.laws.functional.problem import (
     CLOCKS,
     FEWEST,
@@ -163,7 +163,7 @@ def _fitted(
         curves=fitted_runs(curves, law(one.theta)),
         level=level,
         resamples=options.resamples,
-        warnings=tuple(_warnings(curves, parameters, known)),
+        warnings=tuple(_warnings(curves, parameters, known, law(one.theta))),
         constraints=constraints,
     )
 
@@ -201,12 +201,22 @@ def fitted_runs(curves: Curves, law: CurveLaw) -> tuple[FittedRun, ...]:
     )
 
 
-def _warnings(curves: Curves, parameters: dict[str, Estimate], known: bool) -> list[str]:
+def _warnings(
+    curves: Curves, parameters: dict[str, Estimate], known: bool, law: CurveLaw
+) -> list[str]:
     texts = [f"{name}: {e.note}" for name, e in parameters.items() if e.note]
     if not known:
         texts.append("noise: its size is unidentified; add smaller batches")
     if curves.without_loss:
         texts.append(f"left out, without a loss to read: {', '.join(curves.without_loss)}")
+    if np.ptp(np.log(curves.peak_lrs)) < np.log(VARIED):
+        rows = np.arange(len(curves.runs))
+        noisiest = int(noise_share(law, curves)[rows, curves.last].argmax())
+        texts.append(
+            "one peak LR: predictions at another assume how noise grows with it; one more run, "
+            f"{curves.runs[noisiest]} at half its peak LR ({curves.peak_lrs[noisiest] / 2:.3g}), "
+            "would narrow them most"
+        )
     return texts
 
 

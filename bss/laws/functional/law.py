@@ -51,6 +51,12 @@ def law_losses(law: CurveLaw, curves: Curves) -> np.ndarray:
         return np.asarray(_jitted(*float64((law, curves.segments, curves.points))))
 
 
+def noise_share(law: CurveLaw, curves: Curves) -> np.ndarray:
+    """Return the share of the noise in the losses at the evaluation points of curves, [R, N]."""
+    without = law_losses(law._replace(A_0=0.0, A_1=0.0), curves)
+    return 1 - without / law_losses(law, curves)
+
+
 def curve_losses(law: CurveLaw, segments: Segments, points: EvalPoints) -> Number:
     """Return the law's losses in nats, [R, N], traced."""
     signal, noise, feedback = curve_terms(law, segments, points)

@@ -29,7 +29,7 @@ from bss.laws.base import (
     tails,
 )
 from bss.laws.functional.data import VARIED, Curves, curves_of, plan_path, stack
-from bss.laws.functional.law import CurveLaw, law_losses
+from bss.laws.functional.law import CurveLaw, law_losses, noise_share
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.rates import wsd
 from bss.units import format_tokens, parse_tokens
@@ -37,6 +37,8 @@ from bss.values import Count, Finite, Nonnegative, Positive, PositiveCount, Rang
 
 FAR = 1.25  # times a range measured: beyond it nothing was tested
 UNSEEN = 1.25  # times the error at left-out runs: covers 9 of 10 planted ends at a new budget or LR
+# Of p between peak LRs: that of SGD, and 1.55 of runs at five peaks (results/late_switch/fit.json).
+ACROSS = {"mean": 1.0, "sd": 0.5}
 DECAYED = 0.1  # of the peak: an LR that falls to it or below has fallen to zero
 Rate = Callable[[Any], Any] | float
 MAX_ROWS = 1500  # losses saved: the rest of the 150 kB
@@ -165,6 +167,11 @@ class CurveFit(Fit):
         return {name: e.note for name, e in self.parameters.items() if e.value is None}
 
     @property
+    def peaks_vary(self) -> bool:
+        """Whether runs tell how noise grows with the peak LR."""
+        return len(self.peak_lrs) != 1 and "p" not in self.unidentified
+
+    @property
     def cv_error(self) -> float | None:
         """Root mean square error of log loss at left-out ends; None with too few runs."""
         return self.cv_errors.get(self.clock)
@@ -193,7 +200,8 @@ class CurveFit(Fit):
             for batch, tokens, lr in table[["batch", "tokens", "lr"]].itertuples(index=False)
         ]
         curves = stack([plan_path(*one) for one in schedules], self.seq_len)
-        ends = [law_losses(CurveLaw(*row), curves)[:, 0] for row in self.draws]
+        laws = [at_peaks(self, CurveLaw(*row), curves) for row in self.draws]
+        ends = [law_losses(law, curves)[:, 0] for law in laws]
         return np.log(np.reshape(ends, (-1, len(schedules))))
 
     def details(self) -> dict[str, pd.DataFrame]:
@@ -306,7 +314,8 @@ class CurveFit(Fit):
         """
         budget = self.tokens if tokens is None else parse_tokens(tokens, field="tokens")
         batch, curves = self.fixed_batches(budget, self.rates[1] if rate is None else rate)
-        laws = [self.law, *(CurveLaw(*row) for row in self.draws)]
+        rows = [self.law, *(CurveLaw(*row) for row in self.draws)]
+        laws = [at_peaks(self, law, curves) for law in rows]
         found = np.array([batch[law_losses(law, curves)[:, 0].argmin()] for law in laws], float)
         ends = interval(found[0], found[1:] if self.draws else found, level=self.level)
         best = BestBatch(ends.value, ends.low, ends.high, self.level, method="law")
@@ -363,13 +372,40 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
             f"runs: seq_len {curves.seq_len}, but the fit has {fit.seq_len}; batches of sequences "
             "of another length cannot be compared"
         )
-    value = law_losses(fit.law, curves)
-    draws = np.array([law_losses(CurveLaw(*row), curves) for row in fit.draws] or [value])
+    law = at_peaks(fit, fit.law, curves)
+    value = law_losses(law, curves)
+    laws = [at_peaks(fit, CurveLaw(*row), curves) for row in fit.draws]
+    draws = np.array([law_losses(one, curves) for one in laws] or [value])
     parameters = np.nanquantile(np.log(draws / value), tails(fit.level), axis=0, method="hazen")
     misfit = stats.t.ppf((1 + fit.level) / 2, max(fit.runs - 1, 1)) * _misfit(fit, curves)[:, None]
     below = np.hypot(np.minimum(parameters[0], 0), misfit)
     above = np.hypot(np.maximum(parameters[1], 0), misfit)
+    if not fit.peaks_vary:
+        noise = noise_share(law, curves)
+        grown = (
+            stats.norm.ppf((1 + fit.level) / 2) * ACROSS["sd"] * np.abs(_peak_ratios(fit, curves))
+        )
+        below = np.hypot(below, np.log1p(noise * np.expm1(-grown)))
+        above = np.hypot(above, np.log1p(noise * np.expm1(grown)))
     return value, value * np.exp(-below), value * np.exp(above)
+
+
+def _peak_ratios(fit: CurveFit, curves: Curves) -> np.ndarray:
+    """Return [R, 1], log of each peak LR over the nearest one of the fitted runs."""
+    apart = np.log(curves.peak_lrs[:, None] / np.array(fit.peak_lrs or curves.peak_lrs))
+    nearest = np.abs(apart).argmin(axis=1)
+    return apart[np.arange(len(apart)), nearest][:, None]
+
+
+def at_peaks(fit: CurveFit, law: CurveLaw, curves: Curves) -> CurveLaw:
+    """Return a law of the fit with the noise of runs at the peak LRs of curves.
+
+    If p is unidentified, noise grows between peaks as under SGD.
+    """
+    if "p" not in fit.unidentified:
+        return law
+    scale = np.exp((ACROSS["mean"] - law.p) * _peak_ratios(fit, curves))
+    return law._replace(A_0=law.A_0 * scale, A_1=law.A_1 * scale)
 
 
 def _misfit(fit: CurveFit, curves: Curves) -> np.ndarray:
@@ -437,7 +473,8 @@ def schedule_losses(
     """
     path = plan_path(schedule, tokens, fit.seq_len, rate, at)
     _refuse(unidentified_for(fit, path.steps, path.lr, path.batch))
-    return law_losses(fit.law, stack([path], fit.seq_len))[0, : len(path.at)]
+    curves = stack([path], fit.seq_len)
+    return law_losses(at_peaks(fit, fit.law, curves), curves)[0, : len(path.at)]
 
 
 def untested_of(fit: CurveFit, schedule: BatchSchedule, tokens: int, rate: Rate) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
 from bss.laws.functional.data import curves_of, plan_path, stack, unidentified_by_design
+from bss.laws.functional.fit import _warnings
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.problem import NAMES, curve_problem
 from bss.laws.functional.values import schedule_losses
@@ -247,6 +248,14 @@ def test_no_clock_holds_the_exponent_of_a_rate_that_varies(planted_curves):
             if few < most
         }
         assert fitted & {"p", "m", "B_phi"} == free
+
+
+def test_one_more_run_is_named_where_all_have_one_peak_lr(planted_curves):
+    runs = planted_curves.table(("1", "4", "16"))
+    named = _warnings(curves_of(runs), {}, True, planted_curves.law)
+    assert len(named) == 1 and "one more run, 1 at half its peak LR (0.002), would" in named[0]
+    several = at_three_rates(planted_curves, planted_curves.law)
+    assert _warnings(curves_of(several), {}, True, planted_curves.law) == []
 
 
 @pytest.mark.slow

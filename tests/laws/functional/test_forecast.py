@@ -61,9 +61,28 @@ def test_the_interval_of_what_no_run_had_is_wider(planted_curves, curves):
         return np.log(high / low)[0, 0]
 
     seen = width("1")
+    assert width("1", tokens=3 * planted_curves.tokens) == pytest.approx(1.25 * seen)
+    several = dataclasses.replace(fit, peak_lrs=(RATE, RATE / 4))
+    fit, one_peak = several, fit
     assert width("1", rate=RATE * 1.1) == pytest.approx(seen)
-    for new in ({"rate": RATE * 1.5}, {"tokens": 3 * planted_curves.tokens}, {"rate": RATE / 1.5}):
-        assert width("1", **new) == pytest.approx(1.25 * seen)
+    for rate in (RATE * 1.5, RATE / 1.5):
+        assert width("1", rate=rate) == pytest.approx(1.25 * seen)
+    fit = one_peak
+    assert seen < width("1", rate=RATE * 1.1) < width("1", rate=RATE * 1.5)
+    assert 1.25 * seen < width("1", rate=RATE * 1.5) < width("1", rate=RATE * 3)
+
+
+def test_where_p_is_unidentified_noise_grows_between_peaks_as_under_sgd(planted_curves, curves):
+    """By the law with p = 1 that is equal at the fitted peak."""
+    law = planted_curves.law
+    wrong = law._replace(p=3.0, A_0=law.A_0 * RATE**-2, A_1=law.A_1 * RATE**-2)
+    p = dataclasses.replace(planted_curves.fit.parameters["p"], value=None)
+    changes = {"law": wrong, "draws": (), "peak_lrs": (RATE,)}
+    changes |= {"parameters": planted_curves.fit.parameters | {"p": p}}
+    fit = dataclasses.replace(planted_curves.fit, **changes)
+    for rate in (RATE / 2, RATE, 2 * RATE):
+        found = forecast(fit, curves("2", rate=rate))[0]
+        np.testing.assert_allclose(found, law_losses(law, curves("2", rate=rate)))
 
 
 def test_an_interval_holds_its_estimate_and_the_draws(planted_curves, curves):
