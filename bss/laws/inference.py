@@ -183,3 +183,52 @@ def refuse_few(count: int, free: int, measured: str, law: str, remedy: str) -> N
     if count <= free:
         text = measured.format(count)
         raise InputError(f"{text} for the {free} parameters of {law}; {remedy}")
+
+
+def refuse_constant(
+    errors: np.ndarray, logs: np.ndarray, free: int, measured: str, law: str, remedy: str
+) -> None:
+    """Raise InputError if a law is no better than a constant, by mean absolute errors.
+
+    Errors are corrected for the degrees of freedom, so that parameters which only fit the noise do
+    not count. Absolute errors, as a robust fit may miss some runs by far.
+
+    Args:
+        errors: [N], of log measured, by the law.
+        logs: [N], log measured.
+        free: number of fitted parameters.
+        measured: name of what was measured.
+        law: what has the parameters.
+        remedy: what the user can do.
+    """
+
+    def corrected(errors: np.ndarray, free: int) -> float:
+        return float(np.abs(errors).mean() * np.sqrt(len(errors) / max(len(errors) - free, 1)))
+
+    error = corrected(errors, free)
+    constant = corrected(logs - logs.mean(), 1)
+    if error >= constant:
+        raise InputError(
+            f"{law}: mean error {error:.3g} of log {measured} with {free} parameters, a constant "
+            f"has {constant:.3g}; {remedy}"
+        )
+
+
+def refuse_collision(slopes: np.ndarray, names: Sequence[str], law: str) -> None:
+    """Raise InputError if the measurements show only one combination of some parameters.
+
+    Args:
+        slopes: [N, P], derivatives of the residuals by free parameters without a prior.
+        names: [P].
+        law: what has the parameters.
+    """
+    if len(names) < 2:
+        return
+    size = np.linalg.norm(slopes, axis=0)
+    _, singular, rows = np.linalg.svd(slopes / np.where(size > 0, size, 1.0))
+    if singular[-1] < 1e-6 * singular[0]:  # far below what measurements can separate
+        alike = " and ".join(np.array(names)[np.sort(np.argsort(-np.abs(rows[-1]))[:2])])
+        raise InputError(
+            f"{law}: {alike} collide: the table shows only one combination of them; drop one, or "
+            "fix it (--fix NAME=VALUE)"
+        )

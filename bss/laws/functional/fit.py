@@ -39,6 +39,7 @@ from bss.laws.inference import (
     choose,
     identified,
     percentiles,
+    refuse_constant,
     resample,
     times_of_others,
 )
@@ -79,7 +80,7 @@ def fit_curve(
 
     Raises:
         InputError: If `curves_of` or `curve_problem` refuses the table, `clock` is unknown, runs
-            are of several conditions, or too few runs are left.
+            are of several conditions, too few runs are left, or a constant fits as well.
     """
     checked = check_runs(runs, need_loss=False)
     healthy, diverged = without_diverged(checked, loss_column(checked))
@@ -134,6 +135,15 @@ def _fitted(
 ) -> CurveFit:
     """Return the fit with the first time variable, with its intervals."""
     clock, one = next(iter(every.items()))
+    used = curves.weight > 0
+    refuse_constant(
+        one.problem.missed(one.theta, 0)[used],
+        np.log(curves.loss[used]),
+        int((~one.problem.is_fixed).sum()),
+        "loss",
+        "the law of curves",
+        "add runs whose losses fall",
+    )
     generator = np.random.default_rng(options.seed)
     refits = resample(one.problem, one.solution, 0, options.resamples, generator)
     level = options.level
@@ -149,7 +159,7 @@ def _fitted(
         parameters=parameters,
         status=status,
         identified=status == "converged" and known,
-        rmse=rms(refits.errors[curves.weight > 0]),
+        rmse=rms(refits.errors[used]),
         cv_errors={name: x.cv_error for name, x in every.items() if x.cv_error is not None},
         seq_len=curves.seq_len,
         **_ranges(curves),

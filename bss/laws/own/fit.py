@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bss.errors import InputError
 from bss.laws.base import DRAWS, Estimate, Options, Outlier, rounded
 from bss.laws.inference import (
     OutlierRule,
@@ -14,6 +13,8 @@ from bss.laws.inference import (
     identified,
     leave_out,
     percentiles,
+    refuse_collision,
+    refuse_constant,
     refuse_few,
     resample,
     times_of_others,
@@ -134,27 +135,20 @@ def _state(law: OwnLaw, data: OwnData, ranges: Ranges) -> LeastSquares:
 def _refuse_useless(law: OwnLaw, data: OwnData, problem: LeastSquares, solution: Solution) -> None:
     """Raise InputError if a constant fits as well, or if two parameters collide."""
     errors, slopes = problem.linearize(solution, 0)
-    logs = np.log(data.measured)
-    constant = rms(logs - logs.mean())
-    if rms(errors) >= constant * (1 - 1e-3):  # a tenth of a percent better is none
-        raise InputError(
-            f"law {law.name}: rms error {rms(errors):.3g} of log {law.measured}, a constant has "
-            f"{constant:.3g}; correct the formula or the bounds of its parameters"
-        )
-    free = (problem.lower[0] < problem.upper[0]) & ~solution.at_bound[0]
+    is_fitted = problem.lower[0] < problem.upper[0]
+    refuse_constant(
+        errors,
+        np.log(data.measured),
+        int(is_fitted.sum()),
+        law.measured,
+        f"law {law.name}",
+        "correct the formula or the bounds of its parameters",
+    )
+    free = is_fitted & ~solution.at_bound[0]
     priors = np.array([np.isfinite(one.spread) for one in law.parameters])
     kept = ~priors[free]
     names = np.array(law.names)[free][kept]
-    if len(names) < 2:
-        return
-    size = np.linalg.norm(slopes[:, kept], axis=0)
-    _, singular, rows = np.linalg.svd(slopes[:, kept] / np.where(size > 0, size, 1.0))
-    if singular[-1] < 1e-6 * singular[0]:  # far below what measurements can tell apart
-        alike = " and ".join(names[np.sort(np.argsort(-np.abs(rows[-1]))[:2])])
-        raise InputError(
-            f"law {law.name}: {alike} collide: the table shows only one combination of them; drop "
-            "one, or fix it (--fix NAME=VALUE)"
-        )
+    refuse_collision(slopes[:, kept], names.tolist(), f"law {law.name}")
 
 
 def _estimate(
