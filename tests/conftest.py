@@ -167,52 +167,6 @@ def tiny_execution(execution_in, tmp_path):
 @pytest.fixture(scope="session")
 def planted_curves():
     """A functional scaling law of SGD as a fit, and run tables whose losses follow a law."""
-    from types import SimpleNamespace
+    from tests.planted_curves import planted_curves
 
-    import numpy as np
-    import pandas as pd
-
-    from bss.laws import CurveFit
-    from bss.laws.base import Estimate
-    from bss.laws.functional.data import plan_path, stack
-    from bss.laws.functional.law import CurveLaw, law_losses
-    from bss.schedules.batch import BatchSchedule
-    from bss.schedules.plan import resolve
-
-    law = CurveLaw(1.5, 2.0, 0.5, 0.1, 25.0, 10.0, 2.0, 1.5, 1.0, 1.0, 0.0)
-    tokens, seq_len = 2_000_000, 64
-
-    def table(schedules, law=law, rate=4e-3, seed=None):
-        """Rows of runs named by their schedules; with a seed, run offsets and noise in log loss."""
-        draw = np.random.default_rng(seed)
-        frames = []
-        for text in schedules:
-            schedule = BatchSchedule.parse(text, total=tokens)
-            plan = resolve(schedule, tokens, seq_len)
-            steps = sorted({plan.step_at(round(x)) for x in np.geomspace(20_000, tokens, 40)})
-            at = np.array([plan.tokens_at(step) for step in steps])
-            path = plan_path(schedule, tokens, seq_len, rate, at)
-            loss = law_losses(law, stack([path], seq_len))[0, : len(at)]
-            if seed is not None:
-                loss = loss * np.exp(
-                    2e-3 * draw.standard_normal() + 1e-3 * draw.standard_normal(len(at))
-                )
-            frame = pd.DataFrame({"run": text, "step": steps, "tokens": at, "seq_len": seq_len})
-            frame["batch"] = [plan.at(step - 1).batch for step in steps]
-            frames.append(frame.assign(lr=rate(at) if callable(rate) else rate, loss=loss))
-        return pd.concat(frames, ignore_index=True)
-
-    parameters = {name: Estimate(value) for name, value in law._asdict().items()}
-    fit = CurveFit(
-        "sgd", law, parameters, "converged", True, 0.0, {}, seq_len, (1.0, 16.0), (4e-3, 4e-3),
-        tokens, 0, 0,
-    )  # fmt: skip
-    return SimpleNamespace(
-        law=law,
-        fit=fit,
-        table=table,
-        tokens=tokens,
-        seq_len=seq_len,
-        constants=("1", "2", "4", "8", "16"),
-        two_stage=("0:1 50%:8", "0:1 80%:16", "0:2 30%:8", "0:16 50%:2"),
-    )
+    return planted_curves()
