@@ -16,7 +16,7 @@ test: setup  ## lint, types, imports, tests
 	$(BIN)/ruff check .
 	$(BIN)/pyrefly check --min-severity error
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder  # by folder: what is compiled serves the next file
 
 test-slow: setup  ## the tests that take minutes
 	$(BIN)/pytest -m slow -n 2 --dist loadfile

@@ -72,9 +72,14 @@ def pytest_runtest_setup(item):
     jax.config.update("jax_disable_most_optimizations", not SOLVING & {*folders[:2]})
 
 
+def folder_of(item):
+    """The first two folders of a file of tests, e.g. tests/laws."""
+    return item.path.relative_to(item.config.rootpath).parent.parts[:2]
+
+
 def pytest_runtest_teardown(item, nextitem):
     """Forget compiled programs behind each folder of tests, so that a worker stays small."""
-    if nextitem and nextitem.path.parent != item.path.parent:
+    if nextitem and folder_of(nextitem) != folder_of(item):
         jax.clear_caches()
         if cache := sys.modules.get("bss.training.program_cache"):
             cache.PROGRAMS.clear()
