@@ -222,10 +222,12 @@ SAMPLES = {
 QUICK = [
     ("points", "hyperbola"),
     ("critical", "a + b/B"),
-    ("best LRs", "power law"),
     ("branches", "smooth penalty"),
     ("own", "data law"),
 ]
+"""Commands that are fast: the fast tests have all changes at once."""
+ONE_BY_ONE = [("best LRs", "power law")]
+"""Its coefficient changes with the unit of the batch size: the fast tests have each change."""
 
 
 def test_every_fit_and_law_has_a_sample():
@@ -240,19 +242,19 @@ def test_every_fit_and_law_has_a_sample():
 EACH = [
     pytest.param(
         *(name, law),
-        marks=[] if (name, law) in QUICK else pytest.mark.slow,
+        marks=[] if (name, law) in ONE_BY_ONE else pytest.mark.slow,
         id=f"{name}-{law}",
     )
     for name, sample in SAMPLES.items()
     for law in [next(iter(sample.laws))]
 ]
-"""Every sample with its first law; the fast tests have one of each command that is fast."""
-OTHERS = [
+"""Every sample with its first law, a change at a time."""
+AT_ONCE = [pytest.param(*each, id="-".join(each)) for each in QUICK] + [
     pytest.param(name, law, marks=pytest.mark.slow, id=f"{name}-{law}")
     for name, sample in SAMPLES.items()
     for law in [*sample.laws][1:]
 ]
-"""The other laws of each sample, which read the same table: they have all changes at once."""
+"""The other laws of each sample, which read the same table; and those of the fast tests."""
 
 
 @pytest.fixture(scope="module")
@@ -412,8 +414,8 @@ def test_diverged_runs_change_nothing(name, law, planted_curves, fitted):
     assert_told(found.warnings, lost)
 
 
-@pytest.mark.parametrize(("name", "law"), OTHERS)
-def test_all_changes_at_once_change_nothing_of_the_other_laws(name, law, planted_curves, fitted):
+@pytest.mark.parametrize(("name", "law"), AT_ONCE)
+def test_all_changes_at_once_change_nothing(name, law, planted_curves, fitted):
     """But for the order of runs, which changes the draws: there the values are compared."""
     sample, wanted = SAMPLES[name], fitted(name, law)
     table = sample.table(planted_curves)
