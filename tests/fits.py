@@ -29,6 +29,22 @@ def fit_entry(kind: str) -> dict[str, Any]:
     return json.loads(_text(kind))
 
 
+def with_few_rows(entry: dict[str, Any], every: int = 8) -> dict[str, Any]:
+    """Return a fit of final losses with a part of its rows: quick to ask, and its law as it is.
+
+    The row of the lowest loss, which bounds L_0, is kept.
+    """
+    points = entry["law"]["points"]
+    losses = points["loss"]
+    kept = sorted({*range(0, len(losses), every), losses.index(min(losses))})
+    for name in ("params", "tokens", "batch", "lr", "count"):
+        rows = points[name]["rows"]  # none, if all have one value
+        points[name]["rows"] = [rows[i] for i in kept if rows]
+    points["loss"] = [losses[i] for i in kept]
+    entry["cell_error"] = [entry["cell_error"][i] for i in kept]
+    return entry
+
+
 def places(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Yield every place in JSON with its value; of a list the first and the last element."""
     if place:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.called import printed, refused
+from tests.fits import with_few_rows
 
 PUBLISHED = Path(__file__).parents[2] / "bss/laws/published/steplaw_rates.json"
 ONE_RATE = "bss/laws/published/steplaw_dense.json"
@@ -14,19 +15,8 @@ HEAD = "run,params,tokens,batch,seq_len,peak_lr"
 
 @pytest.fixture(scope="module")
 def rates(tmp_path_factory):
-    """The published fit with every eighth of its rows: quick to ask, and its law as it is.
-
-    The row of the lowest loss, which bounds L_0, is kept.
-    """
-    entry = json.loads(PUBLISHED.read_text())
-    points = entry["law"]["points"]
-    losses = points["loss"]
-    kept = sorted({*range(0, len(losses), 8), losses.index(min(losses))})
-    for name in ("params", "tokens", "batch", "lr", "count"):
-        rows = points[name]["rows"]  # none, if all have one value
-        points[name]["rows"] = [rows[i] for i in kept if rows]
-    points["loss"] = [losses[i] for i in kept]
-    entry["cell_error"] = [entry["cell_error"][i] for i in kept]
+    """The published fit with every eighth of its rows."""
+    entry = with_few_rows(json.loads(PUBLISHED.read_text()))
     file = tmp_path_factory.mktemp("rates") / "fit.json"
     file.write_text(json.dumps(entry))
     return str(file)
