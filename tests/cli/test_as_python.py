@@ -109,7 +109,11 @@ def table(tmp_path):
     return tmp_path / "runs.parquet"
 
 
-@pytest.mark.parametrize("kind", ["es", "curve"])
+@pytest.mark.parametrize(
+    "kind",
+    # A fit of the functional law takes seconds, and its command returns what `fit es` returns.
+    ["es", pytest.param("curve", marks=pytest.mark.slow)],
+)
 def test_fit_of_loss_curves(capsys, table, tmp_path, kind):
     options = {"es": ["--targets", "3.4,3.2", "--law", "hyperbola"], "curve": ["--clock", "sgd"]}
     how = {"es": {"targets": [3.4, 3.2], "law": "hyperbola"}, "curve": {"clock": "sgd"}}

@@ -1,6 +1,7 @@
 """Late switches: parts, refused plans, tables and answers from planted numbers; nothing trained."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ def runs_of(one):
 def test_every_part_has_runs_and_judged_parts_a_registration():
     for part in PARTS:
         one = study(part)
-        runs = runs_of(one)
+        runs = runs_of(replace(one, seeds=one.seeds[:2]))
         assert len({arm.run.id for arm in runs}) == len(runs) >= 3
         assert bool(one.registration) == (part in JUDGED)
         assert part not in JUDGED or min(one.seeds) >= 10

@@ -113,19 +113,19 @@ def test_a_run_keeps_the_sizes_of_its_last_start(
 
 
 def test_a_resumed_run_equals_the_whole_one_on_a_machine_with_other_caches(
-    monkeypatch, tiny_transformer, tiny_execution, stop_after
+    monkeypatch, tiny_run, tiny_execution, stop_after
 ):
     free = dataclasses.replace(tiny_execution, buckets=(), evaluation_bucket=0)
     monkeypatch.setattr(bucket_choice, "largest_bucket", lambda *_: 1)
     other = dataclasses.replace(free, runs=free.runs + "-whole")
-    train(tiny_transformer, other)
+    train(tiny_run, other)
     with pytest.raises(Interrupted):
-        train(tiny_transformer, free, stop=stop_after(20))
+        train(tiny_run, free, stop=stop_after(20))
     monkeypatch.setattr(bucket_choice, "largest_bucket", lambda *_: 4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a change of the execution is told
-        train(tiny_transformer, free)
-    path, whole = (run_path(one.runs, tiny_transformer) for one in (free, other))
+        train(tiny_run, free)
+    path, whole = (run_path(one.runs, tiny_run) for one in (free, other))
     assert [record["buckets"] for record in read_executions(path)] == [[1], [1]]
     without = [[row | {"seconds": 0} for row in read_curve(one)] for one in (path, whole)]
     assert without[0] == without[1]
@@ -133,12 +133,12 @@ def test_a_resumed_run_equals_the_whole_one_on_a_machine_with_other_caches(
 
 
 def test_sizes_that_exceed_the_memory_are_refused_before_a_step(
-    monkeypatch, tiny_transformer, tiny_execution
+    monkeypatch, tiny_run, tiny_execution
 ):
     monkeypatch.setattr("bss.training.loop.machine_memory", lambda: 1e4)
     with pytest.raises(InputError, match=r"execution.buckets: a micro-batch of 2 sequences needs"):
-        train(tiny_transformer, tiny_execution)
-    assert read_curve(run_path(tiny_execution.runs, tiny_transformer)) == []
+        train(tiny_run, tiny_execution)
+    assert read_curve(run_path(tiny_execution.runs, tiny_run)) == []
 
 
 def test_the_memory_of_a_container_counts(tmp_path):
