@@ -15,7 +15,7 @@ from bss.tables.joining import holds_losses, holds_runs, join_tables, tables_in
 from bss.tables.likeness import held_out_name, unit_of_loss
 from bss.tables.reading import only, without
 from bss.tables.schema import check_points
-from bss.tables.storage import read_table
+from bss.tables.storage import read_header, read_table
 
 Source = Path | pd.DataFrame
 """A table, a file, or a directory of tables or runs."""
@@ -318,8 +318,10 @@ def _unread_losses(source: str, runs: pd.DataFrame) -> list[str]:
 
 def _are_points(source: Source, how: Reading) -> bool:
     """Return whether a source has points, or a directory tables of them and none of runs."""
-    if not isinstance(source, Path) or source.is_file():
+    if not isinstance(source, Path):
         return holds_points(_table_of(source, how)[0])
+    if source.is_file():
+        return holds_points(read_header(source, how))
     runs = _tables_of(source, how, holds_runs, "run tables", [])
     points = _tables_of(source, how, holds_points, "tables of points", [])
     return source.is_dir() and runs == [source] and points != [source]

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,27 +128,58 @@ def read_table(path: str | Path, reading: Reading | None = None) -> tuple[pd.Dat
     """
     path = as_path(path)
     reading = reading or Reading()
-    refuse_stream(path)
     lines: list[int] | None = None
-    try:
+    with _readable(path):
         if path.suffix == ".parquet":
             frame = pd.read_parquet(path).reset_index(drop=True)
         else:
             frame, lines = _csv(path, reading)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (OSError, ValueError, csv.Error) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
     origin = Origin(str(path), lines)
     return reading.read(frame, origin), origin
 
 
+def read_header(path: str | Path, reading: Reading | None = None) -> pd.DataFrame:
+    """Return the columns of a table without its rows, whose errors are not found.
+
+    Args and errors are those of `read_table`.
+    """
+    path = as_path(path)
+    reading = reading or Reading()
+    with _readable(path):
+        if path.suffix == ".parquet":
+            frame = pq.read_schema(path).empty_table().to_pandas()
+        else:
+            _refuse_no_text(path)
+            with path.open(encoding="utf-8-sig") as lines:
+                _, first = next(_rows(lines), (0, ""))
+            _refuse_separators(path, first)
+            header = next(csv.reader([first]))
+            _refuse_twice(path, header)
+            frame = pd.DataFrame(columns=header)
+    return reading.read(frame, Origin(str(path)))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raise InputError for the errors of a file that cannot be read as a table."""
+    refuse_stream(path)
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text; save it as CSV in UTF-8") from None
+    except (OSError, ValueError, csv.Error) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: cannot be read as CSV or Parquet: {reason}") from None
+
+
 def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     """Return a frame, its names as they are written, and the lines of its rows."""
-    numbered = _rows(_text(path))
+    _refuse_no_text(path)
+    numbered = [*_rows(path.read_text(encoding="utf-8-sig").splitlines())]
     _refuse_separators(path, numbered[0][1] if numbered else "")
     _refuse_ragged(path, numbered)
     names: dict[Hashable, type[str]] = {reading.theirs(name): str for name in NAMES}
@@ -162,33 +193,27 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     return frame, [number for number, _ in numbered[1:]]
 
 
-def _rows(text: str) -> list[tuple[int, str]]:
-    """Return the rows of a text with their line numbers, without empty lines and comments.
+def _rows(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the rows of a text with their line numbers, without empty lines and comments.
 
     A comment begins with #. So does a row of a run with such a name, but it has the same number of
     values as the header.
     """
-    rows: list[tuple[int, str]] = []
     width = 0
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         comment = line.startswith("#") and (width < 2 or line.count(",") != width - 1)
         if line.strip() and not comment:
             width = width or line.count(",") + 1
-            rows.append((number, line))
-    return rows
+            yield number, line
 
 
-def _text(path: Path) -> str:
-    """Return a file's text, with any line ends; InputError if it is compressed or not UTF-8."""
+def _refuse_no_text(path: Path) -> None:
+    """Refuse a file that is compressed or of another kind, by its first bytes."""
     with open(path, "rb") as file:
         head = file.read(8)
     for magic, mend in _NO_TEXT.items():
         if head.startswith(magic):
             raise InputError(f"{path}: {mend}")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text; save it as CSV in UTF-8") from None
 
 
 def _refuse_separators(path: Path, header: str) -> None:
@@ -202,12 +227,19 @@ def _refuse_separators(path: Path, header: str) -> None:
             )
 
 
-def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
-    rows = list(csv.reader(line for _, line in numbered))
-    for column in rows[0] if rows else ():
-        if rows[0].count(column) > 1:
+def _refuse_twice(path: Path, header: list[str]) -> None:
+    for column in header:
+        if header.count(column) > 1:
             raise InputError(f"{path}: column {column!r} occurs twice; rename one")
-    widths = [len(values) for values in rows]
+
+
+def _refuse_ragged(path: Path, numbered: list[tuple[int, str]]) -> None:
+    lines = [line for _, line in numbered]
+    _refuse_twice(path, next(csv.reader(lines[:1])))
+    if any('"' in line for line in lines):
+        widths = [len(values) for values in csv.reader(lines)]
+    else:
+        widths = [line.count(",") + 1 for line in lines]
     for (number, _), width in zip(numbered, widths, strict=False):
         if width != widths[0]:
             commas = "; a decimal comma separates, so write points" if width > widths[0] else ""
