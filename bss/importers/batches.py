@@ -175,9 +175,10 @@ def counted(
         rows = rows.assign(batch=rows[ASSUMED])
     rows = rows.drop(columns=[*DROPPED], errors="ignore")
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
-    stepped = _tokens_per_step(rows, length)
+    given_batch = schedule is not None or logged
+    stepped = None if given_batch else _tokens_per_step(rows, length)
     missing = [] if seq_len else [f"run {run} does not give its sequence length; give --seq-len N"]
-    if schedule is None and not logged and stepped is None:
+    if not given_batch and stepped is None:
         each = f"'{run}=512', or '{run}=0:256 2B:512' if it changes"
         missing.append(f"run {run} does not give its batch in sequences; give --batch {each}")
     if missing or seq_len is None:
@@ -201,7 +202,7 @@ def counted(
 
 def _numbers_batches(rows: Rows) -> bool:
     """Return whether the column `batch` is the number of the batch, which grows with the steps."""
-    if not {"batch", "step"} <= {*rows}:
+    if not {"batch", "step"} <= {*rows} or rows["batch"].min() == rows["batch"].max():
         return False
     there = rows[["batch", "step"]].dropna().drop_duplicates()
     more = there.diff()[1:]

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bss.cells import lines_html
@@ -250,5 +251,6 @@ def _paths(path: Any) -> list[Path]:
 
 def _first_loss(run: pd.DataFrame) -> pd.DataFrame:
     """Return the batch and the loss of a run's first row; the held-out one if it has no other."""
-    losses = run["loss"] if "loss" in run else run["eval_loss"]
-    return pd.DataFrame({"batch": run["batch"], "loss": losses})[losses > 0].head(1)
+    losses = run["loss" if "loss" in run else "eval_loss"].to_numpy()
+    first = np.flatnonzero(losses > 0)[:1]
+    return pd.DataFrame({"batch": run["batch"].to_numpy()[first], "loss": losses[first]})

@@ -487,8 +487,12 @@ def named_log(
 
 def _uncounted(rows: Rows) -> Iterator[str]:
     """Yield the number of losses in rows without any count."""
-    uncounted = rows[rows.filter(COUNTS).isna().all(axis=1)].filter(LOSSES)
-    for column, lost in uncounted.notna().sum().items():
+    counted = np.zeros(len(rows), bool)
+    for count in COUNTS:
+        if count in rows:
+            counted |= rows[count].notna().to_numpy()
+    for column in LOSSES:
+        lost = int(rows[column][~counted].notna().sum()) if column in rows else 0
         if lost:
             yield f"{lost} values of {column} have no step and are left out"
 
@@ -498,7 +502,7 @@ def _passes(rows: Rows) -> tuple[str, ...]:
 
     Epochs that are whole numbers count from 0 or 1.
     """
-    epochs = rows.filter(["epoch"]).to_numpy()
+    epochs = rows["epoch"].to_numpy() if "epoch" in rows else np.zeros(0)
     epochs = epochs[np.isfinite(epochs) & (epochs >= 0)]
     if not len(epochs):
         return ()

@@ -166,7 +166,8 @@ def _logged(rows: Rows) -> Rows:
 
 def _held_out(rows: Rows, splits: np.ndarray) -> Rows:
     """Return the rows with `loss` as the held-out loss in rows of validation."""
-    there = np.array([held_out_label(split) for split in splits], bool)
+    held_out = {split: held_out_label(split) for split in set(splits)}
+    there = np.array([held_out[split] for split in splits], bool)
     if "loss" not in rows or not there.any():
         return rows
     moved = rows["loss"].where(there)
@@ -186,7 +187,7 @@ def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
 
     Also return the rows without such a batch.
     """
-    several = np.unique(rows.filter(["seq_len"]))
+    several = np.unique(rows["seq_len"]) if "seq_len" in rows else np.zeros(0)
     several = several[np.isfinite(several)]
     if len(several) > 1 or (several % 1).any():
         shown = " and ".join(f"{value:g}" for value in several)

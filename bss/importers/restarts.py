@@ -70,7 +70,11 @@ def count_of(rows: Rows) -> str:
 
 def with_loss(rows: Rows) -> np.ndarray:
     """Return which rows have a loss."""
-    return rows.filter(LOSSES).notna().any(axis=1).to_numpy()
+    found = np.zeros(len(rows), bool)
+    for column in LOSSES:
+        if column in rows:
+            found |= rows[column].notna().to_numpy()
+    return found
 
 
 def merge(*places: Rows) -> Merged:
@@ -93,9 +97,7 @@ def merge(*places: Rows) -> Merged:
     key = keys.pop()
     attempts = [_last_attempts(rows, key) for rows in places]
     parts = [part for place in attempts for part in place.parts]
-    # A row for each count of any part, in order; the first value of several is used.
-    aligned = pd.concat(parts).groupby(key).first().reset_index()
-    whole, diverged_at = _finite(aligned, key)
+    whole, diverged_at = _finite(_aligned(parts, key), key)
     fates = np.concatenate([place.fates for place in attempts])
     if diverged_at is not None:
         counts = np.concatenate([rows[key].to_numpy() for rows in places])
@@ -108,6 +110,14 @@ def merge(*places: Rows) -> Merged:
         duplicates=sum(place.duplicates for place in attempts),
         diverged_at=diverged_at,
     )
+
+
+def _aligned(parts: list[Rows], key: str) -> Rows:
+    """Return a row for each count of any part, in order, with the first value of several."""
+    [first, *others] = parts
+    if others or not _rising(first[key].to_numpy()):
+        return pd.concat(parts).groupby(key).first().reset_index()
+    return first.set_index(key).reset_index()
 
 
 def _last_attempts(rows: Rows, key: str) -> _Attempts:
@@ -200,8 +210,8 @@ def _supersede(everywhere: np.ndarray, place: np.ndarray, counting: np.ndarray, 
 
 def _finite(rows: Rows, key: str) -> tuple[Rows, int | None]:
     """Return the rows before the losses stop being finite; refuse gaps between finite ones."""
-    losses = rows.filter(LOSSES)
-    bad = np.isinf(losses).any(axis=1)
+    losses = rows[[column for column in LOSSES if column in rows]]
+    bad = np.isinf(losses.to_numpy()).any(axis=1)
     if not bad.any():
         return rows, None
     first = int(np.argmax(bad))

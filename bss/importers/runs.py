@@ -269,9 +269,10 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
             raise InputError(f"run {run}: --batch says {schedule}, its name {own}; correct one")
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
-    claims = merged.rows.filter(regex=f"^{CLAIM}")
-    compared = merged.rows.filter(regex=f"^({CLAIM}|{SETTING})")
-    rows = merged.rows.drop(columns=compared.columns)
+    names = [*merged.rows]
+    claims = merged.rows[[name for name in names if name.startswith(CLAIM)]]
+    compared = merged.rows[[name for name in names if name.startswith((CLAIM, SETTING))]]
+    rows = merged.rows.drop(columns=compared.columns) if len(compared.columns) else merged.rows
     table, batch_from = counted(rows, run, schedule, seq_len, given)
     gaps = [c for c in ("step", "tokens") if c in table and table[c].isna().any()]
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}

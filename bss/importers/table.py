@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bss.errors import InputError
+from bss.importers.at_once import columns_at_once
 from bss.importers.lines import Cells, Lines, columns_of, misspelt
 from bss.importers.log import head_of
 from bss.tables.likeness import kind_of_name
@@ -100,6 +101,11 @@ class Delimited(Table):
         for name, times in Counter(self.names).items():
             if name in wanted and times > 1:
                 raise InputError(f"{self.file}: column {name!r} occurs twice; rename one")
+        if self._separator == ",":
+            numbers = [name for name in wanted if name not in labels]
+            cells = columns_at_once(self.file, self.names, numbers, labels)
+            if cells:
+                return cells
         lines = Lines(self.file, ('"',))
         places = {name: self.names.index(name) for name in wanted}
         cells = columns_of(self._rows(lines, places), labels)

@@ -183,6 +183,8 @@ def _mark_diverged(runs: pd.DataFrame, need_loss: bool) -> pd.DataFrame:
     lost = np.all([infinite[name] | runs[name].isna() for name in columns], axis=0)
     if not need_loss:  # a row without a loss is of the schedule alone
         lost &= np.any([*infinite.values()], axis=0)
+    if not np.any(lost):
+        return runs
     ends = lost & ~runs["run"].duplicated(keep="last").to_numpy()
     marked = runs["run"].isin(runs.loc[ends, "run"])
     if not columns or not marked.any() or marked.all():
