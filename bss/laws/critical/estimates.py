@@ -104,7 +104,11 @@ class FittedCurve:
 def estimate_critical(
     one: FittedCurve, definition: CbsDefinition, level: float
 ) -> tuple[CriticalBatch, np.ndarray]:
-    """Return the result of a curve, and the refits [R] of its critical batch."""
+    """Return the result of a curve, and the refits [R] of its critical batch.
+
+    The critical batch is by the law, unless only interpolated steps bound it above, or the law
+    disagrees with them.
+    """
     curve = one.curve
     kappa = float(one.shape.kappa)
     smallest = curve.batch[0]
@@ -116,14 +120,12 @@ def estimate_critical(
         by_law = interpolated
     logs = one.shape.log_steps(curve.batch)
     expected = measured_critical_batch(curve.batch, logs, definition.overhead, reference)
-    exceeded = None not in (interpolated.value, interpolated.low, interpolated.high)
-    if by_law.value is None and by_law.high is None and exceeded:
-        # A batch exceeds the overhead, so they are not all below the bend.
+    is_bounded = None not in (interpolated.value, interpolated.low, interpolated.high)
+    only_steps_bound = by_law.value is None and by_law.high is None and is_bounded
+    if only_steps_bound:  # a batch exceeds the overhead, so they are not all below the bend
         B_crit = replace(B_crit, note=UNBOUNDED)
         by_law = replace(by_law, note=UNBOUNDED)
-        is_measured = True
-    else:
-        is_measured = not _meet(by_law, interpolated, float(expected))
+    is_measured = only_steps_bound or not _meet(by_law, interpolated, float(expected))
     if is_measured and by_law.value is not None:
         by_law = _widened(by_law, interpolated)
     cbs = interpolated if is_measured else by_law
