@@ -12,10 +12,10 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.groups import fit_groups
-from bss.laws import BranchFit, CriticalFit, CurveFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
+from bss.laws import BranchFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.laws.es.values import IN_SEQUENCES
+from bss.points.curve import default_targets
 from bss.points.units import in_nats
 from bss.reading import (
     measured_points,
@@ -24,10 +24,11 @@ from bss.reading import (
     read_own_tables,
     read_point_tables,
     read_run_table,
+    read_unchecked,
     selected,
     sources_of,
 )
-from bss.tables import Reading
+from bss.tables import Reading, check_runs
 from bss.tables.columns import Origin
 from bss.units import parse_tokens
 
@@ -140,6 +141,7 @@ def fit_es(
     training_loss: bool = False,
     warmup: str | int = 0,
     smooth: str | int | None = None,
+    by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -163,6 +165,7 @@ def fit_es(
         training_loss: Whether to use the training loss, also if there is a held-out loss.
         warmup: Tokens of LR warm-up, excluded from default targets.
         smooth: Window over a noisy training loss, in tokens.
+        by: Columns, e.g. "optimizer,family" or a list: each group of rows has its own fit.
         seq_len: Tokens per sequence, if no column has it.
         columns: The table's names of columns, by the names here.
         keep: Rows to keep, as "COLUMN=VALUE", e.g. "run=web-*"; several are alternatives.
@@ -175,7 +178,8 @@ def fit_es(
 
     Returns:
         The fit: `answer`, `summary()`, `predict(loss=, batch=)`, `plot()`, `schedule(tokens)`. If a
-        DataFrame has several sequence lengths, one fit for each, by length (`FitsApart`).
+        DataFrame has several sequence lengths, one fit for each, by length (`FitsApart`). With `by`
+        a mapping from group to fit, with `differences()`, `penalties()` and `plot()`.
 
     Raises:
         InputError: If a column is missing or a row is refused, runs are of several conditions, or
@@ -193,10 +197,12 @@ def fit_es(
         "peak_lr": peak_lr, "training_loss": training_loss, "warmup": warmup, "smooth": smooth,
         "seq_len": seq_len, "columns": columns, "keep": keep, "drop": drop,
     }  # fmt: skip
+    given: dict[str, Any] = {**how, "law": law, "constraints": constraints, "level": level}
+    given |= {"resamples": resamples, "seed": seed, "options": options}
+    if by is not None:
+        return _by_groups(fit_es, runs, by, {**given, "targets": targets})
     lengths = _lengths(runs) if columns is None and seq_len is None else []
     if len(lengths) > 1:
-        given: dict[str, Any] = {**how, "law": law, "constraints": constraints, "level": level}
-        given |= {"resamples": resamples, "seed": seed, "options": options}
         parts = {n: runs.loc[pd.to_numeric(runs["seq_len"]) == n] for n in lengths}
         fits = {n: fit_es(part, targets, **given) for n, part in parts.items()}
         return FitsApart({n: fit for n, fit in fits.items() if isinstance(fit, EsFit)})
@@ -218,6 +224,7 @@ def fit_critical(
     overhead: float = 0.2,
     reference: float | str = 256,
     unit: str = "sequences",
+    by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -227,7 +234,7 @@ def fit_critical(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> CriticalFit:
+) -> Any:
     """Fit critical batch sizes, and their law in model size and tokens.
 
     Args:
@@ -237,6 +244,7 @@ def fit_critical(
         reference: A batch size that scales linearly: 256, "smallest" of each curve, or "10%" of
             each b/a.
         unit: Of batch sizes: "sequences", or "tokens" to compare context lengths.
+        by: Columns, for a fit of each group of rows, as in `fit_es`.
         seq_len: As in `fit_es`; so are columns, keep, drop, level, seed and options.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -259,20 +267,19 @@ def fit_critical(
         >>> round(fit.fits[0].B_crit.value)
         64
     """
+    chosen = options or _options(resamples or 2000, level, seed)
+    given: dict[str, Any] = {"overhead": overhead, "reference": reference, "unit": unit}
+    given |= {"constraints": constraints, "options": chosen}
+    if by is not None:
+        rows = {"keep": keep, "drop": drop, "columns": columns, "seq_len": seq_len}
+        return _by_groups(fit_critical, points, by, given | rows)
     read, warnings = read_point_tables(sources_of(points, "points"), reading(columns, seq_len))
     if "run" in read:
         # Budgets of runs differ by the remainder of a step.
         cell = ["model", "params", "target_loss", "lr_phase", "weights", "seq_len"]
         largest = read.groupby(cell, dropna=False)["budget_tokens"].transform("max")
         read = read.assign(budget_tokens=largest)
-    fit = laws.fit_critical(
-        selected(read, _texts(keep), _texts(drop)),
-        overhead=overhead,
-        reference=reference,
-        unit=unit,
-        constraints=constraints,
-        options=options or _options(resamples or 2000, level, seed),
-    )
+    fit = laws.fit_critical(selected(read, _texts(keep), _texts(drop)), **given)
     return _warned(fit, warnings)
 
 
@@ -302,7 +309,7 @@ def fit_loss(
             apply.
         equal: A column of costs that groups of rows have equal, e.g. "seconds" of runs of 600 s.
             The best batch size at equal cost is fitted instead of the law.
-        by: Columns whose groups are fitted one by one, e.g. "optimizer,family" or a list. A group
+        by: Columns, e.g. "optimizer,family" or a list: each group of rows has its own fit. A group
             with one batch size is left out.
         seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.
         columns: See `fit_es`.
@@ -315,8 +322,8 @@ def fit_loss(
         options: The same as one value.
 
     Returns:
-        A `LossFit`; with `equal` an `EqualFit`; with `by` a mapping from group to `LossFit`, with
-        `penalties()`.
+        A `LossFit`; with `equal` an `EqualFit`; with `by` a mapping from group to fit, with
+        `differences()`, `penalties()` and `plot()`.
 
     Raises:
         InputError: If a column is missing, a row is refused, or there are too few batch sizes.
@@ -330,10 +337,10 @@ def fit_loss(
     """
     how = reading(columns, seq_len)
     if equal is not None:
-        if forms or constraints or by:
-            raise InputError("equal: the best batch at equal cost has no form; leave forms, by out")
+        if forms or constraints:
+            raise InputError("equal: the best batch at equal cost has no form; leave forms out")
         chosen = options or _options(resamples or 500, level, seed)
-        return _fit_equal(losses, equal, how, _texts(keep), _texts(drop), chosen)
+        return _fit_equal(losses, equal, how, _texts(keep), _texts(drop), chosen, by)
     read, warnings = read_loss_tables(sources_of(losses, "losses"), how, laws.check_losses)
     kept = selected(read, _texts(keep), _texts(drop))
     hint = laws.equal_hint(kept)
@@ -344,7 +351,7 @@ def fit_loss(
         return _warned(fit, [*warnings, *filter(None, (hint,))])
 
     try:
-        return of(kept) if by is None else fit_groups(kept, by, of, batches=2)
+        return _whole_or_by(kept, by, of, batches=2)
     except InputError as error:
         raise InputError("; ".join(filter(None, (str(error), hint)))) from None
 
@@ -356,7 +363,8 @@ def _fit_equal(
     keep: Sequence[str],
     drop: Sequence[str],
     options: Options,
-) -> EqualFit:
+    by: str | Sequence[str] | None,
+) -> Any:
     """Fit the best batch size of runs of equal cost."""
 
     def check(frame: pd.DataFrame, origin: Origin = TABLE) -> pd.DataFrame:
@@ -366,8 +374,11 @@ def _fit_equal(
         return check(laws.last_losses(runs))
 
     read, warnings = read_loss_tables(sources_of(losses, "losses"), how, check, last)
-    fit = laws.fit_equal(selected(read, keep, drop), column, options=options)
-    return _warned(fit, warnings)
+
+    def of(rows: pd.DataFrame) -> EqualFit:
+        return _warned(laws.fit_equal(rows, column, options=options), warnings)
+
+    return _whole_or_by(selected(read, keep, drop), by, of, batches=2)
 
 
 def fit_lr(
@@ -390,7 +401,7 @@ def fit_lr(
         losses: One row per finished run: a table, a file or a directory, or a list of them.
             Columns lr (or peak_lr) and loss (nats); params, tokens, and batch or batch_tokens if
             they vary. One batch size is enough. Of loss curves the last losses are taken.
-        by: Columns whose groups are fitted one by one, e.g. "optimizer", or a list.
+        by: Columns, e.g. "optimizer" or a list: each group of rows has its own fit.
         seq_len: As in `fit_es`; so are columns, keep, drop, level, seed and options.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -402,7 +413,7 @@ def fit_lr(
         options: The same as one value.
 
     Returns:
-        An `LrFit`; with `by` a mapping from group to `LrFit`.
+        An `LrFit`; with `by` a mapping from group to `LrFit`, with `differences()` and `plot()`.
 
     Raises:
         InputError: If a column is missing, a row is refused, or no size has two LRs.
@@ -423,13 +434,14 @@ def fit_lr(
     def of(rows: pd.DataFrame) -> LrFit:
         return _warned(laws.fit_lr(rows, constraints=constraints, options=chosen), warnings)
 
-    return of(kept) if by is None else fit_groups(kept, by, of)
+    return _whole_or_by(kept, by, of)
 
 
 def fit_own(
     table: Any,
     law: Any,
     *,
+    by: str | Sequence[str] | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
@@ -438,12 +450,13 @@ def fit_own(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> OwnFit:
+) -> Any:
     """Fit a custom law: a formula of columns, its parameters and its unit of replication.
 
     Args:
         table: A table or a file (CSV, Parquet), or a list of them, with the columns of the law.
         law: A `bss.OwnLaw`, or its name as `package.module:ATTRIBUTE`.
+        by: Columns, for a fit of each group of rows, as in `fit_es`.
         columns: The table's names of columns, by the names of the law.
         keep: See `fit_es`.
         drop: See `fit_es`.
@@ -468,12 +481,12 @@ def fit_own(
         0.5
     """
     rows = read_own_tables(sources_of(table, "table"), columns)
-    return laws.fit_own(
-        selected(rows, _texts(keep), _texts(drop)),
-        law,
-        constraints=constraints,
-        options=options or _options(resamples or DRAWS, level, seed),
-    )
+    chosen = options or _options(resamples or DRAWS, level, seed)
+
+    def of(group: pd.DataFrame) -> OwnFit:
+        return laws.fit_own(group, law, constraints=constraints, options=chosen)
+
+    return _whole_or_by(selected(rows, _texts(keep), _texts(drop)), by, of)
 
 
 def fit_curve(
@@ -482,6 +495,7 @@ def fit_curve(
     clock: str | None = None,
     warmup: str | int = 0,
     since: str | int = 0,
+    by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -491,7 +505,7 @@ def fit_curve(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> CurveFit:
+) -> Any:
     """Fit the functional scaling law to loss curves under any batch and LR schedule.
 
     Args:
@@ -501,6 +515,7 @@ def fit_curve(
         clock: "sgd" or "adam": the time variable; by default the better one for left-out runs.
         warmup: Tokens of LR warm-up, whose losses are left out.
         since: Tokens before which losses are left out, or a percentage of the longest run.
+        by: Columns, for a fit of each group of rows, as in `fit_es`.
         seq_len: As in `fit_es`; so are columns, keep, drop, constraints, level, seed and options.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -521,16 +536,19 @@ def fit_curve(
         Traceback (most recent call last):
         bss.errors.InputError: ...
     """
+    given: dict[str, Any] = {"clock": clock, "constraints": constraints}
+    given["options"] = options or _options(resamples or 60, level, seed)
+    if by is not None:
+        rows = {"keep": keep, "drop": drop, "columns": columns, "seq_len": seq_len}
+        return _by_groups(fit_curve, runs, by, {**given, **rows, "warmup": warmup, "since": since})
     read, warnings = read_run_table(sources_of(runs), reading(columns, seq_len), need_loss=False)
     found, units = in_nats(read)
     longest = max(int(n) for n in found["tokens"])
     fit = laws.fit_curve(
         selected(found, _texts(keep), _texts(drop)),
-        clock=clock,
         warmup=parse_tokens(warmup, field="warmup"),
         since=parse_tokens(since, field="since", total=longest),
-        constraints=constraints,
-        options=options or _options(resamples or 60, level, seed),
+        **given,
     )
     return _warned(fit, [*warnings, *units])
 
@@ -539,6 +557,7 @@ def fit_branches(
     branches: Any,
     *,
     tolerance: float = 0.02,
+    by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
     columns: Columns = None,
     keep: str | Sequence[str] = (),
@@ -547,7 +566,7 @@ def fit_branches(
     resamples: int | None = None,
     seed: int = 0,
     options: Options | None = None,
-) -> BranchFit:
+) -> Any:
     """Fit the penalty of larger batch sizes along a run, from branches at its checkpoints.
 
     Args:
@@ -556,6 +575,7 @@ def fit_branches(
             checkpoint one branch has the batch size of the run, and others a larger one, for the
             same tokens. The last losses of loss curves are taken.
         tolerance: Penalty that is allowed, in nats.
+        by: Columns, for a fit of each group of rows, as in `fit_es`.
         seq_len: As in `fit_es`; so are columns, keep, drop, level and seed.
         columns: See `fit_es`.
         keep: See `fit_es`.
@@ -584,13 +604,14 @@ def fit_branches(
     read, origin, warnings = read_branches(
         sources_of(branches, "branches"), reading(columns, seq_len)
     )
-    fit = laws.fit_branches(
-        selected(read, _texts(keep), _texts(drop)),
-        tolerance=tolerance,
-        options=options or _options(resamples or 400, level, seed),
-        source=Origin(origin.source),
-    )
-    return _warned(fit, warnings)
+    chosen = options or _options(resamples or 400, level, seed)
+
+    def of(rows: pd.DataFrame) -> BranchFit:
+        source = Origin(origin.source)
+        fit = laws.fit_branches(rows, tolerance=tolerance, options=chosen, source=source)
+        return _warned(fit, warnings)
+
+    return _whole_or_by(selected(read, _texts(keep), _texts(drop)), by, of)
 
 
 def measure_points(
@@ -659,6 +680,42 @@ def reading(columns: Columns, seq_len: int | None) -> Reading:
     if not isinstance(columns, Mapping):
         raise InputError(f"columns: {columns!r} given; write a dict, e.g. {{'batch': 'gbsz'}}")
     return Reading(columns, seq_len)
+
+
+def _by_groups(
+    fit: Callable[..., Any], data: Any, by: str | Sequence[str], given: dict[str, Any]
+) -> laws.GroupFits:
+    """Return the fit of each group of the rows of tables, by a function that reads its rows.
+
+    Fits of E(S) without targets share those that are chosen for all rows.
+    """
+    how = reading(given.pop("columns"), given.pop("seq_len"))
+    table, warnings = read_unchecked(sources_of(data), how)
+    kept = selected(table, _texts(given.pop("keep")), _texts(given.pop("drop")))
+    if "targets" in given and given["targets"] is None and "target_loss" not in kept:
+        group = kept.groupby(laws.columns_of(by, kept)).ngroup().astype(str)
+        every = check_runs(kept.assign(run=group + "/" + kept["run"].astype(str)))
+        warmup = parse_tokens(given["warmup"], field="warmup")
+        given["targets"] = default_targets(in_nats(every)[0], warmup_tokens=warmup)
+
+    def of(rows: pd.DataFrame) -> Any:
+        found = fit(rows, **given)
+        if isinstance(found, FitsApart):
+            lengths = ", ".join(map(str, found))
+            raise InputError(f"sequence lengths {lengths} are mixed; add seq_len to by")
+        return _warned(found, warnings)
+
+    return laws.fit_groups(kept, by, of)
+
+
+def _whole_or_by(
+    table: pd.DataFrame,
+    by: str | Sequence[str] | None,
+    fit: Callable[[pd.DataFrame], Fit],
+    batches: int = 1,
+) -> Any:
+    """Return the fit of a table, or of each group of its rows."""
+    return fit(table) if by is None else laws.fit_groups(table, by, fit, batches=batches)
 
 
 def _losses(targets: Any) -> list[float] | None:

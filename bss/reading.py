@@ -186,6 +186,31 @@ def read_curves(
     return runs, warnings
 
 
+def read_unchecked(sources: Sequence[Source], how: Reading) -> tuple[pd.DataFrame, list[str]]:
+    """Read tables of runs or points as one; return it with warnings.
+
+    The caller checks each group of its rows, because runs of two groups may have the same name.
+
+    Raises:
+        InputError: If a file cannot be read.
+    """
+
+    def holds(table: pd.DataFrame) -> bool:
+        return holds_runs(table) or holds_points(table)
+
+    warnings: list[str] = []
+    tables: list[tuple[Path, pd.DataFrame]] = []
+    for i, source in enumerate(sources):
+        for one in _tables_of(source, how, holds, "tables of runs or points", warnings):
+            if isinstance(one, Path) and one.is_dir():
+                read, more = _read_one(one, how, need_loss=False, only_finished=False)
+                warnings += more
+            else:
+                read, _ = _table_of(one, how)
+            tables.append((_path_of(one, i), read))
+    return join_tables(tables), warnings
+
+
 def measured_points(
     sources: Sequence[Source],
     how: Reading,

@@ -27,6 +27,7 @@ from bss.cells import Table, estimate, lines_html
 from bss.errors import check
 from bss.laws import read_fit
 from bss.laws.base import Estimate
+from bss.laws.groups import one_fit
 from bss.rules import RULES, Answer, Setting, answers
 from bss.units import parse_number, parse_tokens, rounded_tokens
 from bss.values import to_dict
@@ -307,7 +308,9 @@ def advise(
         check(name in numbers, name, None, "a number, e.g. 7B")
     length = parse_tokens(seq_len, field="seq_len")
     setting = Setting(**numbers, seq_len=length, d_model=d_model)
-    own = read_fit(str(fit), FITS_READ) if isinstance(fit, str | PathLike) else fit
+    own = fit
+    if isinstance(fit, str | PathLike):
+        own = one_fit(read_fit(str(fit), FITS_READ), None, "fit", FITS_READ)[1]
     found = recommend(setting, own, rules)
     if found.pooled is None:
         found = replace(found, source=str(fit) if isinstance(fit, str | PathLike) else "fit")

@@ -18,7 +18,7 @@ from bss.cli.reading import (
     TargetOptions,
 )
 from bss.cli.step_time import TimeOptions
-from bss.groups import GroupFits
+from bss.errors import InputError
 from bss.laws.step_time import CRITERIA, equal_time, sentence
 from bss.units import parse_tokens, rounded_tokens
 
@@ -97,7 +97,6 @@ def loss(
     *,
     form: Repeated = (),
     equal: str | None = None,
-    by: str | None = None,
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     files: Trust = Trust(),
@@ -111,7 +110,6 @@ def loss(
         form: average only these forms; may be repeated; or package.module:ATTRIBUTE
         equal: a column that groups of runs have equal, e.g. seconds of runs of 600 s each: find the
             best batch size at equal seconds
-        by: columns whose groups are fitted one by one, e.g. optimizer,family
 
     Examples:
         bss fit loss LOSSES.csv
@@ -119,15 +117,14 @@ def loss(
         bss fit loss LOSSES.csv --by optimizer,family
     """
     given = {**table.given(), **how.given()}
-    fit = fitting.fit_loss(runs, forms=[*form] or None, equal=equal, by=by, **given)
-    return _of_groups(fit) if isinstance(fit, GroupFits) else _output(fit)
+    fit = fitting.fit_loss(runs, forms=[*form] or None, equal=equal, **given)
+    return _output(fit)
 
 
 def lr(
     runs: Tables,
     /,
     *,
-    by: str | None = None,
     table: TableOptions = TableOptions(),
     how: FitOptions = FitOptions(),
     files: Trust = Trust(),
@@ -138,14 +135,12 @@ def lr(
     Args:
         runs: runs directories, or CSV or Parquet with a row per run: lr and loss; params, tokens,
             and batch or batch_tokens if they vary. One batch size is enough
-        by: columns whose groups are fitted one by one, e.g. optimizer,family
 
     Examples:
         bss fit lr LOSSES.csv --columns lr=peak_lr
         bss fit lr LOSSES.csv --plot lr.png
     """
-    fit = fitting.fit_lr(runs, by=by, **table.given(), **how.given())
-    return _of_groups(fit) if isinstance(fit, GroupFits) else _output(fit)
+    return _output(fitting.fit_lr(runs, **table.given(), **how.given()))
 
 
 def own(
@@ -227,7 +222,9 @@ def branches(
 
 
 def _output(fit: Any) -> Output:
-    """Return the answer, the summary, cross-validation and warnings of any fit."""
+    """Return the answer, the summary, cross-validation and warnings of any fit, or of groups."""
+    if isinstance(fit, laws.GroupFits):
+        return _of_groups(fit)
     shown = fit_tables(fit)
     notes = [] if fit.cv_error is None else [f"CV error {fit.cv_error:.3g} {fit.RESIDUAL_UNIT}"]
     outliers = [f"outlier: {one}" for one in fit.outliers]
@@ -237,15 +234,11 @@ def _output(fit: Any) -> Output:
     return Output(fit.to_dict(), answer, shown, warnings, notes, figure=draw)
 
 
-def _of_groups(fit: GroupFits) -> Output:
-    """Return the answer, the summary and the penalties of each group."""
-    tables = [Table.of_frame("Groups", fit.summary())]
-    json = fit.to_dict()
-    if all(isinstance(one, laws.LossFit) for one in fit.values()):
-        penalties = fit.penalties()
-        json["penalties"] = penalties.to_dict("records")
-        tables.append(Table.of_frame("Loss above the best batch size of the group", penalties))
-    return Output(json, fit.answer, tables, fit.warnings)
+def _of_groups(fits: laws.GroupFits) -> Output:
+    """Return the answer and the summary of each group, and what compares them."""
+    tables = [Table.of_frame(*one) for one in fits.tables().items()]
+    draw = figure("groups.groups_figure", fits)
+    return Output(fits.to_dict(), fits.answer, tables, fits.warnings, figure=draw)
 
 
 def _plainly(fit: Any) -> str:
@@ -272,6 +265,8 @@ def _with_time(output: Output, fit: Any, step_time: Any, price: float) -> Output
     """Add the soonest and the cheapest batch sizes, and their figure, if there are step times."""
     if step_time is None:
         return output
+    if isinstance(fit, laws.GroupFits):
+        raise InputError("--step-time: not used with --by; fit one group with --keep")
     rows, warnings = equal_time(fit, step_time, price)
     last = rows.tail(len(CRITERIA))
     line = "".join(f"\n{name}: {sentence(one)}" for name, one in last.groupby("at"))

@@ -6,6 +6,7 @@ from bss.advice.next_run import described_run, next_runs
 from bss.cells import Table
 from bss.cli.options import NamedLaw, Trust
 from bss.cli.output import Output, Show
+from bss.cli.reading import GroupOption, in_group
 from bss.tables.storage import read_table
 
 
@@ -15,6 +16,7 @@ def next(
     *,
     goal: str | None = None,
     candidates: Path | None = None,
+    of: GroupOption = GroupOption(),
     named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
     show: Show = Show(),
@@ -32,12 +34,12 @@ def next(
         bss next FIT.json
         bss next FIT.json --goal B_opt@1.8
     """
-    fitted = named_law.read(fit)
+    label, fitted = of.read(named_law, fit)
     wanted = goal or fitted.goal
     runs = next_runs(fitted, wanted, candidates and read_table(candidates)[0])
     warnings = runs.attrs["warnings"]
     payload = {"kind": "next", "goal": wanted, "runs": runs.to_dict("records")}
     payload |= {"warnings": warnings}
     title = f"{len(runs)} candidates, by variance removed per FLOP (or token, of one model)"
-    answer = described_run(runs, wanted)
+    answer = in_group(label, described_run(runs, wanted))
     return Output(payload, answer, [Table.of_frame(title, runs.head(10))], warnings)

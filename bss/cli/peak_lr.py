@@ -65,8 +65,9 @@ def best_peak(source: Path, params: float | None, tokens: float, batch: float) -
         InputError: If the file has no such fit, or the fit has no best LR there.
     """
     from bss.laws import read_fit
+    from bss.laws.groups import one_fit
 
-    fit = read_fit(source, ("lr",), "--lr from:")
+    _, fit = one_fit(read_fit(source, ("lr",), "--lr from:"), None, "--lr from:", ("lr",))
     if params is None and fit.needs("params"):
         raise InputError(f"--params: missing; the best LR of {source} depends on it, e.g. 350M")
     sizes = {"tokens": float(tokens), "batch": fit.in_unit(batch)}

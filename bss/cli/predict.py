@@ -1,7 +1,7 @@
 """bss predict: a loss or a batch size by a fitted law, with its interval."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from bss.cells import Table, estimate, number
 from bss.cli.options import Count, NamedLaw, Positive, Trust
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
+from bss.cli.reading import GroupOption, in_group
 from bss.errors import InputError
 from bss.laws import (
     CriticalFit,
@@ -107,6 +108,7 @@ def predict(
     *,
     fit: Annotated[Path, Parameter(name="--from")],
     question: Question = Question(),
+    of: GroupOption = GroupOption(),
     extrapolate: bool = False,
     named_law: NamedLaw = NamedLaw(),
     files: Trust = Trust(),
@@ -122,8 +124,13 @@ def predict(
         bss predict --from FIT.json --loss 1.9
         bss predict --from CURVE.json --batch 8 --tokens 1M --lr 2e-3
     """
-    fitted = named_law.read(fit, field="--from")
-    given = question.of(fitted.KIND)
+    label, fitted = of.read(named_law, fit, field="--from")
+    output = _predicted(fitted, question.of(fitted.KIND), extrapolate)
+    return replace(output, answer=in_group(label, output.answer))
+
+
+def _predicted(fitted: Any, given: dict[str, Any], extrapolate: bool) -> Output:
+    """Return what a fit predicts."""
     if fitted.KIND == "own":
         return _own(fitted, given, extrapolate)
     if "runs" in given:

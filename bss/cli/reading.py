@@ -1,13 +1,16 @@
 """Options for tables of runs and points, and for fits of them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from bss.cli.options import Count, Losses, Number, Repeated, Resamples
+from bss.cli.options import Count, Losses, NamedLaw, Number, Repeated, Resamples
 from bss.errors import InputError
+from bss.laws import FITS
+from bss.laws.groups import one_fit
 from bss.laws.problem import parse_ranges
 from bss.tables import Reading
 from bss.units import parse_tokens
@@ -18,6 +21,33 @@ Tables = Annotated[list[Path], Parameter(name="RUNS")]
 
 PointTables = Annotated[list[Path], Parameter(name="POINTS")]
 """Tables of points, which are read as one."""
+
+
+@Parameter(name="*", group=Group("Fit", sort_key=0))
+@dataclass(frozen=True)
+class GroupOption:
+    """The group of a fit with --by.
+
+    Attributes:
+        group: of a fit with --by: its columns and values, e.g. optimizer=Lion,family=low
+    """
+
+    group: str | None = None
+
+    def read(
+        self,
+        named_law: NamedLaw,
+        path: Path,
+        kinds: Collection[str] = tuple(FITS),
+        field: str = "fit",
+    ) -> tuple[str, Any]:
+        """Return the label of the group, "" without groups, and its fit."""
+        return one_fit(named_law.read(path, kinds, field), self.group, field, kinds)
+
+
+def in_group(label: str, answer: str) -> str:
+    """Return the answer of a group with its label; the answer as it is without groups."""
+    return f"{label}: {answer}" if label else answer
 
 
 @Parameter(name="*", group=Group("Reading the table", sort_key=2))
@@ -96,6 +126,7 @@ class DrawOptions(RowOptions):
         resamples: draws of the curve, for intervals; 10 or more
         level: coverage of the intervals
         seed: of the draws
+        by: columns, e.g. optimizer,family: a fit for each group of rows, and their differences
         drop: leave rows out, by COLUMN=VALUE joined by commas
         keep: leave out all rows but these, in the same form
     """
@@ -103,6 +134,7 @@ class DrawOptions(RowOptions):
     resamples: Resamples | None = None
     level: Number = 0.90
     seed: int = 0
+    by: str | None = None
 
     def given(self) -> dict[str, Any]:
         """Return the options as `bss.fitting.fit_branches` takes them."""
@@ -111,6 +143,7 @@ class DrawOptions(RowOptions):
             "resamples": self.resamples,
             "level": self.level,
             "seed": self.seed,
+            "by": self.by,
         }
 
 
@@ -123,6 +156,7 @@ class FitOptions(DrawOptions):
         resamples: refits to resampled runs, for intervals; 10 or more
         level: coverage of the intervals
         seed: of the resampling
+        by: columns, e.g. optimizer,family: a fit for each group of rows, and their differences
         drop: leave rows out, by COLUMN=VALUE joined by commas, as an outlier is named
         keep: leave out all rows but these, in the same form, e.g. model=8B or run=web-*
         fix: fix a parameter, e.g. L_0=1.69

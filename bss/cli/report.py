@@ -13,6 +13,7 @@ from bss.cli.output import Output, Show
 from bss.cli.reading import TableOptions, TargetOptions
 from bss.errors import InputError
 from bss.installation import version
+from bss.laws import GroupFits
 from bss.reading import read_curves
 from bss.report.measured import measured_results
 from bss.report.page import write_results
@@ -72,13 +73,17 @@ def _results(
 
 def _fitted(sources: Sequence[Path], named_law: NamedLaw) -> Results:
     """Read fits; the answer of one fit is the summary of the page."""
-    groups = [source.stem if len(sources) > 1 else "" for source in sources]
-    fits = [named_law.read(source) for source in sources]
-    title = f"Fits {', '.join(groups)}" if len(sources) > 1 else f"The law {fits[0].law_name}"
+    fits: list[tuple[str, Any]] = []
+    for source in sources:
+        name = source.stem if len(sources) > 1 else ""
+        read = named_law.read(source)
+        of_groups = isinstance(read, GroupFits)
+        labelled = zip(read.labels, read.fits.values(), strict=True) if of_groups else [("", read)]
+        fits += [(": ".join(filter(None, (name, label))), fit) for label, fit in labelled]
+    several = ", ".join(label for label, _ in fits)
+    title = f"Fits {several}" if len(fits) > 1 else f"The law {fits[0][1].law_name}"
     named = ["--law", named_law.law] if named_law.law else []
-    return Results(
-        _described(title, [*sources, *named]), fits=tuple(zip(groups, fits, strict=True))
-    )
+    return Results(_described(title, [*sources, *named]), fits=tuple(fits))
 
 
 def _described(title: str, arguments: Sequence[Path | str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from bss.cli.plan import (
     rate_of,
     warn_about,
 )
+from bss.cli.reading import GroupOption
 from bss.cli.step_time import TimeOptions
 from bss.cli.steps import derived_of, sale_of, why_not_steps, with_sale
 from bss.errors import InputError
@@ -56,6 +57,7 @@ def schedule(
     lr_batch: Count | None = None,
     minimize: Literal["tokens", "time", "cost", "steps"] | None = None,
     tolerance: Positive | None = None,
+    of: GroupOption = GroupOption(),
     noise: NoiseOptions = NoiseOptions(),
     time: TimeOptions = TimeOptions(),
     optimizer: OptimizerOptions = OptimizerOptions(),
@@ -93,17 +95,17 @@ def schedule(
         bss schedule --from FIT.json --tokens 1M --minimize time --step-time "50ms + 2ms*B"
     """
     _check_lr(lr, (warmup, decay), (lr_coupling, lr_batch))
-    limits: dict[str, Any] = {"multiple_of": multiple_of, "stages": stages}
-    limits |= {"min_batch": min_batch, "max_batch": max_batch}
+    limits = _limits(multiple_of, stages, min_batch, max_batch)
     fitted = sale = rate = None
+    label = ""
     if is_table(fit):
-        if policy or settings or minimize or time.step_time:
+        if policy or settings or minimize or time.step_time or of.group:
             raise InputError("--from: a table of noise scales takes no policy; give a fit for one")
         ramp = ramp_of(fit, tokens, noise, limits)
         derived: DerivedSchedule = ramp
         budget = Budget.read(ramp.schedule, tokens, ramp.seq_len, field="--tokens")
     else:
-        fitted = named_law.read(fit, POLICIES_OF, "--from")
+        label, fitted = of.read(named_law, fit, POLICIES_OF, "--from")
         budget = _budget(fitted, tokens)
         limits["stages"] = stages or STAGES
         rate = _rate_before(fitted, lr, budget, warmup, decay)
@@ -122,11 +124,23 @@ def schedule(
     shown = plan_output(plan, export, BucketSizes())
     if isinstance(derived, NoiseRamp):
         return with_switches(derived, _output(derived, shown, {}, switches_of(derived)))
-    output = _described(fitted, derived, plan, shown)
+    output = _described(fitted, derived, plan, shown, label)
     if sale is not None:
         return with_sale(sale, time.read(), output)
-    why = () if policy or minimize else (why_not_steps(fitted),)
-    return replace(output, notes=[*output.notes, *why])
+    return output if policy or minimize else _with_note(output, why_not_steps(fitted))
+
+
+def _with_note(output: Output, note: str) -> Output:
+    """Return the output with a further line at its end."""
+    return replace(output, notes=[*output.notes, note])
+
+
+def _limits(
+    multiple_of: int, stages: int | None, low: float | None, high: float | None
+) -> dict[str, Any]:
+    """Return the limits of a schedule as policies take them."""
+    sizes = {"min_batch": low, "max_batch": high}
+    return {"multiple_of": multiple_of, "stages": stages, **sizes}
 
 
 def _planned(
@@ -145,9 +159,10 @@ def _planned(
     return plan
 
 
-def _described(fit: Any, derived: DerivedSchedule, plan: Plan, shown: Output) -> Output:
-    """Return the output of a schedule from a fit, with what the law expects of it."""
+def _described(fit: Any, derived: DerivedSchedule, plan: Plan, shown: Output, label: str) -> Output:
+    """Return the output of a schedule from the fit of a group, with what the law expects of it."""
     rate = plan.rate
+    shown = replace(shown, notes=[*filter(None, (label,)), *shown.notes])
     if not isinstance(fit, CurveFit) or not isinstance(rate, WarmupStableDecay):
         return _output(derived, shown, {}, {})
     expected = {"lr": rate.peak, **derived.expected}

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bss.laws.final_loss.values import LossFit
     from bss.laws.functional.fit import fit_curve
     from bss.laws.functional.values import CurveFit, predict_schedule
+    from bss.laws.groups import GroupFits, columns_of, fit_groups
     from bss.laws.lr.data import check_rates
     from bss.laws.lr.fit import fit_lr
     from bss.laws.lr.values import LrFit
@@ -59,16 +60,20 @@ FITS = {
     "equal": "EqualFit",
 }
 """The class of each kind of fit, as its JSON names the kind."""
+GROUPS = "groups"
+"""The kind of the JSON of fits by groups of rows, one of the others each."""
 __all__ = [*_EXPORTS]
 
 
 def fit_from_dict(entry: dict[str, Any]) -> Any:
-    """Return a fit of any kind from its JSON.
+    """Return a fit of any kind, or the fits of groups, from its JSON.
 
     Raises:
         InputError: The JSON is damaged or has another schema.
     """
     kind = entry.get("kind")
+    if kind == GROUPS:
+        return __getattr__("GroupFits").from_dict(entry, fit_from_dict)
     if not isinstance(kind, str) or kind not in FITS:
         raise InputError(f"fit: kind {kind!r}; expected one of {', '.join(FITS)}")
     return __getattr__(FITS[kind]).from_dict(entry)
@@ -83,7 +88,8 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
         field: the option that named the file, for error messages.
 
     Returns:
-        An EsFit, CriticalFit, LossFit, CurveFit, LrFit, BranchFit, OwnFit or EqualFit.
+        An EsFit, CriticalFit, LossFit, CurveFit, LrFit, BranchFit, OwnFit or EqualFit; of a fit
+        with `by` a mapping from group to fit, whatever their kind.
 
     Raises:
         InputError: The file has no fit, or a fit of another kind, or is damaged.
@@ -96,7 +102,7 @@ def read_fit(path: str | Path, kinds: Collection[str] = tuple(FITS), field: str 
     path = as_path(path, field)
     entry = read_json(path, "save a fit with `bss fit … --json`", field)
     kind = entry.get("kind")
-    if str(kind) in kinds:
+    if str(kind) in (*kinds, GROUPS):
         try:
             return fit_from_dict(entry)
         except UntrustedError as error:

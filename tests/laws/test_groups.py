@@ -73,7 +73,7 @@ def test_the_command_prints_the_same(fits, tmp_path, capsys):
     assert told["penalties"][3]["penalty"] == pytest.approx(0.12)
     assert main([*line, "--resamples", "20"]) == 0
     text = capsys.readouterr().out
-    assert "Loss above the best batch size of the group" in text and "left out" in text
+    assert "Above the best batch size of the group" in text and "left out" in text
 
 
 def test_learning_rates_are_fitted_by_group():
@@ -85,8 +85,83 @@ def test_learning_rates_are_fitted_by_group():
     found = bss.fit_lr(pd.DataFrame(rows), by="beta2")
     assert found[0.95].best_lr().value == pytest.approx(0.003, rel=1e-3)
     assert found[0.99].best_lr().value == pytest.approx(0.002, rel=1e-3)
-    with pytest.raises(InputError, match="penalties: only fits of final losses"):
+    ratio = found.differences().set_index("quantity").loc["best LR"]
+    assert ratio["value"] == pytest.approx(0.002 / 0.003, rel=1e-3)
+    assert ratio["low"] < ratio["value"] < ratio["high"]
+    with pytest.raises(InputError, match="penalties: a fit of kind lr has none"):
         found.penalties()
+
+
+def test_the_lowest_losses_differ_as_planted(fits):
+    found = fits.differences(against=("Muon", "high"))
+    lowest = found[found["quantity"] == "lowest loss"]
+    assert lowest["against"].unique().tolist() == ["optimizer=Muon, family=high"]
+    assert (lowest["low"] < 0.005).all() and (lowest["high"] > -0.005).all()
+    assert (found.loc[found["quantity"] == "B_opt", "note"] != "").all()
+
+
+def contests(bests):
+    """Losses of runs of equal time, lowest at another batch size in each group."""
+    rows = [
+        {"optimizer": name, "batch": b, "seconds": 600, "loss": 3 + np.log(b / best) ** 2 / 20}
+        for name, best in bests.items()
+        for b in (64, 128, 256, 512, 1024)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_saved_groups_are_read_back_and_asked_by_name(tmp_path, capsys):
+    found = bss.fit_loss(contests({"Muon": 400, "Lion": 200}), equal="seconds", by="optimizer")
+    ratio = found.differences().set_index("quantity").loc["B_opt"]
+    assert ratio["value"] == pytest.approx(0.5) and ratio["low"] < 0.5 < ratio["high"] < 1
+    path = tmp_path / "fit.json"
+    found.save(path)
+    read = bss.read_fit(path)
+    assert read.to_dict() == found.to_dict() and [*read] == ["Muon", "Lion"]
+    found.plot().figure.savefig(tmp_path / "groups.png")
+    ask = ["predict", "--from", str(path), "--batch", "256"]
+    assert main([*ask, "--group", "Lion"]) == 0
+    assert capsys.readouterr().out.startswith("optimizer=Lion: Predicted loss: 3.00")
+    for group, told in (((), "it has 2 fits by optimizer"), (("--group", "Adam"), "is no group")):
+        assert main([*ask, *group]) == 2
+        assert told in capsys.readouterr().err
+    found["Lion"].save(path)
+    assert main([*ask, "--group", "Lion"]) == 2
+    assert "names one fit; leave --group out" in capsys.readouterr().err
+
+
+def test_groups_may_share_the_names_of_models_and_runs():
+    rows = [
+        {"optimizer": name, "model": "a", "params": 1e8, "target_loss": 3.0, "batch": b,
+         "steps": 1000 * (1 + critical / b)}
+        for name, critical in (("Muon", 64), ("Lion", 32))
+        for b in (8, 16, 32, 64, 128, 256)
+    ]  # fmt: skip
+    how = {"reference": "smallest", "resamples": 20}
+    found = bss.fit_critical(pd.DataFrame(rows), by="optimizer", **how)
+    ratio = found.differences().iloc[0]
+    assert ratio["value"] == pytest.approx(16 / 22.4, rel=1e-3)  # 20% above that of batch 8
+
+
+@pytest.mark.slow  # two fits of E(S): 8 CPU seconds
+def test_best_batches_differ_as_planted():
+    noise = np.random.default_rng(0)
+    rows = [
+        {"optimizer": name, "target_loss": loss, "batch": b, "seq_len": 64, "seed": seed,
+         "steps": 9000 * scale / b * (1 + 0.3 * np.log(b / best) ** 2)
+         * np.exp(0.01 * noise.standard_normal())}
+        for name, best in (("Muon", 40), ("Lion", 10))
+        for loss, scale in ((2.2, 1), (2.0, 2))
+        for b in (4, 8, 16, 32, 64, 128)
+        for seed in (0, 1)
+    ]  # fmt: skip
+    found = bss.fit_es(pd.DataFrame(rows), by=["optimizer"], resamples=100)
+    ratios = found.differences().query("quantity == 'B_opt'")
+    assert (ratios["low"] < 0.25).all() and (ratios["high"] > 0.25).all()
+    lowest = found.penalties().query("penalty == 0")
+    assert set(zip(lowest["optimizer"], lowest["batch"], strict=True)) == {
+        ("Muon", 32.0), ("Lion", 8.0)
+    }  # fmt: skip
 
 
 def test_rows_without_a_group_are_told():
