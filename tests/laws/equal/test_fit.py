@@ -37,6 +37,23 @@ def planted(generator):
     return table, float(np.sqrt(critical * overhead))
 
 
+def planted_sum(generator):
+    """Return runs whose loss is a sum of a term in steps and one in tokens, and the best batch."""
+    overhead = generator.uniform(100, 500)
+    power = generator.uniform(0.4, 1.0)
+    share = generator.uniform(150, 600)
+
+    def loss(batch):
+        steps = 2e6 / (overhead + batch)
+        return 2.5 + 60.0**power * steps**-power + (120 * share / (steps * batch)) ** 0.4
+
+    batch = np.array(BATCHES, float)
+    noise = generator.uniform(0.002, 0.006) * generator.standard_normal(len(batch))
+    table = pd.DataFrame({"batch": BATCHES, "steps": 2e6 / (overhead + batch), "seconds": 600.0})
+    grid = np.geomspace(32, 2048, 4001)
+    return table.assign(loss=loss(batch) + noise), float(grid[loss(grid).argmin()])
+
+
 def test_the_lowest_is_256_and_the_parabola_322():
     fit = bss.fit_loss(contest(), equal="seconds")
     assert fit.best_batch().value == pytest.approx(322, abs=0.5)
@@ -130,14 +147,15 @@ def test_the_command_and_its_json(tmp_path, capsys):
 
 
 @pytest.mark.slow  # 20 CPU seconds of refits
-def test_intervals_hold_what_was_planted():
+@pytest.mark.parametrize("plant", [planted, planted_sum])
+def test_intervals_hold_what_was_planted(plant):
     held = {"parabola": [], "law": []}
     for seed in range(100):
-        table, truth = planted(np.random.default_rng(seed))
+        table, truth = plant(np.random.default_rng(seed))
         (at,) = bss.fit_loss(table, equal="seconds").optima
         for name, best in (("parabola", at.best), ("law", at.by_law)):
             if best.value is not None:
                 held[name].append((best.low or 0) <= truth <= (best.high or np.inf))
-    assert len(held["parabola"]) == len(held["law"]) == 100
-    assert 0.83 <= np.mean(held["parabola"]) <= 0.97
-    assert np.mean(held["law"]) >= 0.83  # wider than they need be: they hold all 100
+    for name, known in held.items():
+        assert len(known) >= 90, name
+        assert 0.83 <= np.mean(known) <= 0.97, name
