@@ -12,7 +12,6 @@ import pandas as pd
 
 from bss import laws
 from bss.errors import InputError
-from bss.laws import BranchFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
 from bss.laws.base import DRAWS, Estimate, Fit, Options, as_positive
 from bss.laws.es.values import IN_SEQUENCES
 from bss.points.curve import default_targets
@@ -35,6 +34,8 @@ from bss.units import parse_tokens
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from bss.laws import EsFit
+
 TABLE = Origin("table")
 AnyFit = TypeVar("AnyFit", bound=Fit)
 Columns = str | Mapping[str, str] | None
@@ -42,16 +43,16 @@ Columns = str | Mapping[str, str] | None
 
 
 @dataclass(frozen=True, repr=False)
-class FitsApart(Mapping[int, EsFit]):
+class FitsApart(Mapping[int, Any]):
     """Fits of E(S) of runs with several sequence lengths, one fit for each length.
 
     Attributes:
         fits: By sequence length, ascending: `fits[2048].save("fit.json")`.
     """
 
-    fits: dict[int, EsFit]
+    fits: "dict[int, EsFit]"
 
-    def __getitem__(self, seq_len: int) -> EsFit:
+    def __getitem__(self, seq_len: int) -> "EsFit":
         if seq_len not in self.fits:
             known = ", ".join(map(str, self.fits))
             raise InputError(f"seq_len: no fit of {seq_len!r}; choose one of {known}")
@@ -111,7 +112,7 @@ class FitsApart(Mapping[int, EsFit]):
         """Return the JSON form of each fit by sequence length."""
         return {n: fit.to_dict() for n, fit in self.fits.items()}
 
-    def _joined(self, table: Callable[[EsFit], pd.DataFrame]) -> pd.DataFrame:
+    def _joined(self, table: "Callable[[EsFit], pd.DataFrame]") -> pd.DataFrame:
         frames = [table(fit).assign(seq_len=n) for n, fit in self.fits.items()]
         return pd.concat(frames, ignore_index=True)
 
@@ -205,7 +206,7 @@ def fit_es(
     if len(lengths) > 1:
         parts = {n: runs.loc[pd.to_numeric(runs["seq_len"]) == n] for n in lengths}
         fits = {n: fit_es(part, targets, **given) for n, part in parts.items()}
-        return FitsApart({n: fit for n, fit in fits.items() if isinstance(fit, EsFit)})
+        return FitsApart({n: fit for n, fit in fits.items() if isinstance(fit, laws.EsFit)})
     points, warnings = measure_points(runs, targets, **how)
     options = options or _options(resamples or 500, level, seed, DRAWS)
     source = "" if bool(points["eval_spacing"].notna().any()) else "points"
@@ -346,7 +347,7 @@ def fit_loss(
     hint = laws.equal_hint(kept)
     chosen = options or _options(resamples or 300, level, seed)
 
-    def of(rows: pd.DataFrame) -> LossFit:
+    def of(rows: pd.DataFrame) -> Fit:
         fit = laws.fit_loss(rows, forms=forms, constraints=constraints, options=chosen)
         return _warned(fit, [*warnings, *filter(None, (hint,))])
 
@@ -375,7 +376,7 @@ def _fit_equal(
 
     read, warnings = read_loss_tables(sources_of(losses, "losses"), how, check, last)
 
-    def of(rows: pd.DataFrame) -> EqualFit:
+    def of(rows: pd.DataFrame) -> Fit:
         return _warned(laws.fit_equal(rows, column, options=options), warnings)
 
     return _whole_or_by(selected(read, keep, drop), by, of, batches=2)
@@ -431,7 +432,7 @@ def fit_lr(
     kept = selected(read, _texts(keep), _texts(drop))
     chosen = options or _options(resamples or 500, level, seed)
 
-    def of(rows: pd.DataFrame) -> LrFit:
+    def of(rows: pd.DataFrame) -> Fit:
         return _warned(laws.fit_lr(rows, constraints=constraints, options=chosen), warnings)
 
     return _whole_or_by(kept, by, of)
@@ -483,7 +484,7 @@ def fit_own(
     rows = read_own_tables(sources_of(table, "table"), columns)
     chosen = options or _options(resamples or DRAWS, level, seed)
 
-    def of(group: pd.DataFrame) -> OwnFit:
+    def of(group: pd.DataFrame) -> Fit:
         return laws.fit_own(group, law, constraints=constraints, options=chosen)
 
     return _whole_or_by(selected(rows, _texts(keep), _texts(drop)), by, of)
@@ -606,7 +607,7 @@ def fit_branches(
     )
     chosen = options or _options(resamples or 400, level, seed)
 
-    def of(rows: pd.DataFrame) -> BranchFit:
+    def of(rows: pd.DataFrame) -> Fit:
         source = Origin(origin.source)
         fit = laws.fit_branches(rows, tolerance=tolerance, options=chosen, source=source)
         return _warned(fit, warnings)

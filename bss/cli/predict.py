@@ -3,32 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
 from cyclopts import Group, Parameter
 
+from bss import laws
 from bss.cells import Table, estimate, number
 from bss.cli.options import Count, NamedLaw, Positive, Trust
 from bss.cli.output import Output, Show
 from bss.cli.plan import rate_of
 from bss.cli.reading import GroupOption, in_group
 from bss.errors import InputError
-from bss.laws import (
-    CriticalFit,
-    CurveFit,
-    EqualFit,
-    EsFit,
-    LossFit,
-    LrFit,
-    OwnFit,
-    check_losses,
-    predict_schedule,
-)
 from bss.laws.base import Estimate
 from bss.laws.es.values import NEVER, NO_DRAWS
-from bss.laws.functional.values import untested_of
 from bss.laws.resampling import rms
 from bss.points.curve import loss_column
 from bss.reading import read_loss_tables, read_own_tables, read_run_table
@@ -38,6 +27,9 @@ from bss.tables import Reading
 from bss.tables.columns import Origin
 from bss.units import parse_tokens
 from bss.values import to_dict
+
+if TYPE_CHECKING:
+    from bss.laws import CriticalFit, CurveFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
 
 USED = {
     "es": ("loss", "batch"),
@@ -153,7 +145,7 @@ Answer = tuple[dict[str, Any], Sequence[str]]
 """Estimates and inputs by name; and what is outside the range in which the fit was tested."""
 
 
-def _es(fit: EsFit, given: dict[str, Any]) -> Answer:
+def _es(fit: "EsFit", given: dict[str, Any]) -> Answer:
     """Return tokens and steps to a loss at a batch size; without one the batch sizes of the law."""
     loss = given["loss"]
     outside = _outside("loss", loss, [target.target_loss for target in fit.fits])
@@ -180,7 +172,7 @@ def _es(fit: EsFit, given: dict[str, Any]) -> Answer:
     return found, outside
 
 
-def _critical(fit: CriticalFit, run: dict[str, Any]) -> Answer:
+def _critical(fit: "CriticalFit", run: dict[str, Any]) -> Answer:
     """Return the critical batch at a model size, a budget or both."""
     if "batch" in run or "loss" in run:
         return _critical_steps(fit, run)
@@ -193,7 +185,7 @@ def _critical(fit: CriticalFit, run: dict[str, Any]) -> Answer:
     return {"critical_batch": fit.best_batch(**run)} | run | how, outside
 
 
-def _critical_steps(fit: CriticalFit, run: dict[str, Any]) -> Answer:
+def _critical_steps(fit: "CriticalFit", run: dict[str, Any]) -> Answer:
     """Return tokens and steps to the loss of a curve at a batch size."""
     if "batch" not in run:
         raise InputError("--batch: missing; with --loss it is needed, e.g. 64")
@@ -210,7 +202,7 @@ def _critical_steps(fit: CriticalFit, run: dict[str, Any]) -> Answer:
     return found | {"loss": row["loss"], "batch": batch, "form": row["note"]}, outside
 
 
-def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:
+def _loss(fit: "LossFit", given: dict[str, Any]) -> Answer:
     """Return the final loss of a run; without a batch at the best one."""
     params = given["params"]
     tokens = given["tokens"]
@@ -229,7 +221,7 @@ def _loss(fit: LossFit, given: dict[str, Any]) -> Answer:
     return found | sizes | {"seq_len": seq_len}, fit.untested(sizes | rate)
 
 
-def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
+def _curve(fit: "CurveFit", given: dict[str, Any]) -> Answer:
     """Return the loss at the end of a schedule."""
     tokens = given["tokens"]
     ends = (given.get(name, "0") for name in ("warmup", "decay"))
@@ -237,12 +229,13 @@ def _curve(fit: CurveFit, given: dict[str, Any]) -> Answer:
     schedule = run.schedule
     rate = rate_of(fit.peak_lr(given.get("lr")), run, *ends)
     plan = resolve(schedule, tokens, fit.seq_len)
-    loss = predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
+    loss = laws.predict_schedule(fit, schedule, tokens, rate, extrapolate=True)
     found = {"loss": loss, "steps": plan.steps, "tokens": plan.tokens, "batch": str(schedule)}
-    return found, untested_of(fit, schedule, tokens, rate)
+    run = {"batch": schedule, "tokens": tokens, "lr": rate}
+    return found, fit.untested(run)
 
 
-def _equal(fit: EqualFit, given: dict[str, Any]) -> Answer:
+def _equal(fit: "EqualFit", given: dict[str, Any]) -> Answer:
     """Return the loss of a batch size at equal cost."""
     batch = float(_batch(given))
     row = fit.predict(batch=batch).iloc[0]
@@ -252,7 +245,7 @@ def _equal(fit: EqualFit, given: dict[str, Any]) -> Answer:
     return {"loss": loss, "batch": batch}, [f"--{text}" for text in fit.untested({"batch": batch})]
 
 
-def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:
+def _lr(fit: "LrFit", given: dict[str, Any]) -> Answer:
     """Return the best peak LR at a size."""
     for name in fit.law.variables if fit.law else ():
         if name not in given:
@@ -266,7 +259,7 @@ def _lr(fit: LrFit, given: dict[str, Any]) -> Answer:
     return found, [f"--{text}" for text in fit.untested(sizes)]
 
 
-def _own(fit: OwnFit, given: dict[str, Any], extrapolate: bool) -> Output:
+def _own(fit: "OwnFit", given: dict[str, Any], extrapolate: bool) -> Output:
     """Predict the runs of a table, or one run by name, by a law of a user's own."""
     if "runs" in given:
         runs = read_own_tables(given["runs"], given.get("columns"))
@@ -327,7 +320,7 @@ def _final_losses(paths: Sequence[Path], how: Reading) -> tuple[pd.DataFrame, li
     """Read final losses; without a loss they are NaN, without names runs have numbers."""
 
     def read(table: pd.DataFrame, origin: Origin) -> pd.DataFrame:
-        return check_losses(table if "loss" in table else table.assign(loss=np.nan), origin)
+        return laws.check_losses(table if "loss" in table else table.assign(loss=np.nan), origin)
 
     table, warnings = read_loss_tables(paths, how, read)
     numbers = pd.Series(np.arange(1, len(table) + 1).astype(str), table.index)

@@ -1,5 +1,6 @@
 """bss schedule: derive a batch-size schedule from a fit, ready to train or to export."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -101,16 +102,16 @@ def schedule(
     if is_table(fit):
         if policy or settings or minimize or time.step_time or of.group:
             raise InputError("--from: a table of noise scales takes no policy; give a fit for one")
-        ramp = ramp_of(fit, tokens, noise, limits)
+        ramp = ramp_of(fit, tokens, noise, {**limits, "stages": stages})
         derived: DerivedSchedule = ramp
         budget = Budget.read(ramp.schedule, tokens, ramp.seq_len, field="--tokens")
     else:
         label, fitted = of.read(named_law, fit, POLICIES_OF, "--from")
         budget = _budget(fitted, tokens)
-        limits["stages"] = stages or STAGES
         rate = _rate_before(fitted, lr, budget, warmup, decay)
         named = policy or default_policy(fitted, rate, minimize)
         if minimize == "steps" or (not policy and named == "fewest-steps"):
+            _refuse_settings(policy, settings)
             sale = sale_of(fitted, budget.tokens, rate if lr else None, limits, tolerance)
             rate = sale.rate
             derived = derived_of(sale)
@@ -140,7 +141,7 @@ def _limits(
 ) -> dict[str, Any]:
     """Return the limits of a schedule as policies take them."""
     sizes = {"min_batch": low, "max_batch": high}
-    return {"multiple_of": multiple_of, "stages": stages, **sizes}
+    return {"multiple_of": multiple_of, "stages": stages or STAGES, **sizes}
 
 
 def _planned(
@@ -189,6 +190,16 @@ def _check_lr(lr: float | None, lengths: tuple[str, str], coupling: tuple[str, i
     if rule != "none" and lr is None:
         raise InputError(f"--lr-coupling {rule}: needs --lr, the peak LR at --lr-batch, e.g. 4e-3")
     check_lr_batch(batch, rule)
+
+
+def _refuse_settings(policy: str | None, settings: Sequence[str]) -> None:
+    """Raise InputError for a policy, or settings of one, where the steps are minimized."""
+    given = [name for name, x in (("--policy", policy), ("--set", settings)) if x]
+    if given:
+        raise InputError(
+            f"{' and '.join(given)}: not used where steps are minimized, as by --minimize steps or "
+            "by default under a --decay; give --tolerance, or a --policy without --minimize steps"
+        )
 
 
 def _budget(fit: Any, tokens: str) -> Budget:

@@ -77,6 +77,9 @@ def test_the_command(capsys):
     assert "no gain in loss is expected at equal tokens" in capsys.readouterr().out
     assert main([*arguments, "--lr", "2e-3", "--stages", "2"]) == 0
     assert "loss is minimized, as the LR does not decay" in capsys.readouterr().out
+    for more in (("--policy", "late-switch"), ("--set", "at=0.8")):
+        line = refused(capsys, *arguments, *lr, "--minimize", "steps", *more)
+        assert line.startswith(f"bss schedule: {more[0]}: not used where steps are minimized")
     line = refused(capsys, *arguments, "--lr", "2e-3", "--minimize", "steps")
     assert "the LR does not decay" in line
     assert "--tolerance" in refused(capsys, *arguments, "--lr", "2e-3", "--tolerance", "0.01")
