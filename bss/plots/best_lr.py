@@ -11,6 +11,7 @@ from bss.units import rounded_tokens
 LABELS = {"tokens": "D (tokens)", "params": "N (parameters)"}
 POINTS = 50  # of a line
 MOST = 8  # sizes in a legend, of which the others are not shown
+BESIDE = 1.04  # between marks of two sizes at one position, so that their bars do not overlap
 
 
 def draw_best_lrs(ax: Axes, fit: LrFit) -> None:
@@ -23,9 +24,9 @@ def draw_best_lrs(ax: Axes, fit: LrFit) -> None:
     shown = [sizes[i] for i in np.unique(np.linspace(0, len(sizes) - 1, MOST).round().astype(int))]
     looks = style.named_styles(shown)
     for size in shown:
-        _draw_group(
-            ax, fit, along, [one for one in fit.optima if getattr(one, by) == size], looks[size]
-        )
+        group = [one for one in fit.optima if getattr(one, by) == size]
+        aside = BESIDE ** (shown.index(size) - (len(shown) - 1) / 2)
+        _draw_group(ax, fit, along, group, looks[size], aside)
     x = np.array([getattr(one, along) for one in fit.optima])
     ax.set(xscale="log", yscale="log", xlim=(x.min() / 1.3, x.max() * 1.3))
     if along == "batch":
@@ -59,16 +60,18 @@ def _text(name: str, size: float) -> str:
     return f"{size:g}" if name == "batch" else rounded_tokens(size)
 
 
-def _draw_group(ax: Axes, fit: LrFit, along: str, group: list[SweepOptimum], look: dict) -> None:
-    """Draw the sweeps of one colour, and the law at their sizes."""
+def _draw_group(
+    ax: Axes, fit: LrFit, along: str, group: list[SweepOptimum], look: dict, aside: float
+) -> None:
+    """Draw the sweeps of one colour, with marks a little aside, and the law at their sizes."""
     x, value, low, high = np.array(
         [(getattr(one, along), one.best.value, one.best.low, one.best.high) for one in group], float
     ).T
     known = np.isfinite(value)
     spread = np.nan_to_num([value - low, high - value])[:, known]
     mark = {"ls": "none", "ms": 5, "mec": "white", "mew": 0.4, "capsize": 2, "elinewidth": 0.9}
-    ax.errorbar(x[known], value[known], yerr=np.maximum(spread, 0), **mark, **look)
-    style.bounds(ax, x[~known], low[~known], high[~known], color=look["color"], mfc="white")
+    ax.errorbar(aside * x[known], value[known], yerr=np.maximum(spread, 0), **mark, **look)
+    style.bounds(ax, aside * x[~known], low[~known], high[~known], color=look["color"], mfc="white")
     if fit.law is None:
         return
     line = np.geomspace(x.min(), x.max(), POINTS)

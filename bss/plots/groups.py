@@ -11,6 +11,7 @@ from bss.errors import InputError
 from bss.laws import GroupFits
 from bss.laws.differences import RATIO, compared
 from bss.plots import style
+from bss.units import rounded_tokens
 
 ROW = 0.24  # inches of a legend's or a group's row
 
@@ -97,6 +98,9 @@ def _draw_estimates(ax: Axes, fits: GroupFits) -> None:
             ax.plot([min(ends), max(ends)], [row, row], color=style.INK, lw=1.4)
             if value is not None:
                 ax.plot([value], [row], "o", ms=6, color=style.INK)
+            place = ", ".join(_text(n, x) for n, x in one.where.items() if n not in fits.by)
+            beside: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points"}
+            ax.annotate(place, (max(ends), row), ha="right", fontsize=style.SMALL, **beside)
     ax.set_yticks(range(len(fits)), _names(fits))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_ylim(len(fits) - 0.5, -0.5)
@@ -111,6 +115,17 @@ def _draw_estimates(ax: Axes, fits: GroupFits) -> None:
 def _names(fits: GroupFits) -> list[str]:
     """Return the values of each group as texts of a figure."""
     return [
-        style.named(", ".join(f"{x:.10g}" if isinstance(x, float) else str(x) for x in key))
+        style.named(", ".join(_value(n, x) for n, x in zip(fits.by, key, strict=True)))
         for key in fits.fits
     ]
+
+
+def _text(name: str, value: Any) -> str:
+    return f"{style.named(name)} {_value(name, value)}"
+
+
+def _value(name: str, value: Any) -> str:
+    """Return a value as text; params and tokens as counts, 1.25B."""
+    if name in ("params", "tokens"):
+        return rounded_tokens(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
