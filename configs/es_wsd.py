@@ -6,7 +6,7 @@
 
 | part  | trains                                                    | tokens | runs           |
 |-------|-----------------------------------------------------------|--------|----------------|
-| smoke | a1 at 4 batch sizes and 40K tokens; for tests             | 0.3M   | 4 × 2          |
+| smoke | a1 at 4 batch sizes and 20K tokens; for tests             | 0.2M   | 4 × 2          |
 | a1    | E(S) of 12k parameters, sequences of 16                   | 83M    | 11 × 5         |
 | a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
@@ -183,8 +183,8 @@ SIZES = {
         "ends": (1.0,),
         "registration": "",
         "results": "runs/es_wsd_smoke/results",
-        "setup.schedule": {"tokens": 40_000, "warmup": 3_000},
-        "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 8_000},
+        "setup.schedule": {"tokens": 20_000, "warmup": 1_500},
+        "setup.evaluation": {"tokens": 2_048, "test_tokens": 2_048, "first": 4_000},
         "setup.engine.runs": "runs/es_wsd_smoke",
     },
     "a1": {"results": "results/es_wsd/stages"},

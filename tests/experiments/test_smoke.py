@@ -115,7 +115,7 @@ def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
     assert done.returncode == 0, done.stderr
     finals = pd.read_csv(tmp_path / "results/finals.csv")
     assert set(phases_of(finals)) == {"constant", "averaged", "decayed"}
-    assert finals["name"].nunique() == 4 and finals["seed"].nunique() == 2
+    assert finals["arm"].nunique() == 4 and finals["seed"].nunique() == 2
     assert all(1 < loss < 6 for loss in finals["test_loss"])
 
 
