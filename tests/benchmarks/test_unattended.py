@@ -28,8 +28,9 @@ def test_damages_are_told_or_change_nothing(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", kills.PARTS)
+@pytest.mark.parametrize("part", ["one process", "fleet of 4", "Ray"])
 def test_killed_runs_end_as_undisturbed_ones(part, tmp_path):
+    """Several processes are killed in tests/training/test_processes.py."""
     if part == "Ray":
         pytest.importorskip("ray")
     count = max(round(KILLS * kills.PARTS[part] / 200), 1)
