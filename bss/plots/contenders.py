@@ -58,6 +58,7 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> bool:
     # Far-off constants would squeeze those that are compared into a few pixels.
     edge = losses[0] + max(3 * float(np.median(losses - losses[0])), 1e-3)
     span = min(edge, losses[-1]) - losses[0] or 1e-3
+    end = losses[0] + 1.25 * span  # room for the numbers
     for y, row in enumerate(rows):
         look = ROLES[row.role][1]
         ax.axhline(y, color=style.GRID, linewidth=0.7, zorder=0)
@@ -66,14 +67,16 @@ def _dots(ax: Axes, rows: list[ComparedRun], most: int) -> bool:
         seeds = [float(loss) for loss in row.losses.values() if loss <= edge]
         if len(row.losses) > 1 and row.loss <= edge:
             ax.plot(seeds, [y] * len(seeds), linestyle="none", ms=3.5, alpha=0.4, **look)
-        far: dict[str, Any] = {"mfc": "white"} if row.loss > edge else {}
-        x = float(min(row.loss, edge))
-        ax.plot([x], [y], linestyle="none", markersize=7, zorder=4, **look, **far)
-        right = max([x, *seeds][: 1 if far else None]) + 0.05 * span
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-        ax.text(right, y, difference_text(row), size=style.SMALL, va="center", bbox=box, zorder=3)
-    # Room on the right for the numbers.
-    ax.set_xlim(losses[0] - 0.08 * span, losses[0] + 1.25 * span)
+        mark: dict[str, Any] = {"linestyle": "none", "markersize": 7, "zorder": 4, **look}
+        text: dict[str, Any] = {"size": style.SMALL, "va": "center", "zorder": 3}
+        text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+        if row.loss > edge:
+            ax.plot([end], [y], mfc="white", clip_on=False, **mark)
+            ax.text(end - 0.05 * span, y, difference_text(row), ha="right", **text)
+        else:
+            ax.plot([row.loss], [y], **mark)
+            ax.text(max([row.loss, *seeds]) + 0.05 * span, y, difference_text(row), **text)
+    ax.set_xlim(losses[0] - 0.08 * span, end)
     ax.xaxis.set_major_locator(MaxNLocator(5))
     return bool((losses > edge).any())
 

@@ -102,8 +102,12 @@ def batch_against_loss(fits: Mapping[str, EsFit]) -> Figure:
         style.handle(text, color=style.INK, marker=marker, ls="none", ms=6)
         for text, marker in (("at most", "v"), ("at least", "^"))
     ]
-    if any(_is_measured(at.shown("B_opt")) for fit in shown.values() for at in fit.fits):
+    optima = [at.shown("B_opt") for fit in shown.values() for at in fit.fits]
+    measured = [best for best in optima if best and _is_measured(best)]
+    if any(best.value is not None for best in measured):
         bounds.append(style.hollow("measured minimum", ms=5))
+    if any(best.value is None for best in measured):
+        bounds.append(style.handle("black: of a measured minimum", ls="none"))
     interval = style.handle("bars: 90% of the fit", ls="none")
     return style.side_legend(figure, [*style.handles(looks, ms=5), *bounds, interval])
 
@@ -129,7 +133,8 @@ def _batch_panel(ax: Axes, shown: Mapping[str, EsFit], name: str) -> None:
         found = np.isfinite(value)
         of_law = np.array([not _is_measured(e) for _, e in rows if e is not None], bool)
         style.bars(ax, (x[found], value[found], low[found], high[found]), look, of_law[found])
-        style.bounds(ax, x[~found], low[~found], high[~found], color=look["color"])
+        for here, color in ((~found & of_law, look["color"]), (~found & ~of_law, style.INK)):
+            style.bounds(ax, x[here], low[here], high[here], color=color)
         ends += [*np.where(found, value, np.fmax(low, np.nan_to_num(high)))]
         if missing := len(fits) - int((found | np.isfinite(low) | np.isfinite(high)).sum()):
             notes.append(f"{law}: none at {missing} of {len(fits)}")

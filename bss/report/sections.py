@@ -74,8 +74,8 @@ def answers(results: Results) -> list[str]:
             if best.error is not None:
                 error = f"95% CI ± {best.error:.4f}, {best.result}"
             lines.append(
-                f"Growing the batch, {LR_PHASES[phase].title}: {best.name} ends "
-                f"{abs(best.difference):.4f} nats {side} than the best fixed batch ({error})"
+                f"Growing the batch, {LR_PHASES[phase].title}: the final loss of {best.name} is "
+                f"{abs(best.difference):.4f} nats {side} than the best fixed batch's ({error})"
             )
     for fit in fits[:1]:
         with suppress(InputError):  # a fit without draws

@@ -74,9 +74,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """The page of the site, whose search has a name for a screen reader."""
+    """The page of the site: its search has a name for a screen reader, and pictures load late.
+
+    So a browser loads only the picture that the colour scheme shows.
+    """
     search = 'data-md-component="search" role="dialog"'
-    return output.replace(search, f'{search} aria-label="Search"')
+    named = output.replace(search, f'{search} aria-label="Search"')
+    return named.replace("<img alt=", '<img loading="lazy" alt=')
 
 
 def both_schemes(picture: re.Match[str]) -> str:

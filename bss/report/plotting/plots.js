@@ -22,7 +22,7 @@ export function drawRuns(figure, runs) {
     x: "tokens",
     y: "loss (nats per token)",
     caption:
-      "Loss against tokens of each run, one colour per batch size. Hover for a run, its tokens and " +
+      "Loss against tokens of each run, one colour or dash per batch size. Hover for a run, its tokens and " +
       "loss; a legend entry switches its run off.",
   });
 }
@@ -74,7 +74,7 @@ export function draw(figure, { series, x, xIsPowers, y, yIsLog, caption, band, m
         drawClear: band ? [(self) => shade(self, band, style)] : [],
         draw: [(self) => mark(self, marks, ink)],
       },
-      series: [{}, ...series.map((one, i) => seriesOf(one, colors[(one.color ?? i) % colors.length]))],
+      series: [{}, ...series.map((one, i) => seriesOf(one, one.color ?? i, colors))],
     },
     [null, ...series.map(({ points }) => [points.map(([at]) => at), points.map(([, at]) => at)])],
     host,
@@ -100,10 +100,12 @@ function scaleOf(series, i, isLog) {
   return { time: false, range: [least - space, most + space] };
 }
 
-function seriesOf({ label, line, dots }, color) {
+// Lines beyond the last colour are dashed.
+function seriesOf({ label, line, dots }, number, colors) {
   return {
     label,
-    stroke: color,
+    stroke: colors[number % colors.length],
+    dash: number < colors.length ? undefined : [8, 5],
     width: 2,
     fill: undefined,
     facets: [{ scale: "x", auto: false }, { scale: "y", auto: false }],
