@@ -8,6 +8,7 @@ RUN=smoke|cpu|gpu makes a notebook run its experiments first, at that size.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -24,12 +25,19 @@ def executed(path: Path) -> NotebookNode:
         nbclient.exceptions.CellExecutionError: a cell failed.
     """
     notebook = nbformat.read(path, as_version=4)
+
+    def show(cell_index: int, **_: Any) -> None:
+        if sys.stderr.isatty():
+            where = f"{path.name}: cell {cell_index + 1} of {len(notebook.cells)}"
+            print(f"\r\033[K{where}", end="\r", file=sys.stderr, flush=True)
+
     NotebookClient(
         notebook,
         resources={"metadata": {"path": str(path.resolve().parent)}},
         extra_arguments=["--log-level=ERROR"],
         iopub_timeout=60,  # on a busy machine outputs come late
         record_timing=False,
+        on_cell_start=show,
     ).execute()
     notebook.metadata = NotebookNode(kernelspec=KERNEL, language_info={"name": "python"})
     return notebook

@@ -164,12 +164,16 @@ def _run(given: list[str], name: str) -> int:
 
 
 def _waiting(name: str) -> AbstractContextManager[Any]:
-    """Show on a terminal's stderr that a command of seconds or more is at work, until it ends."""
+    """Show on a terminal's stderr how long a command has been at work, until it ends."""
     if not (name.startswith(WAITED_FOR) and sys.stderr.isatty()):
         return nullcontext()
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    return Console(stderr=True).status(f"bss {name}")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress.add_task(f"bss {name}", total=None)
+    return progress
 
 
 def _problem(error: CycloptsError) -> str:

@@ -74,12 +74,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """The page of the site: its search has a name for a screen reader, and pictures load late.
+    """The page of the site: landmarks have names of their own, and pictures load late.
 
     So a browser loads only the picture that the colour scheme shows.
     """
     search = 'data-md-component="search" role="dialog"'
     named = output.replace(search, f'{search} aria-label="Search"')
+    contents = '<nav class="md-nav" aria-label="'  # of a heading, which may be that of a section
+    named = named.replace(contents, f"{contents}On this page: ")
     return named.replace("<img alt=", '<img loading="lazy" alt=')
 
 
@@ -106,6 +108,7 @@ def _added(files: Any, path: str, config: Any) -> list[Any]:
             str(ROOT / path), {"output_files_dir": f"{PurePosixPath(path).stem}_files"}
         )
         text = text.replace('<table border="1" class="dataframe">', "<table>")  # as other tables
+        text = text.replace("<th></th>", "<td></td>")
         new = [File.generated(config, page_of(path), content=text)]
         for name, data in pictures["outputs"].items():
             uri = posixpath.join(posixpath.dirname(page_of(path)), name)

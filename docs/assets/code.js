@@ -1,7 +1,8 @@
-// For keys and screen readers: blocks of code scroll by keys, and their copy buttons, which the
-// theme puts into <nav> without a name, are no landmarks. The theme takes tabindex off again.
+// For keys and screen readers: code and tables scroll by keys, and the buttons that copy code, which
+// the theme puts into <nav> without a name, are no landmarks. The theme takes tabindex off again.
+const SCROLLING = "pre > code:not([tabindex]), .md-typeset__scrollwrap:not([tabindex])";
 function label() {
-  for (const code of document.querySelectorAll("pre > code:not([tabindex])")) code.tabIndex = 0;
+  for (const one of document.querySelectorAll(SCROLLING)) one.tabIndex = 0;
   for (const nav of document.querySelectorAll(".md-code__nav")) nav.setAttribute("role", "none");
 }
 label();
