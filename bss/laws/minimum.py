@@ -15,6 +15,9 @@ from bss.laws.base import BestBatch, Options, bounded, tails
 FEWEST = 3  # batches of a minimum
 MISFIT = 0.3  # of the rise above the least, by which a parabola may be off
 ASYMMETRY = 0.2  # of the curvature, by which it may change over a factor of e (standard deviation)
+# Cubic over square coefficient of tokens to a loss below which small batch sizes never come, half
+# of -(1 + 2α)/3 at α = 1/2, the third over the second derivative of log B - log(1 - B_min/B)/α.
+STEEP = -1 / 3
 SURE = 3.6  # standard errors by which some batch on each side must need more
 FORM_SD = 0.06  # of log B_opt, for the form of a law: without it 90% intervals hold 74% on planted
 # curves of laws that are not the package's (benchmarks/laws)
@@ -99,12 +102,15 @@ def measured_minimum(
         label, value[known], relative[known], seed[known], typical
     )
     variance = scatter**2 / np.bincount(label, relative[known] ** -2.0)
-    cubic = _Cubic.fit(sizes, means, variance)
+    # A bound above the least says as much of an end as a measurement.
+    bounds = np.log(batch[~known & (value > means.min() + scatter)])
+    centre = sizes[means.argmin()]
+    # Smaller batch sizes missed the target, and at most one shows how steep their side is.
+    steep = bool((bounds < centre).any() and np.sum(sizes < centre) == 1)
+    cubic = _Cubic.fit(sizes, means, variance, steep=steep)
     vertex = float(np.exp(cubic.vertex(sizes)))
     draws = np.exp(cubic.vertex_draws(sizes, freedom, Options().resamples))
     value_at, error = cubic.at(np.clip(np.log(vertex), sizes[0], sizes[-1]))
-    # A bound above the least says as much of an end as a measurement.
-    bounds = np.log(batch[~known & (value > means.min() + scatter)])
     needs_more = (means - value_at) / np.hypot(np.sqrt(variance), error) > SURE
     higher = np.append(sizes[needs_more], bounds)
     # The least lies between the nearest batches on each side that surely need more.
@@ -133,7 +139,7 @@ def measured_minimum(
 
 
 class _Cubic(NamedTuple):
-    """A cubic in log B about the batch with the smallest mean, whose cubic term is shrunk to 0.
+    """A cubic in log B about the batch with the smallest mean, whose cubic term is shrunk.
 
     Attributes:
         coefficients: [4], the highest power first.
@@ -146,8 +152,14 @@ class _Cubic(NamedTuple):
     centre: float
 
     @classmethod
-    def fit(cls, sizes: np.ndarray, means: np.ndarray, variance: np.ndarray) -> "_Cubic":
-        """Fit means [n] with their variances at log batches [n]."""
+    def fit(
+        cls, sizes: np.ndarray, means: np.ndarray, variance: np.ndarray, *, steep: bool = False
+    ) -> "_Cubic":
+        """Fit means [n] with their variances at log batches [n].
+
+        The cubic term is shrunk to 0. With `steep` it is shrunk to a steeper side of small
+        batches: STEEP times the curvature, with a standard deviation of the same size.
+        """
         misfit = MISFIT * (means - means.min())
         centre = float(sizes[means.argmin()])
         root = 1 / np.sqrt(variance + misfit**2)
@@ -157,9 +169,12 @@ class _Cubic(NamedTuple):
         weighted = (design * root[:, None] ** 2).T
         precision = weighted @ design
         flat = 1e-6  # a curvature of 0 or less leaves no asymmetry
-        precision[0, 0] += 1 / max(ASYMMETRY * curvature, flat) ** 2
+        deviation = max((-STEEP if steep else ASYMMETRY) * curvature, flat)
+        precision[0, 0] += 1 / deviation**2
         covariance = np.linalg.inv(precision)
-        return cls(covariance @ weighted @ means, covariance, centre)
+        moments = weighted @ means
+        moments[0] -= steep / deviation  # its expected value is minus its deviation
+        return cls(covariance @ moments, covariance, centre)
 
     def at(self, size: float) -> tuple[float, float]:
         """Return the value at a log batch, and its standard error."""
@@ -178,6 +193,38 @@ class _Cubic(NamedTuple):
         if freedom:
             changes *= np.sqrt(freedom / generator.chisquare(freedom, count))[:, None]
         return _vertices(self.coefficients + changes, sizes - self.centre) + self.centre
+
+
+def excess_noise(
+    batch: np.ndarray, value: np.ndarray, relative: np.ndarray, seed: np.ndarray, typical: float
+) -> float:
+    """Return the standard deviation of values without repetitions, over the typical one.
+
+    It is the factor at which the residuals of the cubic have the expected size, and at least 1
+    (the estimator of Paule and Mandel, J. Res. NBS 87, 377, 1982). It is 1 if repetitions measure
+    the noise, or if there are too few batches. The arguments are as in `measured_minimum`.
+    """
+    batches, label = np.unique(batch, return_inverse=True)
+    sizes = np.log(batches)
+    spare = len(sizes) - FEWEST
+    if spare < 1:
+        return 1.0
+    means, scatter, freedom = batch_means(label, value, relative, seed, typical)
+    if freedom:
+        return 1.0
+    variance = scatter**2 / np.bincount(label, relative**-2.0)
+    misfit = MISFIT * (means - means.min())
+    low = 1.0
+    high = 1e3  # no noise is a thousand times the typical one
+    for _ in range(20):  # halvings of the logarithm, to 5 digits
+        factor = np.sqrt(low * high)
+        cubic = _Cubic.fit(sizes, means, factor**2 * variance)
+        off = means - [cubic.at(size)[0] for size in sizes]
+        if np.sum(off**2 / (factor**2 * variance + misfit**2)) > spare:
+            low = factor
+        else:
+            high = factor
+    return float(low)
 
 
 def from_others(

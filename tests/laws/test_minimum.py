@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bss.laws.minimum import from_others, measured_minimum, parabola_vertex
+from bss.laws.minimum import excess_noise, from_others, measured_minimum, parabola_vertex
 
 BATCH = 2.0 ** np.arange(2, 11)
 
@@ -95,3 +95,35 @@ def test_a_value_without_others_is_not_far_from_them(count):
     one = np.ones(count)
     off, times = from_others(8 * one, one, 0.1, one, np.zeros(count, int))
     assert off.tolist() == times.tolist() == [0.0] * count
+
+
+def test_noise_far_above_the_usual_one_is_noticed_without_repetitions():
+    """Of 40 flat curves with four times the usual noise; without the estimate 14 have a minimum."""
+    one = np.ones(9)
+    found = []
+    for i in range(40):
+        noise = 0.012 * np.random.default_rng(i).standard_normal(9)
+        typical = 0.003 * excess_noise(BATCH, noise, one, one, 0.003)
+        found.append(measured_minimum(BATCH, noise, typical=typical).batch.status == "ok")
+    assert sum(found) <= 2
+    smooth = bowl(64.0)
+    assert excess_noise(BATCH, smooth, one, one, 0.003) == pytest.approx(1)
+    assert excess_noise(np.repeat(BATCH, 2), np.repeat(noise, 2), *np.ones((2, 18)), 0.003) == 1
+
+
+def test_small_batches_that_missed_the_target_have_a_steeper_side():
+    """L - L_0 = a S^-1/2 + b/B: none up to B_min = b/(L - L_0) reaches L, B_opt is 3 B_min."""
+    best = 21.0
+    held = []
+    batch = np.repeat(2.0 ** np.arange(2, 8), 2)
+    tokens = np.log(batch) - 2 * np.log(np.maximum(1 - best / 3 / batch, 1e-9))
+    missed = batch < best / 2
+    generator = np.random.default_rng(3)
+    off = []
+    for _ in range(40):
+        value = tokens + 0.02 * generator.standard_normal(12)
+        value = np.where(missed, tokens[~missed].max() + 0.5, value)
+        found = measured_minimum(batch, value, typical=0.02, censored=missed).batch
+        off.append(np.log(found.value / best))
+        held.append(found.low <= best <= found.high)
+    assert abs(np.mean(off)) < 0.08 and np.mean(held) > 0.85

@@ -10,7 +10,13 @@ from bss.laws.base import BestBatch, Estimate, Outlier, disjoint, tails
 from bss.laws.es.data import EsData
 from bss.laws.es.values import TargetFit
 from bss.laws.inference import OutlierRule
-from bss.laws.minimum import FORM_SD, Minimum, from_others, measured_minimum
+from bss.laws.minimum import (
+    FORM_SD,
+    Minimum,
+    excess_noise,
+    from_others,
+    measured_minimum,
+)
 from bss.points.groups import SEED_NOISE
 
 # Noise SDs: never reached by chance, also with few degrees of freedom.
@@ -25,13 +31,20 @@ def target_minimum(
     here &= ~excluded if excluded is not None else here
     # The noise SD of a loss is that of log tokens times the slope of the curve.
     usual = float(np.median(data.slope[here & data.reached]))
+    batch = data.batch[here]
+    log = np.log(data.sequences[here])
+    reached = data.reached[here]
+    relative = usual / data.slope[here]
+    seed = data.seed[here]
+    typical = SEED_NOISE / usual
+    typical *= excess_noise(batch[reached], log[reached], relative[reached], seed[reached], typical)
     return measured_minimum(
-        data.batch[here],
-        np.log(data.sequences[here]),
-        typical=SEED_NOISE / usual,
-        relative=usual / data.slope[here],
-        censored=~data.reached[here],
-        seed=data.seed[here],
+        batch,
+        log,
+        typical=typical,
+        relative=relative,
+        censored=~reached,
+        seed=seed,
         level=level,
     )
 
