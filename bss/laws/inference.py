@@ -4,14 +4,16 @@ There is one implementation. Laws declare their differences: the unit of replica
 ties and the limits. All of this is derived here.
 """
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.base import SPANS, UNIDENTIFIED, Estimate, interval, too_wide
+from bss.laws.base import SPANS, UNIDENTIFIED, Estimate, interval, tails, too_wide
 from bss.laws.problem import Problem
 from bss.laws.resampling import RunEffects, redraw, robust_scale
 
@@ -168,6 +170,29 @@ def percentiles(
     """Return an estimate by name, of each value and its refits [n]."""
     triples = zip(names, values, draws, strict=True)
     return {name: interval(float(value), own, level=level) for name, value, own in triples}
+
+
+def over_forms(
+    values: Sequence[float], low: float, high: float, level: float
+) -> tuple[float, float]:
+    """Return the ends of an interval of a positive quantity that includes the error of the form.
+
+    In logarithms the interval is centred at the mean of the forms. Its variance is the sampling
+    variance plus (1 + 1/m) times the variance between m forms, as the true form is one more. This
+    is Rubin's rule for m imputations (Multiple Imputation for Nonresponse in Surveys, 1987, section
+    3.1). With two forms the interval contains both values.
+
+    Args:
+        values: the estimates of m forms from one table, m >= 2.
+        low, high: ends of the interval of the first one, which has its sampling error alone.
+        level: of the intervals.
+    """
+    logs = np.log(np.asarray(values))
+    normal = NormalDist().inv_cdf(tails(level)[1])
+    between = normal * np.sqrt((1 + 1 / len(logs)) * logs.var(ddof=1))
+    below = np.hypot(logs[0] - math.log(low), between)
+    above = np.hypot(math.log(high) - logs[0], between)
+    return float(np.exp(logs.mean() - below)), float(np.exp(logs.mean() + above))
 
 
 def refuse_few(count: int, free: int, measured: str, law: str, remedy: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from bss.laws.base import BestBatch, Estimate, Outlier, disjoint, tails
 from bss.laws.es.data import EsData
 from bss.laws.es.values import TargetFit
-from bss.laws.inference import OutlierRule
+from bss.laws.inference import OutlierRule, over_forms
 from bss.laws.minimum import (
     FORM_SD,
     Minimum,
@@ -72,20 +72,27 @@ def best_batch(
 ) -> BestBatch:
     """Return B_opt of a law, or the measured minimum if it has no value or another one.
 
-    The B_opt of a requested law is conditional on that law. Its interval ignores the uncertainty of
-    the functional form, and it is reported if the measured minimum has a value.
+    The interval is over both forms. The B_opt of a requested law is conditional on that law. Its
+    interval ignores the uncertainty of the functional form, and it is reported if the measured
+    minimum has a value.
     """
     if measured.value is None or by_law is None or not (by_law.value and by_law.low):
         return measured
-    form_sd = 0.0 if requested else FORM_SD
-    form = NormalDist().inv_cdf(tails(measured.level)[1]) * form_sd
+    level = measured.level
     value = by_law.value
-    below = math.log(value / by_law.low)
-    above = math.log((by_law.high or math.inf) / value)
-    low = value * math.exp(-math.hypot(below, form))
-    high = value * math.exp(math.hypot(above, form))
+    low = by_law.low
+    high = by_law.high or math.inf
     best = replace(measured, value=value, low=low, high=high, method=law)
-    return measured if not requested and disjoint(best, measured) else best
+    if requested:
+        return best
+    form = NormalDist().inv_cdf(tails(level)[1]) * FORM_SD
+    below = math.hypot(math.log(value / low), form)
+    above = math.hypot(math.log(high / value), form)
+    wider = replace(best, low=value * math.exp(-below), high=value * math.exp(above))
+    if disjoint(wider, measured):
+        return measured
+    low, high = over_forms([value, measured.value], low, high, level)
+    return replace(best, low=low, high=high)
 
 
 def with_best(at: TargetFit, best: BestBatch, minimum: Minimum, seq_len: int) -> TargetFit:
