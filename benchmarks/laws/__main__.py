@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.laws import planted_curves, planted_schedules, planted_tables
+from benchmarks.laws import planted_curves, planted_minima, planted_schedules, planted_tables
 from benchmarks.public_laws.splits import losses_of, splits_of
 from bss.laws import check_losses, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
@@ -45,6 +45,7 @@ NEAR = 0.1  # nats above the best loss of the same model and budget, up to which
 LARGEST_BUDGETS = 8e10  # tokens
 SEEDS = range(10)
 CURVES = 50  # sets per seed and kind of answer, so 1,000
+MINIMA = 150  # sets per kind
 RESAMPLES = {"curves": 20, "tables": 10, "schedules": 40, "published": 10}
 COMMANDS = {
     "fit es, results/es_wsd/runs.parquet": ("es", "es_wsd/runs.parquet"),
@@ -73,6 +74,17 @@ def curves(law: str, seed: int) -> Iterator[tuple[str, Answer]]:
     best = fit.fits[0].best
     assert best is not None
     yield law, (one.best, best.value, best.low, best.high)
+
+
+def minima(seed: int) -> Iterator[tuple[str, Answer]]:
+    """Yield measured minima without B_opt, and of tables of which small batch sizes miss a loss."""
+    for kind in planted_minima.FLAT:
+        for noise in (1, 2, 4):
+            for true, value in planted_minima.flat(kind, noise, seed):
+                yield f"{kind}, {noise} times the noise", (true, value, value, value)
+    for kind in planted_minima.MISSED:
+        for seeds in (1, 2):
+            yield f"{kind}, {seeds} a batch", planted_minima.missed(kind, seeds, seed)
 
 
 def tables(kind: str, seed: int, index: int, lr: bool = True) -> Iterator[tuple[str, Answer]]:
@@ -228,6 +240,7 @@ def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]
     yield from (("one peak", f"pilots {lr}", partial(pilots, lr)) for lr in (0.002, 0.004))
     for seed, kind in itertools.product(SEEDS[:4], FOREIGN):
         yield "losses", f"{kind} {seed}", partial(losses, kind, seed, 0)
+    yield from (("minima", f"{seed}", partial(minima, seed)) for seed in range(MINIMA))
     for seed in SEEDS:
         for i in range(CURVES * seed, CURVES * (seed + 1)):
             for law in ("inner", planted_curves.SMALLEST[i % 2]):
@@ -301,6 +314,7 @@ def measures(question: str, answers: list[Answer]) -> Iterator[tuple[str, float,
     yield "width_p90", float(np.quantile(high / low, 0.9)), len(told)
     yield "error_rms", float(np.sqrt(np.mean(error**2))), len(told)
     yield "error_median", float(np.median(np.abs(error))), len(told)
+    yield "bias", float(np.mean(error)), len(told)
 
 
 RULES = {
