@@ -367,16 +367,28 @@ def envelope(points: pd.DataFrame, diverged: pd.DataFrame | None = None) -> pd.D
     for place, group in diverged.groupby(_PLACE, dropna=False) if diverged is not None else ():
         lost[place] = {*group["peak_lr"].dropna()}
     rows: list[dict[str, Any]] = []
-    for _, group in points.groupby([*_KEYS, paired], sort=False, dropna=False):
-        own: Any = group.groupby("peak_lr")
-        tried = {rate: some.to_dict("records") for rate, some in own}
-        best = min(tried, key=lambda rate: _standing(tried[rate]))
+    for tried in _by_rate(points, paired):
+        best = min(sorted(tried), key=lambda rate: _standing(tried[rate]))
         reached = any(record["reached"] for record in tried[best])
-        failed = lost.get(tuple(group[_PLACE].iloc[0]), set())
+        failed = lost.get(tuple(tried[best][0][name] for name in _PLACE), set())
         every = {*tried, *failed}
         bracketed = reached and min(tried) < best < max(every)
         rows += [{**r, "trials": len(every), "bracketed": bracketed} for r in tried[best]]
     return pd.DataFrame(rows)
+
+
+def _by_rate(points: pd.DataFrame, paired: np.ndarray) -> list[dict[float, list[dict[str, Any]]]]:
+    """Return the rows of each group that has one best LR, by LR.
+
+    Args:
+        points: A table of points.
+        paired: Labels [rows] of the seeds to compare LRs within.
+    """
+    numbers = points.groupby([*_KEYS, paired], sort=False, dropna=False).ngroup()
+    groups: list[dict[float, list[dict[str, Any]]]] = [{} for _ in range(numbers.max() + 1)]
+    for number, row in zip(numbers, points.to_dict("records"), strict=True):
+        groups[number].setdefault(row["peak_lr"], []).append(row)
+    return groups
 
 
 def best_rates(
