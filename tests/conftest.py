@@ -41,7 +41,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # a worker inherits that of t
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.local_devices(backend="cpu")  # now: a command that a test calls could open fewer
 
-hypothesis.settings.register_profile("few", max_examples=30)
+hypothesis.settings.register_profile("few", max_examples=30, deadline=None)
 hypothesis.settings.load_profile("few")
 
 pytest_plugins = ("tests.planted", "tests.drawn")
