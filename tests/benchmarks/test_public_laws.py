@@ -86,6 +86,10 @@ def test_a_row_of_a_users_law_is_printed_beside_the_kept_ones(capsys):
     lines = capsys.readouterr().out.splitlines()
     laws = [[cell.strip() for cell in line.split("|")][3] for line in lines if "next size" in line]
     assert laws == ["bss", "hyperbola", "chinchilla", "step-law", "power-lines", name]
+
+
+@pytest.mark.slow  # four laws at every target; the row is printed as above
+def test_a_row_of_a_users_law_of_es_is_printed(capsys):
     assert command.main(["--law", f"{__name__}:LAW", "--only", "mlperf"]) == 0
     assert f"{__name__}:LAW" in capsys.readouterr().out
 

@@ -93,6 +93,7 @@ def test_where_the_form_does_not_fit_steps_are_interpolated():
     assert found.steps.low < truth < found.steps.high
 
 
+@pytest.mark.slow  # 100 trials; the tests above have one interval each
 def test_intervals_hold_the_steps_of_new_runs():
     generator = np.random.default_rng(0)
     held = []

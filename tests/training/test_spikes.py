@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,12 +51,15 @@ def usual_tokens(run, execution) -> tuple[int, ...]:
     return tuple(int(x) for x in found[np.argsort(counts)[:4]])
 
 
+compiled_judge = jax.jit(judge)
+
+
 def feed(norms, scatters=6.0):
     stats = no_steps()
     told = []
     for norm in norms:
         finite = jnp.isfinite(norm)
-        skipped, stats = judge(stats, jnp.float32(norm), finite, scatters)
+        skipped, stats = compiled_judge(stats, jnp.float32(norm), finite, scatters)
         told.append(bool(skipped))
     return told
 

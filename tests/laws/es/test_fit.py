@@ -90,6 +90,7 @@ def trial(planted, seed, seeds=3, options=Options(resamples=20)):  # noqa: B008
     return errors, covered
 
 
+@pytest.mark.slow  # the same trials as below, of which exact surfaces need none
 def test_noisy_surface_gives_b_opt_within_five_percent(planted):
     trials = [trial(planted, seed) for seed in range(4)]
     assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
