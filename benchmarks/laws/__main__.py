@@ -59,6 +59,8 @@ COMMANDS = {
 PILOTS: dict[str, Any] = {"warmup": 50_000, "since": 500_000}  # as of results/late_switch/fit.json
 PEAK_DIGITS = 6  # of a peak LR: steps read it at slightly different places
 NATS = ("published", "losses", "far batch")
+UNTOLD_LRS = 1e-3 * 2.0 ** np.arange(-3, 4)
+CURVED = 0.04  # nats at an LR e times the best, as of tests/laws/final_loss/planted.py
 FOREIGN = ("plain", "missing", "high", "low")
 SINGLE = {"costs": "cpu_seconds", "reported": "error_rms"}  # questions of one number a kind
 
@@ -95,6 +97,18 @@ def tables(kind: str, seed: int, index: int, lr: bool = True) -> Iterator[tuple[
     for at in fit.optima:
         best = one.best[at.params, at.tokens]
         yield kind, (best, at.batch.value, at.batch.low, at.batch.high)
+
+
+def untold(seed: int) -> Iterator[tuple[str, Answer]]:
+    """B_opt of each model and budget of a table that has several LRs per batch and no LR column."""
+    one = planted_tables.planted("plain", seed, 0)
+    off = [np.log(lr / one.table["lr"]) for lr in UNTOLD_LRS]
+    rows = [one.table.assign(loss=one.table["loss"] + CURVED * x**2) for x in off]
+    table = check_losses(pd.concat(rows, ignore_index=True).drop(columns="lr"))
+    fit = fit_loss(table, options=Options(RESAMPLES["tables"]))
+    for at in fit.optima:
+        best = one.best[at.params, at.tokens]
+        yield "LRs that are not told", (best, at.batch.value, at.batch.low, at.batch.high)
 
 
 def schedules(seed: int) -> Iterator[tuple[str, Answer]]:
@@ -241,6 +255,7 @@ def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]
     for seed, kind in itertools.product(SEEDS[:4], FOREIGN):
         yield "losses", f"{kind} {seed}", partial(losses, kind, seed, 0)
     yield from (("minima", f"{seed}", partial(minima, seed)) for seed in range(MINIMA))
+    yield from (("untold", f"{seed}", partial(untold, seed)) for seed in SEEDS[:4])
     for seed in SEEDS:
         for i in range(CURVES * seed, CURVES * (seed + 1)):
             for law in ("inner", planted_curves.SMALLEST[i % 2]):
