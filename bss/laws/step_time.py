@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,10 @@ import pandas as pd
 from bss.cells import number
 from bss.errors import InputError, check
 from bss.laws.base import DRAWS, BestBatch, Estimate, Options, interval
+from bss.laws.critical.law import Shape
 from bss.laws.critical.values import CriticalBatch, CriticalFit
 from bss.laws.es.values import EsFit
+from bss.laws.inference import over_forms
 from bss.tables.columns import Origin, need
 from bss.tables.storage import read_table
 
@@ -176,7 +179,20 @@ def best_batches(
             step time.
     """
     batch, curves = by_criterion(fit, target_loss, step_time, price)
-    return _optima(batch, curves, fit.seq_len, fit.level, fit.at(target_loss).best)
+    best = fit.at(target_loss).best
+    table = _optima(batch, curves, fit.seq_len, fit.level, best)
+    if _has_law(fit, target_loss) or best.high is None or best.status != "at_boundary":
+        return table
+    # The smallest batch size is best, as by S = a + b/B: too few batch sizes choose between forms.
+    tokens = _bend(fit, batch, target_loss)
+    bent = _measures(batch, tokens, fit.seq_len, step_time, price)
+    other = _optima(batch, bent, fit.seq_len, fit.level)
+    for i in table.index[~(table["at_boundary"] | other["at_boundary"])]:
+        row = table.loc[i]
+        values = [float(row["batch"]), float(other.loc[i, "batch"])]
+        ends = over_forms(values, float(row["low"]), float(row["high"]), fit.level)
+        table.loc[i, ["low", "high"]] = np.clip(ends, batch[0], batch[-1])
+    return table
 
 
 def by_criterion(
@@ -346,9 +362,28 @@ def token_draws(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray
 
     Without a law at the target, log tokens are a parabola in log B through the measured means.
     """
-    if not fit.law.joint and not fit.at(target_loss).parameters:
+    if not _has_law(fit, target_loss):
         return _parabola(fit, batch, target_loss)
     return np.column_stack([fit.tokens(batch, target_loss), fit.token_draws(batch, target_loss)])
+
+
+def _has_law(fit: EsFit, target_loss: float) -> bool:
+    return fit.law.joint or bool(fit.at(target_loss).parameters)
+
+
+def _log_tokens(fit: EsFit, target_loss: float) -> Any:
+    """Return log tokens of the runs that reached a target, grouped by batch size."""
+    rows = pd.DataFrame({name: fit.rows[name] for name in ("batch", "target_loss", "measured")})
+    rows = rows[np.isclose(rows["target_loss"], target_loss)].astype(float)
+    return np.log(rows["measured"]).groupby(rows["batch"])
+
+
+def _bend(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
+    """Return tokens [n, 1] at batch sizes [n] by S = a + b/B through the means."""
+    means = _log_tokens(fit, target_loss).mean()
+    known = means.index.to_numpy(float)
+    shape = Shape.of(known, means.to_numpy() - np.log(known))  # of steps times the length
+    return (np.exp(shape.log_steps(batch)) * batch)[:, None]
 
 
 def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
@@ -357,9 +392,7 @@ def _parabola(fit: EsFit, batch: np.ndarray, target_loss: float) -> np.ndarray:
     Refits are to means redrawn with their standard errors. If the parabola does not fit the means,
     the errors are enlarged to the lack of fit (derived here).
     """
-    rows = pd.DataFrame({name: fit.rows[name] for name in ("batch", "target_loss", "measured")})
-    rows = rows[np.isclose(rows["target_loss"], target_loss)].astype(float)
-    logs = np.log(rows["measured"]).groupby(rows["batch"])
+    logs = _log_tokens(fit, target_loss)
     mean = logs.mean().to_numpy()
     count = logs.size().to_numpy()
     freedom = max(int(count.sum()) - len(count), 1)

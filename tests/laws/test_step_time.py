@@ -145,8 +145,10 @@ def test_without_a_law_tokens_follow_a_parabola_through_the_means():
     assert fit.choice == "unselected" and not fit.at(TARGET).parameters
     found = rows(fit, StepTime.parse("0.3 + 0.01*B")).loc["time"]
     law = hyperbola_at(TARGET)
-    assert found["batch"] == pytest.approx(math.sqrt(law.E_min / law.S_min * 30), rel=0.1)
+    true = math.sqrt(law.E_min / law.S_min * 30)
+    assert found["batch"] == pytest.approx(true, rel=0.1)
     assert found["low"] < found["batch"] < found["high"]
+    assert found["low"] < true < found["high"]  # it holds the hyperbola's, too
     again = type(fit).from_dict(fit.to_dict())
     assert rows(again, StepTime.parse("0.3 + 0.01*B")).loc["time", "batch"] == found["batch"]
 
