@@ -9,7 +9,8 @@ from bss.errors import InputError
 from bss.laws import CurveFit
 from bss.policies.beyond import beyond_measured
 from bss.policies.derive import DerivedSchedule
-from bss.policies.fewest_steps import GAIN, TOLERANCE, Sale, decays
+from bss.policies.fewest_steps import GAIN, TOLERANCE, Sale
+from bss.policies.forecast import why_not
 from bss.policies.policy import Limits
 from bss.schedules.rates import WarmupStableDecay, wsd
 
@@ -29,15 +30,10 @@ def sale_of(
     Raises:
         InputError: If the fit is of another kind, or the LR does not decay.
     """
-    if not isinstance(fit, CurveFit):
-        raise InputError(
-            f"--minimize steps: a fit of kind {fit.KIND} does not predict the decayed loss of a "
-            "ramp; give a fit of `bss fit curve`"
-        )
-    if rate is None:
+    if rate is None and isinstance(fit, CurveFit):
         rate = wsd(fit.rates[1], tokens, 0, round(DECAY * tokens))
-    if not decays(rate):
-        raise InputError("--minimize steps: the LR does not decay; give --decay, e.g. 20%")
+    if reason := why_not(fit, rate):
+        raise InputError(f"--minimize steps: {reason}")
     return Sale(fit, tokens, rate, Limits(**limits), tolerance or TOLERANCE)
 
 
@@ -73,7 +69,4 @@ def why_not_steps(fit: Any) -> str:
     """Return why the steps are not minimized by default."""
     if isinstance(fit, CurveFit):
         return "loss is minimized, as the LR does not decay; with --decay steps are minimized"
-    return (
-        f"steps are not minimized: a fit of kind {fit.KIND} does not predict the decayed loss of a "
-        "ramp"
-    )
+    return f"steps are not minimized: {why_not(fit, None)}"

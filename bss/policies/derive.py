@@ -11,8 +11,8 @@ from bss.errors import InputError, check_type
 from bss.laws import CurveFit, EsFit
 from bss.policies import with_settings
 from bss.policies.beyond import beyond_measured
-from bss.policies.fewest_steps import decays
 from bss.policies.follow_optimum import FollowOptimum, follow_measured
+from bss.policies.forecast import why_not
 from bss.policies.functional_best import assumed_rate, expected_losses
 from bss.policies.policy import Basis, Limits, Policy
 from bss.registry import attempt
@@ -144,7 +144,7 @@ def default_policy(fit: Any, rate: Any, minimize: str | None) -> str:
     """
     if minimize is not None:
         return "fewest-steps" if minimize == "steps" else "soonest"
-    if isinstance(fit, CurveFit) and decays(rate):
+    if not why_not(fit, rate):
         return "fewest-steps"
     return POLICIES_OF[fit.KIND]
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from bss.errors import InputError, check
-from bss.laws import CurveFit
+from bss.laws import CurveFit, EsFit
 from bss.laws.base import interval
-from bss.laws.functional.data import plan_path, stack
-from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.values import check_identified
+from bss.policies.forecast import forecast_of, why_not
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -28,7 +27,6 @@ TOLERANCE = 0.005
 """Nats above the best fixed batch size: less than the spread of two seeds of small models."""
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the tokens, for switches
 SIZES = 6  # batch sizes of ramps, spread over the allowed ones
-CHUNK = 32  # schedules that are predicted together, so that one shape is compiled
 NEAR = 16  # candidates on each side of the chosen one, which a draw of the law may prefer
 GAIN = "no gain in loss is expected at equal tokens once the LR decays: a ramp saves steps"
 
@@ -47,17 +45,12 @@ class FewestSteps:
         """Return the schedule.
 
         Raises:
-            InputError: If the basis has no fit of loss curves, or its LR does not decay.
+            InputError: If the fit predicts no decayed losses.
         """
-        fit = basis.fitted(CurveFit)
-        if basis.rate is None or not decays(basis.rate):
-            raise InputError("lr: its loss is not a decayed one; give an LR that decays at the end")
+        fit: Any = basis.fit
+        if reason := why_not(fit, basis.rate):
+            raise InputError(f"policy fewest-steps: {reason}")
         return Sale(fit, tokens, basis.rate, limits, self.tolerance).schedule
-
-
-def decays(rate: Any) -> bool:
-    """Return whether an LR schedule has a decay; unknown ones are taken as without one."""
-    return bool(getattr(getattr(rate, "stages", None), "decay", 0))
 
 
 class Sale:
@@ -70,14 +63,15 @@ class Sale:
 
     def __init__(
         self,
-        fit: CurveFit,
+        fit: CurveFit | EsFit,
         tokens: int,
-        rate: WarmupStableDecay,
+        rate: WarmupStableDecay | None,
         limits: Limits,
         tolerance: float = TOLERANCE,
     ) -> None:
         check(0 < tolerance < np.inf, "tolerance", tolerance, "nats above 0, e.g. 0.005")
-        check_identified(fit, batch_changes=True)
+        if isinstance(fit, CurveFit):
+            check_identified(fit, batch_changes=True)
         self.fit = fit
         self.tokens = tokens
         self.rate = rate
@@ -85,11 +79,11 @@ class Sale:
         ladder = limits.within(fit.batches).ladder()
         self.candidates = _candidates(ladder, tokens, limits.stages)
         self.constant = np.array([len(one.batches) == 1 for one in self.candidates])
-        paths = [plan_path(one, tokens, fit.seq_len, rate) for one in self.candidates]
-        self.paths = paths
-        self.steps = np.array([round(float(path.steps.sum())) for path in paths])
-        self.losses = self._predicted(fit.law, range(len(paths)))
-        self.best, self.chosen = self._choice(self.losses, np.arange(len(paths)))
+        plans = [resolve(one, tokens, fit.seq_len) for one in self.candidates]
+        self.steps = np.array([plan.steps for plan in plans])
+        self.forecast = forecast_of(fit, tokens, rate)
+        self.losses = self.forecast.losses(self.candidates)
+        self.best, self.chosen = self._choice(self.losses, np.arange(len(plans)))
         self.schedule = self.candidates[self.chosen]
         self.fixed = self.candidates[self.best]
 
@@ -100,15 +94,6 @@ class Sale:
         within = losses <= losses[best] + self.tolerance
         chosen = int(np.where(within, self.steps[index], np.inf).argmin())
         return int(index[best]), int(index[chosen])
-
-    def _predicted(self, law: CurveLaw, index: Sequence[int]) -> np.ndarray:
-        """Return predicted losses in nats of candidates."""
-        losses: list[float] = []
-        paths = [self.paths[i] for i in index]
-        for begin in range(0, len(paths), CHUNK):
-            part = [*paths[begin : begin + CHUNK], *paths[:1] * CHUNK][:CHUNK]
-            losses += law_losses(law, stack(part, self.fit.seq_len))[:, 0].tolist()
-        return np.array(losses[: len(paths)])
 
     def rows(self, step_time: Any = None) -> list[dict[str, Any]]:
         """Return tokens, steps, loss and hours of the best fixed batch size and of the ramp.
@@ -123,8 +108,7 @@ class Sale:
         place = int(np.flatnonzero(order == self.chosen)[0])
         near = order[max(0, place - NEAR) : place + NEAR]
         index = np.unique([*np.flatnonzero(self.constant), *near])
-        drawn = [CurveLaw(*row) for row in self.fit.draws]
-        losses = np.array([self._predicted(law, index.tolist()) for law in drawn])
+        losses = self.forecast.drawn([self.candidates[i] for i in index])
         choices = np.array([self._choice(row, index) for row in losses], int).reshape(-1, 2)
         found = []
         for column, (name, number) in enumerate((("best fixed", self.best), ("ramp", self.chosen))):

@@ -60,7 +60,7 @@ def test_it_is_the_default_under_an_lr_that_decays(fit, sale):
     assert fit.schedule(TOKENS, lr=DECAYED, stages=2).policy == "fewest-steps"
     assert fit.schedule(TOKENS, lr=DECAYED, stages=2).schedule == sale.schedule
     assert fit.schedule(TOKENS, lr=2e-3, stages=2).policy == "functional-best"
-    with pytest.raises(InputError, match="is not a decayed one"):
+    with pytest.raises(InputError, match="the LR does not decay"):
         fit.schedule(TOKENS, lr=2e-3, minimize="steps")
     with pytest.raises(InputError, match="tolerance"):
         fit.schedule(TOKENS, lr=DECAYED, policy="fewest-steps", tolerance=-1)

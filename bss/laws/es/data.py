@@ -34,6 +34,7 @@ class EsData(Data):
         slope: −dL/dlog E at the target, which converts errors in log E to losses.
         seq_len: tokens per sequence.
         beta2: the rule of Adam's second moment, as `bss.points.second_moment.beta2_rule` has it.
+        lr_phase: of the losses: "constant", "decayed" or "cosine"; "" if it is unknown.
     """
 
     seed: np.ndarray
@@ -45,6 +46,7 @@ class EsData(Data):
     slope: np.ndarray
     seq_len: int
     beta2: str
+    lr_phase: str
 
     @property
     def targets(self) -> np.ndarray:
@@ -121,6 +123,7 @@ def es_data(points: pd.DataFrame) -> EsData:
         slope=_slopes(run, batch, target, np.log(tokens), reached),
         seq_len=seq_len,
         beta2=beta2_rule(points),
+        lr_phase=str(points["lr_phase"].iloc[0]) if "lr_phase" in points else "",
         warnings=tuple(warnings),
     )
 

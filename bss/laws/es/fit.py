@@ -88,6 +88,7 @@ def fit_es(
         law=used.family,
         seq_len=data.seq_len,
         beta2=data.beta2,
+        lr_phase=data.lr_phase,
         fits=tuple(fits),
         **(_of_all_targets(used, joint, data.seq_len, options) if joint else {}),
         scatter=tuple(part.refits.scatter for part in parts),

@@ -183,6 +183,7 @@ class EsFit(Fit):
         beta2: the rule of Adam's second moment that B_opt belongs to, in words; "unknown".
         source: "points", or "points in sequences" if their sequence length is unknown, so that
             tokens are sequences; empty for loss curves.
+        lr_phase: of the losses: "constant", "decayed" or "cosine"; empty in older files.
 
     Source: E(S) is of Zhou et al. (arXiv 2601.05034); the hyperbola is of McCandlish et al. (arXiv
     1812.06162); other laws are derived here.
@@ -197,7 +198,7 @@ class EsFit(Fit):
 
     KIND = "es"
     SCHEMA = 5  # of the JSON
-    may_lack = ("constraints", "beta2", "source")
+    may_lack = ("constraints", "beta2", "source", "lr_phase")
     RESIDUAL_UNIT = "log tokens"
     RESIDUAL_AXES: ClassVar = {
         "batch": "batch (sequences)",
@@ -226,6 +227,7 @@ class EsFit(Fit):
     outliers: tuple[Outlier, ...] = ()
     beta2: str = UNKNOWN
     source: str = ""
+    lr_phase: str = ""
     method: str = field(default=METHOD, kw_only=True)
 
     def check(self, where: str) -> None:
@@ -280,8 +282,8 @@ class EsFit(Fit):
         return self.source == IN_SEQUENCES
 
     def encoded(self, plain: dict[str, Any]) -> dict[str, Any]:
-        """See `Fit.encoded`; `source` only if it is not empty."""
-        kept = {name: x for name, x in plain.items() if x or name != "source"}
+        """See `Fit.encoded`; `source` and `lr_phase` only if they are not empty."""
+        kept = {name: x for name, x in plain.items() if x or name not in ("source", "lr_phase")}
         return super().encoded(kept)
 
     @property
