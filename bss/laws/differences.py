@@ -224,7 +224,10 @@ def _of_own(fit: "OwnFit") -> list[Compared]:
 
 
 def _of_branches(fit: "BranchFit") -> list[Compared]:
-    return [Compared("start of it", one.tokens, RATIO, {"batch": one.batch}) for one in fit.grown]
+    return [
+        Compared("tokens at the switch", one.tokens, RATIO, {"batch": one.batch})
+        for one in fit.grown
+    ]
 
 
 _COMPARED: dict[str, Callable[[Any], list[Compared]]] = {

@@ -45,6 +45,7 @@ EQUAL = 1.02
 FEWEST_BATCHES = 3
 """Batch sizes from which equal numbers of steps are a design and no chance (derived here)."""
 _KEYS = ["model", "lr_phase", "weights", "target_loss", "batch"]
+_CURVE = ["model", "params", "lr_phase", "weights", "seq_len"]
 _PLACE = ["model", "batch"]
 _SEEDS = ["seed", "data_seed"]
 
@@ -117,7 +118,30 @@ def tuned_points(
     if peak_lr is not None:
         points = runs_at_peak_lr(points, peak_lr)
     best, tuned = best_rates(points, lost)
-    return best, [*copies, *tuned]
+    return best, [*copies, *tuned, *_targets_apart(points)]
+
+
+def _targets_apart(points: pd.DataFrame) -> list[str]:
+    """Return a warning for the first model whose targets have different batch sizes.
+
+    Fewer batch sizes at a lower target are usual, because the others did not reach it.
+    """
+    curve = [name for name in _CURVE if name in points]
+    for _, rows in points.groupby(curve, dropna=False, sort=False):
+        batches = {loss: {*here["batch"]} for loss, here in rows.groupby("target_loss")}
+        mixed = [
+            f"{loss:g} (at {', '.join(f'{size:g}' for size in sorted(sizes))})"
+            for loss, sizes in batches.items()
+            if any(sizes - other and other - sizes for other in batches.values())
+        ]
+        if mixed:
+            named = ", ".join(mixed[:3])  # a line holds three
+            more = f" and {len(mixed) - 3} more" if len(mixed) > 3 else ""
+            return [
+                f"target losses have different batch sizes: {named}{more}; only batch sizes of one "
+                "target are compared, so measure each to the same target"
+            ]
+    return []
 
 
 def _rates_of(runs: pd.DataFrame) -> pd.DataFrame:
@@ -140,9 +164,7 @@ def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     marked = marked_diverged(points)
     lost = [*with_runs(points).loc[marked, "run"].unique()]
     points = points.loc[~marked]
-    curve = [
-        name for name in ("model", "params", "lr_phase", "weights", "seq_len") if name in points
-    ]
+    curve = [name for name in _CURVE if name in points]
     reached = points["reached"].astype(bool)
     named = with_runs(points).assign(steps=points["steps"].where(reached))
     curves = [named[name] for name in curve]

@@ -321,20 +321,21 @@ def _read(
     if "step" in frame:
         rows["step"] = as_numbers(frame["step"])
     noise = as_numbers(frame["noise_scale"]).astype(float)
-    factor, warnings = _unit(frame, noise, length, unit)
-    rows["noise_scale"] = noise * factor
+    rows["noise_scale"] = noise
     good = np.isfinite(noise) & (noise > 0) & np.isfinite(rows["tokens"]) & (rows["tokens"] > 0)
-    if not good.all():
-        lost = int((~good).sum())
-        warnings.append(
-            f"left out: {lost} of {len(good)} rows, whose noise scale is missing or not above 0"
-        )
+    lost = int((~good).sum())
     rows = rows.loc[good].reset_index(drop=True)
     places = rows["tokens"].nunique()
     if places < LEAST_ROWS:
         raise InputError(
             f"{origin.source}: {places} positions with a noise scale above 0; a ramp needs "
             f"{LEAST_ROWS} or more"
+        )
+    factor, warnings = _unit(frame, noise[good], length, unit)
+    rows["noise_scale"] *= factor
+    if lost:
+        warnings.append(
+            f"left out: {lost} of {len(good)} rows, whose noise scale is missing or not above 0"
         )
     return rows, length, warnings
 
@@ -397,7 +398,7 @@ def _unit(
         return float(length), []
     assert length is not None
     batch = float(np.nanmedian(as_numbers(frame["batch"])))
-    typical = float(np.nanmedian(np.where(noise > 0, noise, np.nan)))
+    typical = float(np.median(noise))
     if abs(math.log(typical / batch)) < abs(math.log(typical / (batch * length))):
         return float(length), ["the noise scale is read in sequences; --unit tokens reads tokens"]
     return 1.0, ["the noise scale is read in tokens; --unit sequences reads sequences"]

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from bss.points.curve import points
-from bss.points.measuring import design_warnings
+from bss.points.measuring import design_warnings, tuned_points
 from bss.tables import check_runs
+from bss.tables.schema import check_points
 
 
 def told(rates, last=lambda batch: 8000 // batch, seeds=1, scatter=0.0):
@@ -51,3 +52,25 @@ def test_unequal_numbers_of_rates_are_told():
     (warning,) = told({2: [1e-3, 2e-3], 4: [1e-3, 2e-3, 4e-3], 8: [1e-3]}, scatter=0.1)
     assert "1 to 3 LRs (the most at 4)" in warning
     assert "the best of 3 needs" in warning and "biases B_opt towards 4" in warning
+
+
+def measured(batches, **columns):
+    """Checked points of some batch sizes at each target."""
+    rows = [
+        {"target_loss": loss, "batch": b, "seq_len": 64, "steps": 9000 / b + 90, **columns}
+        for loss, sizes in batches.items()
+        for b in sizes
+    ]
+    return check_points(pd.DataFrame(rows))
+
+
+def test_targets_of_different_batch_sizes_are_told():
+    _, told = tuned_points(measured({2.0: (4, 8, 16), 1.8: (16, 32), 1.6: (32, 64), 1.4: (8, 32)}))
+    assert told == [
+        "target losses have different batch sizes: 1.4 (at 8, 32), 1.6 (at 32, 64), 1.8 (at 16, "
+        "32) and 1 more; only batch sizes of one target are compared, so measure each to the same "
+        "target"
+    ]
+    assert tuned_points(measured({2.0: (4, 8, 16), 1.8: (4, 8), 1.6: (8,)}))[1] == []
+    models = [measured({2.0: (4, 8)}, model="a"), measured({1.8: (16, 32)}, model="b")]
+    assert tuned_points(pd.concat(models, ignore_index=True))[1] == []

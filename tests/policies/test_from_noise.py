@@ -83,7 +83,7 @@ def test_rows_that_are_not_above_0_are_left_out():
     assert "left out: 3 of 100 rows" in ramp.warnings[0]
     assert ramp.summary()["step"][:3].tolist() == [305, 1421, 6627]
     with pytest.raises(InputError, match="0 positions with a noise scale above 0"):
-        bss.schedule(from_noise=rows.assign(noise_scale=-1.0))
+        bss.schedule(from_noise=rows.assign(noise_scale=-1.0, batch=64))
 
 
 def test_other_spellings_are_one_table():

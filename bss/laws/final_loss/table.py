@@ -183,7 +183,18 @@ def loss_points(table: pd.DataFrame) -> tuple[LossPoints, list[str]]:
         noise=_noise(tried, means, counts),
         seq_len=float(lengths[0]) if len(lengths) == 1 else None,
     )
-    return points, [*left, *warnings, *said, *_rate_warnings(table, runs, given)]
+    rated = _rate_warnings(table, runs, given)
+    return points, [*left, *warnings, *said, *rated, *_batch_warnings(points)]
+
+
+def _batch_warnings(points: LossPoints) -> list[str]:
+    """Return a warning if no budget of a model has two batch sizes."""
+    if len(points.cells) < 2 or any(len({*points.batch[rows]}) > 1 for rows in points.cells):
+        return []
+    return [
+        "no (params, tokens) has two batch sizes, so what a batch size costs cannot be told from "
+        "what params and tokens do; train one of them at three batch sizes"
+    ]
 
 
 def independent_losses(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -108,3 +108,11 @@ def test_rows_of_one_batch_that_seeds_do_not_explain_are_of_settings_that_are_no
         points, warnings = loss_points(repeated)
         np.testing.assert_allclose(points.count, 3)
         assert not any("differ by" in text for text in warnings)
+
+
+def test_batch_sizes_that_move_with_the_budget_are_told():
+    table = check_losses(frame().query("lr == 0.001").assign(lr=1e-3))
+    moved = (table["batch"] == 64) == (table["tokens"] == 2e9)
+    told = "no (params, tokens) has two batch sizes"
+    assert any(text.startswith(told) for text in loss_points(table.loc[moved])[1])
+    assert not any(text.startswith(told) for text in loss_points(table)[1])
