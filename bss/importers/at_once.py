@@ -44,6 +44,8 @@ def columns_at_once(
         )
     except pa.ArrowInvalid:
         return None
+    if any(np.isinf(table[name].to_numpy()).any() for name in numbers):
+        return None  # "inf", or a number too large, e.g. 3e999
     columns = {name: _numbers(table[name]) for name in numbers}
     there = {name: column for name, column in columns.items() if not np.isnan(column).all()}
     texts = {name: dict(enumerate(_texts(table[name]))) for name in labels}
