@@ -27,7 +27,6 @@ from bss.cells import Table, estimate, lines_html
 from bss.errors import check
 from bss.laws import read_fit
 from bss.laws.base import Estimate
-from bss.laws.groups import one_fit
 from bss.rules import RULES, Answer, Setting, answers
 from bss.units import parse_number, parse_tokens, rounded_tokens
 from bss.values import to_dict
@@ -310,6 +309,8 @@ def advise(
     setting = Setting(**numbers, seq_len=length, d_model=d_model)
     own = fit
     if isinstance(fit, str | PathLike):
+        from bss.laws.groups import one_fit  # imports pandas, which advice without fits does without
+
         own = one_fit(read_fit(str(fit), FITS_READ), None, "fit", FITS_READ)[1]
     found = recommend(setting, own, rules)
     if found.pooled is None:

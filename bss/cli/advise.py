@@ -12,7 +12,6 @@ from bss.advice.receipt import Receipt
 from bss.cells import Table
 from bss.cli.options import Count, NamedLaw, Repeated, RunOptions, Trust
 from bss.cli.output import Output, Show
-from bss.cli.reading import GroupOption
 from bss.cli.rules import note_of, rules_table
 from bss.cli.step_time import TimeOptions
 from bss.rules import RULES, Hyperparameters
@@ -46,7 +45,11 @@ def advise(
         bss advise --params 350M --tokens 30B --seq-len 2048 --step-time "50ms + 2ms*B"
         bss advise --params 7B --tokens 2T --seq-len 4096 --batch-tokens 4M
     """
-    own = None if fit is None else GroupOption().read(named_law, fit, FITS_READ, "--from")[1]
+    own = None
+    if fit is not None:
+        from bss.laws.groups import one_fit  # imports pandas, which advice without fits does without
+
+        own = one_fit(named_law.read(fit, FITS_READ, "--from"), None, "--from", FITS_READ)[1]
     advice = recommend(run.setting(), own, rule or RULES)
     advice = replace(advice, source=PUBLISHED if advice.pooled else str(fit))
     step_time = time.read()
