@@ -9,10 +9,10 @@ import pytest
 import bss.laws
 
 EXPORTS = {
-    "BranchFit", "CriticalFit", "CurveFit", "EqualFit", "EsFit", "LossFit", "LrFit", "OwnFit",
-    "OwnLaw", "Parameter", "check_equal", "check_losses", "check_rates", "equal_hint",
-    "fit_branches", "fit_critical", "fit_curve", "fit_equal", "fit_es", "fit_loss", "fit_lr",
-    "fit_own", "last_losses", "predict_schedule",
+    "BranchFit", "CriticalFit", "CurveFit", "EqualFit", "EsFit", "GroupFits", "LossFit", "LrFit",
+    "OwnFit", "OwnLaw", "Parameter", "check_equal", "check_losses", "check_rates", "columns_of",
+    "equal_hint", "fit_branches", "fit_critical", "fit_curve", "fit_equal", "fit_es", "fit_groups",
+    "fit_loss", "fit_lr", "fit_own", "last_losses", "predict_schedule",
 }  # fmt: skip
 ROOT = Path(__file__).parents[2]
 
