@@ -84,8 +84,10 @@ def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFi
     If the batches of an (N, D) do not bracket the best batch, the law's optimum is used. This needs
     a narrow interval of the law, and best batches at more than a share MOSTLY of all (N, D).
     """
-    points, optima, minima = law.points, [], []
-    reach = float(points.batch.min()), float(points.batch.max())
+    points = law.points
+    optima = []
+    minima = []
+    reach = (float(points.batch.min()), float(points.batch.max()))
     own = [_of_cell(law, *one, level) for one in zip(points.cells, points.sizes, strict=True)]
     mostly = np.mean([batch.value is not None for batch, _ in own]) > MOSTLY
     for i, (params, tokens) in enumerate(points.sizes):
@@ -94,7 +96,9 @@ def best_batches(law: LossLaw, level: float) -> tuple[list[CellOptimum], PowerFi
         if mostly and batch.status in ("at_boundary", "too_few_batches"):
             wider = drawn_optimum(law, params, tokens, reach)
             other = _within(law, wider, reach, level)
-            batch, draws = (other, wider) if _is_sure(other) else (batch, draws)
+            if _is_sure(other):
+                batch = other
+                draws = wider
         if batch.value is not None and alone.value is not None and disjoint(batch, alone):
             batch = alone
         if alone.status == "within_noise" and not _is_sure(batch):
@@ -118,7 +122,7 @@ def _of_cell(
     """B_opt of a measured (N, D) by the law, and its logarithm with draws [1 + R]."""
     points = law.points
     usable = rows[~points.diverged[rows]]
-    ends = float(points.batch[usable].min()), float(points.batch[usable].max())
+    ends = (float(points.batch[usable].min()), float(points.batch[usable].max()))
     draws = drawn_optimum(law, *size, ends)
     best = _within(law, draws, ends, level)
     count = len(np.unique(points.batch[usable]))
@@ -162,7 +166,9 @@ def tolerances(
 ) -> tuple[ToleranceRange, ...]:
     """Return the batches within `TOLERANCES` of the best one, the law's curve moved to it."""
     batch, loss, least = law.curve(params, tokens)
-    x, above, spans = np.log(batch) + np.log(best / least), loss - loss.min(), []
+    x = np.log(batch) + np.log(best / least)
+    above = loss - loss.min()
+    spans = []
     for nats in TOLERANCES:
         near = np.flatnonzero(above <= nats)
         low = _crossing(x, above - nats, int(near[0]), -1)
@@ -253,7 +259,8 @@ def best_lrs(law: LossLaw, batches: Sequence[float | None], level: float) -> Bes
         batches: per (N, D) the best batch in tokens; None for the best batch of the law.
         level: of intervals.
     """
-    points, optima = law.points, []
+    points = law.points
+    optima = []
     for size, rows, given in zip(points.sizes, points.cells, batches, strict=True):
         batch = given or law.curve(*size)[2]
         best = best_lr(law, *size, batch, level)
@@ -270,14 +277,18 @@ def best_lr(law: LossLaw, params: float, tokens: float, batch: float, level: flo
     losses = law.draws(params, tokens, batch, grid)
     value, *draws = np.exp(drawn_minimum(grid, losses, [law.seed])).tolist()
     best = interval(value, np.array(draws), level=level)
-    first, last = grid[0] * 1.001, grid[-1] / 1.001
+    rounding = 1.001  # an LR so near an end of the grid is the end
+    first = grid[0] * rounding
+    last = grid[-1] / rounding
     low = best.low if (best.low or 0) > first else None
     high = best.high if (best.high or np.inf) < last else None
     kept = replace(best, low=low, high=high)
-    ended = not first < value < last
-    why = "the loss falls to the last learning rate" if ended else SPANS
-    unknown = replace(kept, value=None, note=f"unidentified: {why}")
-    return unknown if ended or too_wide(kept) else kept
+    if not first < value < last:
+        why = "the loss falls to the last learning rate"
+        return replace(kept, value=None, note=f"unidentified: {why}")
+    if too_wide(kept):
+        return replace(kept, value=None, note=f"unidentified: {SPANS}")
+    return kept
 
 
 def _bracketed(law: LossLaw, rows: np.ndarray, batch: float, best: Estimate) -> Estimate:
@@ -302,11 +313,14 @@ def _lrs_of_cell(law: LossLaw, cell: int) -> list[tuple[tuple[float, ...], float
 
     They are of batches near the best one whose best LR was bracketed; none if fewer than two.
     """
-    points, rates = law.points, np.log(law.grid[1])
-    size, rows = points.sizes[cell], points.cells[cell]
+    points = law.points
+    rates = np.log(law.grid[1])
+    size = points.sizes[cell]
+    rows = points.cells[cell]
     batches, which = np.unique(points.batch[rows], return_inverse=True)
     tuned = law.over(*size, batches, law.grid[1])
-    best, above = parabola_vertex(rates, tuned), tuned.min(axis=1) - tuned.min()
+    best = parabola_vertex(rates, tuned)
+    above = tuned.min(axis=1) - tuned.min()
     tried = [np.log(points.lr[rows[which == i]]) for i in range(len(batches))]
     inside = [x.min() < at < x.max() for x, at in zip(tried, best, strict=True)]
     kept = np.flatnonzero((above < NEAR_BEST) & inside)

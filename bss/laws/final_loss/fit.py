@@ -130,8 +130,11 @@ def _fitted(
         resamples=how.resamples,
         seed=how.seed,
     )
-    found = {"outliers": outliers, "tested": _tested(points, folds)}
-    found |= _errors(law, folds, [mean for mean, _ in unseen])
+    found = {
+        "outliers": outliers,
+        "tested": _tested(points, folds),
+        **_errors(law, folds, [mean for mean, _ in unseen]),
+    }
     return law, found, fits[first.form].at_bound[0]
 
 
@@ -161,12 +164,15 @@ def _applicable(
         InputError: If no form applies, or a requested form has too many parameters or is for tables
             with (or without) several LRs per batch size.
     """
-    batches, count = len(np.unique(points.batch)), len(points.loss)
+    batches = len(np.unique(points.batch))
+    count = len(points.loss)
     if batches < FEWEST:
         raise InputError(f"batch: {batches} different ones; the law needs 3 or more")
     forms = {FORMS.name_of(form): form for form in map(FORMS.load, names or FORMS)}
     able = {n: f for n, f in forms.items() if f.rates in (None, points.with_lr)}
-    for name in (name for name in names or () if FORMS.name_of(FORMS[name]) not in able):
+    for name in names or ():
+        if FORMS.name_of(FORMS[name]) in able:
+            continue
         kind = "with several LRs" if FORMS[name].rates else "with one LR per batch"
         raise InputError(f"form: {name} is for tables {kind}, not this one; leave --form out")
     enough = {n: f for n, f in able.items() if max(f.free(points), FEWEST) < count}
@@ -183,15 +189,19 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
     """Of the form at the middle of the table, or why one has no value."""
     from scipy.special import ndtri
 
-    form, points, theta = FORMS[law.form], law.points, law.theta
-    lower, upper = form.bounds(points, law.constraints)
-    fixed, ranges = lower == upper, parse_ranges(law.constraints)
+    form = FORMS[law.form]
+    theta = law.theta
+    lower, upper = form.bounds(law.points, law.constraints)
+    fixed = lower == upper
+    ranges = parse_ranges(law.constraints)
     spread = np.sqrt(np.diag(law.linearized[1])) * law.widened["inside"]
-    half, estimates = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread), {}
+    half = np.where(fixed, 0.0, ndtri((1 + level) / 2) * spread)
+    estimates = {}
     for i, name in enumerate(form.names):
-        ends = theta[i] - half[i], theta[i], theta[i] + half[i]
-        low, value, high = map(float, map(form.scale(name, points).printed, ends))
-        estimate, note = Estimate(value, low, high, level), ""
+        ends = (theta[i] - half[i], theta[i], theta[i] + half[i])
+        low, value, high = map(float, map(form.scale(name, law.points).printed, ends))
+        estimate = Estimate(value, low, high, level)
+        note = ""
         if name in ranges:
             pass  # its value is the user's
         elif fixed[i]:
@@ -207,7 +217,8 @@ def _parameters(law: LossLaw, level: float) -> dict[str, Estimate]:
 def _errors(law: LossLaw, folds: Sequence[Fold], unseen: list[np.ndarray]) -> dict[str, Any]:
     """Root mean square errors in nats, fitted and left out, and those of each row left out."""
     points = law.points
-    near, cell_error = points.excess <= NEAR, np.full(len(points.loss), np.nan)
+    near = points.excess <= NEAR
+    cell_error = np.full(len(points.loss), np.nan)
     errors: dict[str, list[np.ndarray]] = {kind: [] for kind in ("cell", "params", "tokens")}
     folds = [fold for fold in folds if fold.kind in errors]  # that of batches only weighs forms
     unseen = unseen[: len(folds)]
@@ -222,7 +233,7 @@ def _errors(law: LossLaw, folds: Sequence[Fold], unseen: list[np.ndarray]) -> di
     return {
         "left_out": {kind: rms(x) if len(x) else None for kind, x in each.items()},
         "rmse": rms((fitted - points.loss)[near]),
-        "cell_error": np.round(cell_error, 5),
+        "cell_error": np.round(cell_error, 5),  # 1e-5 nats: far below the noise of a run
     }
 
 
@@ -230,10 +241,13 @@ def _optima(law: LossLaw, level: float) -> dict[str, Any]:
     """Best batches, and best LRs if they vary."""
     optima, power = best_batches(law, level)
     why = f"{sum(at.batch.value is not None for at in optima)} best batches inside their (N, D)"
-    found = {"optima": tuple(optima), "best": power}
-    found |= {"B_opt_exponents": exponents(power, ("params", "tokens"), level, why)}
+    found: dict[str, Any] = {
+        "optima": tuple(optima),
+        "best": power,
+        "B_opt_exponents": exponents(power, ("params", "tokens"), level, why),
+    }
     if law.points.with_lr:
-        found |= {"best_lrs": best_lrs(law, [at.batch.value for at in optima], level)}
+        found["best_lrs"] = best_lrs(law, [at.batch.value for at in optima], level)
     return found
 
 
@@ -249,26 +263,35 @@ def _tested(points: LossPoints, folds: Sequence[Fold]) -> dict[str, TestedRange]
 
 def _equal_steps(points: LossPoints) -> list[str]:
     """Warnings if all batches of a model were trained for the same number of steps."""
-    steps, models = points.tokens / points.batch, points.params == np.unique(points.params)[:, None]
+    steps = points.tokens / points.batch
+    models = points.params == np.unique(points.params)[:, None]
     each = [equal_steps(points.batch[here], steps[here]) for here in models]
     return list(dict.fromkeys(chain(*each)))
 
 
-def _warnings(law: LossLaw, at_bound: np.ndarray) -> list[str]:
-    texts, points, (models, budgets) = [], law.points, law.points.varies
+def _unvaried(points: LossPoints) -> list[str]:
+    """Warnings if sizes or budgets do not vary, or vary only together."""
     if len(points.cells) == 1:
-        texts.append("one model and one budget: a law of the batch, which predicts no others")
-    elif not models:
+        return ["one model and one budget: a law of the batch, which predicts no others"]
+    models, budgets = points.varies
+    texts = []
+    if not models:
         texts.append("params: one size, or nearly; the law predicts no others")
-    if len(points.cells) > 1 and (
-        not budgets or np.ptp(np.log(points.tokens / points.params)) < np.log(1.1)
-    ):
+    # Tokens per parameter within 10% are one ratio.
+    one_ratio = np.ptp(np.log(points.tokens / points.params)) < np.log(1.1)
+    if models and budgets and one_ratio:
         texts.append(
             "one budget for each model: exponents in params and in tokens cannot be separated and "
             "rest on the forms; vary tokens at fixed params"
-            if models and budgets
-            else "tokens do not vary at given params: exponents in D rest on the law's form"
         )
+    elif not budgets or one_ratio:
+        texts.append("tokens do not vary at given params: exponents in D rest on the law's form")
+    return texts
+
+
+def _warnings(law: LossLaw, at_bound: np.ndarray) -> list[str]:
+    points = law.points
+    texts = _unvaried(points)
     if points.diverged.any():
         texts.append(
             f"{int(points.diverged.sum())} losses far above the best of their (params, tokens) "

@@ -24,8 +24,6 @@ ROUNDS = 40  # of ten iterations, for a fit that is kept
 Unseen = tuple[np.ndarray, np.ndarray]  # losses predicted for a fold, and their variances
 NARROWEST = 0.5  # factor of standard deviations: few left-out rows may be near by luck
 TOP = 0.1 * 2.0 ** np.arange(3)  # shares of the cells whose budgets are left out as the largest
-
-
 FAR = 2.0**FEWEST  # times the largest batch left in: an octave for each that is left in at least
 
 
@@ -47,7 +45,7 @@ def folds_of(points: LossPoints) -> list[Fold]:
     Each leaves two sizes of what is left out.
     """
     n, d = points.logs.T[:2]
-    if len(points.cells) < 3:
+    if len(points.cells) < 3:  # no fold would leave two
         inner = np.unique(points.batch)[1:-1] if len(points.cells) == 1 else ()
         return [Fold("cell", points.batch == batch) for batch in inner]
     first = [rows[0] for rows in points.cells]
@@ -56,9 +54,10 @@ def folds_of(points: LossPoints) -> list[Fold]:
     group[np.lexsort([n[first], d[first]])] = np.arange(len(first)) % CHUNK
     member = group[points.cell]
     folds = [Fold("cell", member == i) for i in range(member.max() + 1)]
+    rounding = 1e-9  # of a logarithm
     for kind, axis, share in (("params", 0, 0.0), *(("tokens", 1, top) for top in TOP)):
         x = points.logs[:, axis]
-        out = x >= np.quantile(x[first], 1 - share, method="higher") - 1e-9
+        out = x >= np.quantile(x[first], 1 - share, method="higher") - rounding
         new = (out != folds[-1].out).any()
         if new and points.varies[axis] and len(np.unique(x[~out])) > 1:
             folds.append(Fold(kind, out))
@@ -193,10 +192,13 @@ def widened(
 
     It is 1 if there are none.
     """
-    near, far = points.excess <= NEAR, [np.zeros(0)]
+    near = points.excess <= NEAR
+    parts = []
     for fold, (mean, variance) in zip(folds, unseen, strict=True):
         if fold.kind in kinds:
             times = np.abs(points.loss[fold.out] - mean) / np.sqrt(variance)
-            far.append(times[near[fold.out]])
-    times = np.concatenate(far)
-    return float(np.quantile(times, 0.9)) / NormalDist().inv_cdf(0.95) if len(times) else 1.0
+            parts.append(times[near[fold.out]])
+    if not sum(map(len, parts)):
+        return 1.0
+    # A normal deviation has 5% above each end of the 90% interval.
+    return float(np.quantile(np.concatenate(parts), 0.9)) / NormalDist().inv_cdf(0.95)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bss.errors import InputError
-from bss.laws.base import check_lengths, check_names
+from bss.laws.base import DRAWS, check_lengths, check_names
 from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.residual_gp import covariance, residuals_on_grid
@@ -112,7 +112,7 @@ class LossLaw:
     points: LossPoints
     cv_errors: dict[str, Nonnegative] = field(default_factory=dict)
     constraints: str = ""
-    resamples: PositiveCount = 200
+    resamples: PositiveCount = DRAWS
     seed: int = 0
     share: Annotated[float, Range(0, 1)] = 1.0
     others: tuple[Member, ...] = ()
@@ -269,7 +269,8 @@ class LossLaw:
 
     def surface(self, params: float, tokens: float) -> tuple[np.ndarray, ...]:
         """Return batches [b], LRs [r] if they vary, and losses [b] or [b, r]."""
-        key = round(np.log(params), 9), round(np.log(tokens), 9)
+        digits = 9  # of logarithms: sizes that differ by rounding are one
+        key = (round(np.log(params), digits), round(np.log(tokens), digits))
         if key not in self._surfaces:
             self._surfaces[key] = self.over(params, tokens, *self.grid)
         return *self.grid, self._surfaces[key]
@@ -297,7 +298,8 @@ class LossLaw:
     def best_lr(self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike) -> np.ndarray:
         """Return LRs of the lowest loss, or an end of the grid; arguments broadcast."""
         sizes = np.broadcast_arrays(*(np.asarray(x, float) for x in (params, tokens, batch)))
-        rows, rates = np.stack([x.ravel() for x in sizes]), self.grid[1]
+        rows = np.stack([x.ravel() for x in sizes])
+        rates = self.grid[1]
         found = np.empty(rows.shape[1])
         for N, D in np.unique(rows[:2], axis=1).T.tolist():
             here = (rows[0] == N) & (rows[1] == D)

@@ -58,10 +58,8 @@ class LossPoints:
         """JSON, with each size once: `rows` count from 0 into `values`; [] for one value."""
         for name in SIZES:
             values, rows = np.unique(getattr(self, name), return_inverse=True)
-            plain[name] = {
-                "values": [None if math.isnan(x) else x for x in values.tolist()],
-                "rows": rows.tolist() if len(values) > 1 else [],
-            }
+            listed = [None if math.isnan(x) else x for x in values.tolist()]
+            plain[name] = {"values": listed, "rows": rows.tolist() if len(values) > 1 else []}
         return plain
 
     @classmethod
@@ -119,6 +117,7 @@ class LossPoints:
         wide = (self.excess / (WIDE * self.least)) ** 2
         if self.with_lr:
             return (1 + wide) ** -STEEP
+        # 1 over a standard deviation that rises at a cliff as that of `noise_sd`.
         return (1 + wide + (self.excess / self._cliff(self.least)) ** 6) ** -0.5
 
     def _cliff(self, least: np.ndarray) -> np.ndarray:
@@ -187,6 +186,7 @@ class LossPoints:
 
         A size within 3% of the largest or smallest is inside.
         """
-        sizes, rows = logs[:, :2], self.logs[:, :2]
+        sizes = logs[:, :2]
+        rows = self.logs[:, :2]
         away = np.maximum(sizes - rows.max(axis=0), rows.min(axis=0) - sizes)
         return away.max(axis=1) > SAME_BUDGET

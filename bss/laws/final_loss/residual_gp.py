@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-MODEL, SHAPE = 0.006, 0.02  # nats: SD of one model (sizes 3% apart), and of the shape
+MODEL = 0.006  # nats, SD of one model (sizes 3% apart)
+SHAPE = 0.02  # nats, SD of the shape
 SAME_BUDGET = 0.03  # in log N or D: one size; tokens of whole steps differ a little between batches
 LENGTHS = np.array([2.0, 2.0, 1.0, 1.0])  # in log N, D, B and η: sizes change a shape slowly
 RUN_NOISE = 0.005  # nats, of one run near the best; published runs scatter by .003 to .006
@@ -99,6 +100,7 @@ def noise_sd(
         cliff: excess from which a row has almost no weight, in nats.
     """
     above = np.maximum(excess, 0.0)
+    # The 6th power is small below the cliff and rules above it (derived here).
     variance = 1 + (above / NOISE_GROWS) ** 2 + (above / cliff) ** 6
     return RUN_NOISE * np.sqrt(variance / count)
 
@@ -134,7 +136,8 @@ def left_out(
         folds: of each, [n], True where a row is left out.
     """
     turned = gp.precision @ slopes
-    known, found = slopes.T @ turned + np.diag(prior), []
+    known = slopes.T @ turned + np.diag(prior)
+    found = []
     for out, missed in zip(folds, residuals, strict=True):
         block = inverse(gp.precision[np.ix_(out, out)])
         mean = -block @ (gp.precision[out] @ np.where(out, 0.0, missed))

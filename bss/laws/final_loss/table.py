@@ -128,8 +128,9 @@ def _refuse_mixed_models(frame: pd.DataFrame, params: np.ndarray, origin: Origin
         for size, here in frame.groupby(params)[name]:
             kinds = list(dict.fromkeys(here.astype(str)))
             if len(kinds) > 1:
+                some = ", ".join(kinds[:3])  # in a message of one line
                 raise InputError(
-                    f"{origin.source}: {name} is {', '.join(kinds[:3])} at params {size:g}; the "
+                    f"{origin.source}: {name} is {some} at params {size:g}; the "
                     "law is of one kind of model, so fit one at a time"
                 )
 
@@ -147,9 +148,11 @@ def _refuse_curves(frame: pd.DataFrame, origin: Origin) -> None:
 def _check_steps(steps: np.ndarray, columns: dict[str, np.ndarray], origin: Origin) -> None:
     """Tokens are steps times the batch, except for a warm-up of the batch or a resumed run."""
     taken = steps * columns["batch_tokens"]
-    ratio = np.abs(np.log(np.maximum(taken, 1e-9) / columns["tokens"]))
+    above_zero = 1e-9  # tokens: 0 steps have a logarithm, too
+    ratio = np.abs(np.log(np.maximum(taken, above_zero) / columns["tokens"]))
     for i in np.flatnonzero(ratio > np.log(VARIED))[:1]:
-        said, tokens = (format_tokens(round(float(x))) for x in (taken[i], columns["tokens"][i]))
+        said = format_tokens(round(float(taken[i])))
+        tokens = format_tokens(round(float(columns["tokens"][i])))
         origin.refuse(
             i, f"steps times the batch is {said} tokens, tokens {tokens}; correct one of them, or "
             "leave the column steps out"

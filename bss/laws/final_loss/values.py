@@ -74,6 +74,12 @@ class TestedRange:
         return max(value / self.high, self.low / value, 1.0)
 
 
+def _exceeds(times: float, limit: float) -> bool:
+    """Whether a ratio is above a limit by more than rounding."""
+    rounding = 1e-9  # relative, far above that of float64
+    return times > limit * (1 + rounding)
+
+
 @dataclass(frozen=True)
 class LossPrediction:
     """The prediction for one run.
@@ -144,7 +150,7 @@ class LossFit(Fit):
     method: str = field(default=METHOD, kw_only=True)
 
     KIND = "loss"
-    SCHEMA = 8
+    SCHEMA = 8  # version of the JSON
     RESIDUAL_UNIT = "nats"
 
     def check(self, where: str) -> None:
@@ -187,7 +193,8 @@ class LossFit(Fit):
     @property
     def batches(self) -> tuple[float, float]:
         """The smallest and largest measured, in sequences, or in tokens without their length."""
-        seen, unit = self.tested["batch_tokens"], self.seq_len or 1.0
+        seen = self.tested["batch_tokens"]
+        unit = self.seq_len or 1.0
         return seen.low / unit, seen.high / unit
 
     def _new_runs(
@@ -212,7 +219,8 @@ class LossFit(Fit):
     def _check(self, params: Any, tokens: Any, batch_tokens: Any, lr: Any) -> None:
         """Raise InputError if a number is not positive, or lr is given and the law has none."""
         given = {"params": params, "tokens": tokens, "batch_tokens": batch_tokens}
-        given |= {} if lr is None else {"lr": lr}
+        if lr is not None:
+            given["lr"] = lr
         for name, values in given.items():
             check(bool(np.all(np.asarray(values, float) > 0)), name, values, "positive numbers")
         if lr is not None:
@@ -264,11 +272,11 @@ class LossFit(Fit):
         table = run_table(runs, SIZES, given, optional=("lr",) if self.with_lr else ())
         if lr is not None:
             self._check_lr()
-        params, tokens, sizes = (table[name].to_numpy() for name in SIZES)
+        sizes = {name: table[name].to_numpy() for name in SIZES}
         lrs = table["lr"].to_numpy() if "lr" in table else None
-        loss, half = self._new_runs(params, tokens, sizes, lrs)
-        columns = {"loss": loss, "loss_low": loss - half, "loss_high": loss + half}
-        return pd.DataFrame(columns | {"note": notes_of(self, table)}, table.index)
+        loss, half = self._new_runs(**sizes, lr=lrs)
+        losses = {"loss": loss, "loss_low": loss - half, "loss_high": loss + half}
+        return pd.DataFrame(losses | {"note": notes_of(self, table)}, table.index)
 
     def _sizes_in_tokens(self, params: Any, tokens: Any, batch: Any) -> Any:
         """Return batch sizes in tokens, of batch sizes in sequences, or B_opt if there is none."""
@@ -298,16 +306,17 @@ class LossFit(Fit):
     def goal(self) -> str:
         """B_opt at the largest measured (N, D) that identifies it."""
         sizes = (self._largest.params, self._largest.tokens)
-        return f"B_opt@{','.join(rounded_tokens(size, 4) for size in sizes)}"
+        digits = 4  # within 0.05%; sizes within 3% are one
+        return f"B_opt@{','.join(rounded_tokens(size, digits) for size in sizes)}"
 
     @property
     def answer(self) -> str:
         """B_opt at the largest measured (N, D) that identifies it."""
         at = self._largest
-        size, budget = rounded_tokens(at.params), rounded_tokens(at.tokens)
-        name = f"B_opt at N = {size}, D = {budget} tokens"
-        unit, noun = (self.seq_len, "sequences") if self.seq_len else (1.0, "tokens")
-        ends = (end and end / unit for end in (at.batch.value, at.batch.low, at.batch.high))
+        name = f"B_opt at N = {rounded_tokens(at.params)}, D = {rounded_tokens(at.tokens)} tokens"
+        unit = self.seq_len or 1.0
+        noun = "sequences" if self.seq_len else "tokens"
+        ends = [end and end / unit for end in (at.batch.value, at.batch.low, at.batch.high)]
         method = at.batch.method if at.batch.value is not None else at.batch.status
         return described(name, Estimate(*ends, level=at.batch.level), noun, method)
 
@@ -361,10 +370,16 @@ class LossFit(Fit):
         best = np.array([at.batch.value or np.nan for at in self.optima])[points.cell]
         fitted = self.law.losses(points.params, points.tokens, points.batch, points.lr)
         table = {"params": points.params, "tokens": points.tokens, "batch_tokens": points.batch}
-        table |= {"lr": points.lr} if self.with_lr else {}
-        table |= {"steps": points.tokens / points.batch}
-        table |= {"log_batch_over_best": np.log(points.batch / best), "measured": points.loss}
-        table |= {"fitted": fitted, "residual": points.loss - fitted, "left_out": -self.cell_error}
+        if self.with_lr:
+            table["lr"] = points.lr
+        table |= {
+            "steps": points.tokens / points.batch,
+            "log_batch_over_best": np.log(points.batch / best),
+            "measured": points.loss,
+            "fitted": fitted,
+            "residual": points.loss - fitted,
+            "left_out": -self.cell_error,
+        }
         return pd.DataFrame(table)
 
     def prediction(
@@ -382,9 +397,11 @@ class LossFit(Fit):
             InputError: If a number is not positive, the law has no LR but lr is given, or a number
                 is outside the tested range without `extrapolate`.
         """
-        law, sizes = self.law, dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        law = self.law
         (loss,), (half,) = self._new_runs(params, tokens, batch_tokens, lr)
-        sizes |= {} if lr is None else {"lr": lr}
+        sizes = dict(zip(SIZES, (params, tokens, batch_tokens), strict=True))
+        if lr is not None:
+            sizes["lr"] = lr
         if not extrapolate:
             self.check_tested(sizes)
         beyond = self.outside(sizes)
@@ -453,15 +470,17 @@ class LossFit(Fit):
 
     def outside(self, sizes: Mapping[str, float]) -> dict[str, float]:
         """Return how many times outside of what was measured, by size; empty inside."""
-        return {n: f for n, x in sizes.items() if (f := self._range(n).times(x)) > 1 + 1e-9}
+        times = {name: self._range(name).times(value) for name, value in sizes.items()}
+        return {name: factor for name, factor in times.items() if _exceeds(factor, 1.0)}
 
     def untested(self, sizes: Mapping[Any, float]) -> list[str]:
         """Return what of a run lies beyond what the fit was tested for."""
         texts = []
         for name, value in sizes.items():
             seen = self._range(name)
-            times, reach = seen.times(value), seen.reach if value > seen.high else 1.0
-            if times > reach * (1 + 1e-9):
+            times = seen.times(value)
+            reach = seen.reach if value > seen.high else 1.0
+            if _exceeds(times, reach):
                 texts.append(
                     f"{name}: {value:.4g} is {times:.3g} times outside the {seen.low:.4g} to "
                     f"{seen.high:.4g} measured, and the fit was tested to {seen.reach:.3g} times "
