@@ -10,9 +10,9 @@ import bss.laws
 from tests import style
 
 FORMULAS = {"HUBER", "AHEAD", "BENT"} | {
-    "MODEL", "SHAPE", "LENGTHS", "SAME_BUDGET", "RUN_NOISE", "NOISE_GROWS", "CLIFF", "STEEP"
+    "MODEL", "SHAPE", "LENGTHS", "SAME_BUDGET", "RUN_NOISE", "NOISE_GROWS", "CLIFF"
 }  # fmt: skip
-"""Of published or derived formulas, and of the covariance in final_loss/residual_gp.py."""
+"""Of published formulas, and of the covariance in final_loss/residual_gp.py."""
 MOST = 90
 
 

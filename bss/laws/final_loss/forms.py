@@ -33,13 +33,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bss.laws.final_loss.points import LossPoints
+from bss.laws.final_loss.residual_gp import RUN_NOISE
 from bss.laws.minimum import asymmetric_bowl
 from bss.laws.problem import Scale, narrowed, parse_ranges
 from bss.registry import Registry
 
 NONE = -60.0
 """Logarithm of the size of a term that is not there."""
-PRIOR = 0.01  # nats that one standard deviation of a prior weighs: two runs' noise
+PRIOR = 2 * RUN_NOISE  # nats that one standard deviation of a prior weighs
 UNKNOWN = 30.0  # standard deviation of a prior that is none: wider than the bounds of a size
 
 
@@ -86,6 +87,7 @@ class Form:
         import jax.numpy as jnp  # of fits; predictions need NumPy only
 
         errors = self.loss(theta, *data["logs"].T, xp=jnp) - data["loss"]
+        # An overflow is worse than any loss, and finite, so that a descent can leave it.
         errors = data["weight"] * jnp.nan_to_num(errors, nan=1e6, posinf=1e6, neginf=-1e6)
         usual, spread = self.usual
         return jnp.concatenate([errors, PRIOR * (theta - usual) / spread])
@@ -137,19 +139,159 @@ def losses(form: Form, theta: np.ndarray, logs: np.ndarray) -> np.ndarray:
     return form.loss(parts, *np.moveaxis(logs, -1, 0))
 
 
+class Known(NamedTuple):
+    """Prior of a parameter, and bounds of its fit.
+
+    Attributes:
+        usual, spread: mean and standard deviation of the prior.
+        low, high: bounds; NaN if the rows give them.
+    """
+
+    usual: float
+    spread: float = UNKNOWN
+    low: float = np.nan
+    high: float = np.nan
+
+
+def known_size(usual: float) -> Known:
+    """Return the bounds of the logarithm of the size of a term in nats, with no prior."""
+    # A smaller term does not change a loss.
+    return Known(usual, UNKNOWN, np.log(1e-9), np.log(1e3))
+
+
+# Priors and bounds are derived here. Published exponents are within 1.5 standard deviations of the
+# priors: .2 to .7 of a loss; q = .571, x = -.713 and y = .307 of Step Law (arXiv 2503.04715).
+# p = 1/2 is the square-root rule. Bounds keep k, exponents of terms and slopes above 0; the others
+# are three standard deviations away or more.
+LIMIT = {
+    "L_0": Known(0.0),
+    "k": Known(0.7, 0.3, 0.1, 1.5),
+    "A": known_size(0.0),
+    "a": Known(0.4, 0.2, 0.01, 4.0),
+    "G": known_size(0.0),
+    "g": Known(0.4, 0.2, 0.01, 4.0),
+}
+"""Terms of N and D in both forms."""
+RATE = {
+    "H": Known(-1.0, 1.0, -12.0, 5.0),
+    "U": Known(0.7, 0.5, 0.05, 6.0),
+    "V": Known(0.7, 0.5, 0.05, 6.0),
+    "E": Known(0.0, 2.0),
+    "x": Known(-0.3, 0.3, -2.0, 1.0),
+    "y": Known(0.2, 0.2, -1.0, 2.0),
+    "p": Known(0.5, 0.3, -1.0, 2.0),
+    "S": Known(0.0, 0.2, -1.0, 1.0),
+    "T": Known(0.0, 0.1, -1.0, 1.0),
+}
+"""The waste of a wrong LR in both forms."""
+BOWL_BATCH = {
+    "h": Known(-1.0, 1.0, -12.0, 5.0),
+    "u": Known(0.7, 0.6, 0.05, 6.0),
+    "v": Known(0.7, 0.6, 0.05, 6.0),
+    "B_star": Known(0.0, 2.0),
+    "q": Known(0.4, 0.2, -0.5, 1.5),
+    "r": Known(0.0, 0.2, -1.0, 1.5),
+}
+"""The waste of a wrong batch in the form `bowl`."""
+SIZE_AT_ONE_LR = {"t": Known(0.0, 0.3, -1.0, 1.0)}
+"""How the waste of steps grows with N in the form `bowl`, if all runs have one LR."""
+STEPS_BATCH = {
+    "C": known_size(-3.0),
+    "c": Known(0.8, 0.5, 0.01, 4.0),  # above g: steps count more than tokens where they are few
+    "M": known_size(-3.0),
+    "m": Known(0.5, 0.4, 0.01, 4.0),
+}
+"""Terms of the steps and of the batch in the form `steps`."""
+
+
 @dataclass(frozen=True)
-class Bowl(Form):
+class KnownForm(Form):
+    """A form whose parameters have a prior each, with terms of N and D, and the waste of LRs.
+
+    Attributes:
+        known: by name of the parameter, in the order of θ; it includes `LIMIT` and `RATE`.
+    """
+
+    known: ClassVar[dict[str, Known]]
+    rates = None
+
+    @property
+    def usual(self) -> tuple[np.ndarray, np.ndarray]:
+        """Priors of all parameters but L_0 and sizes."""
+        every = self.known.values()
+        return np.array([one.usual for one in every]), np.array([one.spread for one in every])
+
+    def box(self, points: LossPoints) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds; a parameter that the table does not vary is fixed."""
+        bounds = self.named_bounds(points)
+        lower, upper = np.array([bounds[name] for name in self.names]).T
+        return lower, upper
+
+    def named_bounds(self, points: LossPoints) -> dict[str, tuple[float, float]]:
+        """Return the bounds of each parameter by name."""
+        models, budgets = points.varies
+        bounds = {name: (one.low, one.high) for name, one in self.known.items()}
+        least = float(points.loss.min())
+        bounds["L_0"] = (0.2 * least, least)  # text has an entropy above 0
+        bounds["E"] = beyond(points.logs[:, -1])
+        fixed = [] if points.with_lr else [*RATE]
+        if not (models or budgets):
+            fixed.append("k")
+        if not budgets:
+            fixed.append("g")
+        bounds |= {name: (self.known[name].usual,) * 2 for name in fixed}
+        if not models:
+            bounds |= {"A": (NONE, NONE), "a": (1.0, 1.0)}
+        return bounds
+
+    def usual_start(self, points: LossPoints) -> np.ndarray:
+        """Return the usual θ [P], with the best LR through the best rows."""
+        n, d, b, *rate = best_logs(points).T
+        x = self.known["x"].usual
+        y = self.known["y"].usual
+        p = self.known["p"].usual
+        theta = self.usual[0]
+        for e in rate:
+            theta = self.changed(theta, E=np.median(e - x * n - y * d - p * b))
+        return theta
+
+    def changed(self, theta: np.ndarray, **values: Any) -> np.ndarray:
+        """Return θ [P] with these values of some parameters."""
+        theta = theta.copy()
+        for name, value in values.items():
+            theta[self.names.index(name)] = value
+        return theta
+
+
+def beyond(logs: np.ndarray) -> tuple[float, float]:
+    """Return bounds of an optimum: factors of e² beyond what was measured."""
+    return float(logs.min()) - 2, float(logs.max()) + 2
+
+
+def best_logs(points: LossPoints) -> np.ndarray:
+    """Return [cells, 3 or 4], logarithms of the row of lowest loss of each (N, D)."""
+    return points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
+
+
+def best_starts(
+    tried: list[tuple[float, np.ndarray]], box: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Return [K, P], the starts of the lowest errors, in the box; K descend together."""
+    from bss.laws.solver import CHUNK
+
+    best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
+    return np.clip([theta for _, theta in best], *box)
+
+
+@dataclass(frozen=True)
+class Bowl(KnownForm):
     """Effective tokens, wasted by a wrong batch and a wrong rate."""
 
-    names = ("L_0", "k", "A", "a", "G", "g", "h", "u", "v", "B_star", "q", "r",
-             "H", "U", "V", "E", "x", "y", "p", "S", "T", "t")  # fmt: skip
+    known = LIMIT | BOWL_BATCH | RATE | SIZE_AT_ONE_LR
+    names = tuple(known)
     logs = frozenset({"A", "G", "h", "B_star", "H", "E"})
-    rates = None
-    # Lower bound of L_0 relative to the lowest loss: text has an entropy above 0. Bounds of terms
-    # in nats: smaller ones do not change a loss. Bounds of exponents: published ones are .2 to .7.
-    # Grid of starts over the usual ranges: L_0 relative to the lowest loss, k, a and g.
-    floor, size, exponent = 0.2, (np.log(1e-9), np.log(1e3)), (0.01, 4.0)
-    grid = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.3, 0.6)
+    # Of starts over the usual ranges: L_0 relative to the lowest loss, k, a and g.
+    grid = ((0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.3, 0.6))
 
     def loss(self, theta: Any, n: Any, d: Any, b: Any, *rate: Any, xp: Any = np) -> Any:
         """Nats, by the formula."""
@@ -162,108 +304,48 @@ class Bowl(Form):
             wasted = wasted + xp.exp(H + S * d + T * n) * asymmetric_bowl(away, U, V, xp)
         return L_0 + (xp.exp(A - a * n) + xp.exp(G - g * (d - xp.log1p(wasted)))) ** k
 
-    @property
-    def usual(self) -> tuple[np.ndarray, np.ndarray]:
-        """Priors of all parameters but L_0 and sizes."""
-        centre = [0, 0.7, 0, 0.4, 0, 0.4, -1, 0.7, 0.7, 0, 0.4, 0, -1, 0.7, 0.7, 0, -0.3, 0.2, 0.5,
-                  0, 0, 0]  # fmt: skip
-        spread = [UNKNOWN, 0.3, UNKNOWN, 0.2, UNKNOWN, 0.2, 1, 0.6, 0.6, 2, 0.2, 0.2, 1, 0.5, 0.5,
-                  2, 0.3, 0.2, 0.3, 0.2, 0.1, 0.3]  # fmt: skip
-        return np.array(centre), np.array(spread)
-
-    def box(self, points: LossPoints) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds; a parameter that the table does not vary is fixed."""
-        least, (models, budgets) = float(points.loss.min()), points.varies
-        bounds: dict[str, tuple[float, float]] = {"L_0": (self.floor * least, least)}
-        bounds |= {"k": (0.1, 1.5) if models or budgets else (1.0, 1.0)}
-        bounds |= dict.fromkeys("AG", self.size) | dict.fromkeys("ag", self.exponent)
-        bounds |= {} if models else {"A": (NONE, NONE), "a": (1.0, 1.0)}
-        bounds |= {} if budgets else {"g": (0.4, 0.4)}
-        bounds |= dict.fromkeys("hH", (-12.0, 5.0)) | dict.fromkeys("uvUV", (0.05, 6.0))
-        low, high = points.logs.min(axis=0) - 2, points.logs.max(axis=0) + 2
-        bounds |= {"B_star": (low[2], high[2]), "E": (low[-1], high[-1])}
-        bounds |= {"q": (-0.5, 1.5), "r": (-1.0, 1.5)} | dict.fromkeys("ST", (-1.0, 1.0))
-        bounds |= {"x": (-2.0, 1.0), "y": (-1.0, 2.0), "p": (-1.0, 2.0)}
-        bounds |= {"t": (-1.0, 1.0) if models and points.one_lr else (0.0, 0.0)}
-        if not points.with_lr:
-            centre = dict(zip(self.names, self.usual[0].tolist(), strict=True))
-            bounds |= {name: (centre[name], centre[name]) for name in "HUVExypST"}
-        lower, upper = np.array([bounds[name] for name in self.names]).T
-        return lower, upper
+    def named_bounds(self, points: LossPoints) -> dict[str, tuple[float, float]]:
+        """Return the bounds of each parameter by name."""
+        models, budgets = points.varies
+        bounds = super().named_bounds(points)
+        bounds["B_star"] = beyond(points.logs[:, 2])
+        if not (models or budgets):
+            bounds["k"] = (1.0, 1.0)
+        if not (models and points.one_lr):
+            bounds["t"] = (0.0, 0.0)
+        return bounds
 
     def starts(self, points: LossPoints, weight: np.ndarray) -> np.ndarray:
         """Return the best of a grid over L_0, k, a and g, the optimum through the best rows.
 
         The sizes A and G are by non-negative least squares of the excess to 1/k.
         """
-        from bss.laws.solver import CHUNK
-
-        theta, (lower, upper), tried = self.usual[0], self.box(points), []
-        best = points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
-        n, d, b, *rate = best.T
-        theta[self.names.index("B_star")] = np.median(b - 0.4 * d)
-        for e in rate:
-            theta[self.names.index("E")] = np.median(e + 0.3 * n - 0.2 * d - 0.5 * b)
+        box = self.box(points)
+        _, d, b, *_ = best_logs(points).T
+        q = self.known["q"].usual
+        usual = self.changed(self.usual_start(points), B_star=np.median(b - q * d))
+        tried = []
         for share, k, a, g in itertools.product(*self.grid):
-            floor, one = share * points.loss.min(), theta.copy()
-            one[[0, 1, 2, 3, 4, 5]] = 0.0, 1.0, NONE, a, 0.0, g
-            data = self.loss(one, *points.logs.T)
-            model = np.exp(-a * points.logs[:, 0]) * (lower[2] > NONE)
+            floor = share * points.loss.min()
+            # At k = 1 without L_0 and A, the loss is the term of D at G = 1 nat.
+            unit = self.changed(usual, L_0=0.0, k=1.0, A=NONE, a=a, G=0.0, g=g)
+            data = self.loss(unit, *points.logs.T)
+            model = np.exp(-a * points.logs[:, 0]) * points.varies[0]
             columns = np.stack([model, data], axis=1)
-            sizes, error = start_sizes(columns, points.loss - floor, k, weight)
-            one[[0, 1, 2, 4]] = floor, k, *sizes
-            tried.append((error, one))
-        best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
-        return np.clip([one for _, one in best], lower, upper)
-
-
-class Known(NamedTuple):
-    """Prior of a parameter, and bounds of its fit."""
-
-    usual: float
-    spread: float
-    low: float
-    high: float
-
-
-SIZE = Bowl.size
-LIMIT = {  # L_0 is bounded by the rows
-    "L_0": Known(0.0, UNKNOWN, 0.0, 0.0),
-    "k": Known(0.7, 0.3, 0.1, 1.5),
-    "A": Known(0.0, UNKNOWN, *SIZE),
-    "a": Known(0.4, 0.2, 0.01, 4.0),
-    "G": Known(0.0, UNKNOWN, *SIZE),
-    "g": Known(0.4, 0.2, 0.01, 4.0),
-}
-BATCH = {  # steps count more than tokens where they are few, so c is above g
-    "C": Known(-3.0, UNKNOWN, *SIZE),
-    "c": Known(0.8, 0.5, 0.01, 4.0),
-    "M": Known(-3.0, UNKNOWN, *SIZE),
-    "m": Known(0.5, 0.4, 0.01, 4.0),
-}
-RATE = {  # as of the form `bowl`
-    "H": Known(-1.0, 1.0, -12.0, 5.0),
-    "U": Known(0.7, 0.5, 0.05, 6.0),
-    "V": Known(0.7, 0.5, 0.05, 6.0),
-    "E": Known(0.0, 2.0, 0.0, 0.0),
-    "x": Known(-0.3, 0.3, -2.0, 1.0),
-    "y": Known(0.2, 0.2, -1.0, 2.0),
-    "p": Known(0.5, 0.3, -1.0, 2.0),
-    "S": Known(0.0, 0.2, -1.0, 1.0),
-    "T": Known(0.0, 0.1, -1.0, 1.0),
-}
+            (A, G), error = start_sizes(columns, points.loss - floor, k, weight)
+            tried.append((error, self.changed(unit, L_0=floor, k=k, A=A, G=G)))
+        return best_starts(tried, box)
 
 
 @dataclass(frozen=True)
-class Steps(Form):
+class Steps(KnownForm):
     """Terms of size, tokens, steps and batch; a wrong rate wastes steps."""
 
-    known = LIMIT | BATCH | RATE
+    known = LIMIT | STEPS_BATCH | RATE
     names = tuple(known)
     logs = frozenset({"A", "G", "C", "M", "H", "E"})
-    rates = None
-    # Grid of starts over the usual ranges: L_0 relative to the lowest loss, k, a and g, c, m.
-    grid = (0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.5, 1.0, 2.0), (0.3, 0.8)
+    # Of starts over the usual ranges: L_0 relative to the lowest loss, k, a and g, c, m.
+    grid = ((0.3, 0.5, 0.8), (0.3, 0.6, 1.0), (0.3, 0.6), (0.5, 1.0, 2.0), (0.3, 0.8))
 
     def terms(self, theta: Any, n: Any, d: Any, b: Any, *rate: Any, xp: Any = np) -> list[Any]:
         """Return logarithms of the terms of N, D, S and B."""
@@ -279,57 +361,22 @@ class Steps(Form):
         terms = self.terms(theta, n, d, b, *rate, xp=xp)
         return theta[0] + sum(xp.exp(one) for one in terms) ** theta[1]
 
-    @property
-    def usual(self) -> tuple[np.ndarray, np.ndarray]:
-        """Priors of all parameters but L_0 and sizes."""
-        every = self.known.values()
-        return np.array([one.usual for one in every]), np.array([one.spread for one in every])
-
-    def box(self, points: LossPoints) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds; a parameter that the table does not vary is fixed."""
-        models, budgets = points.varies
-        bounds = {name: (one.low, one.high) for name, one in self.known.items()}
-        least = float(points.loss.min())
-        bounds["L_0"] = (Bowl.floor * least, least)
-        rates = points.logs[:, -1]
-        bounds["E"] = (float(rates.min()) - 2, float(rates.max()) + 2)
-        fixed = [] if points.with_lr else [*RATE]
-        fixed += [] if models or budgets else ["k"]
-        fixed += [] if budgets else ["g"]
-        bounds |= {name: (self.known[name].usual,) * 2 for name in fixed}
-        if not models:
-            bounds |= {"A": (NONE, NONE), "a": (1.0, 1.0)}
-        lower, upper = np.array([bounds[name] for name in self.names]).T
-        return lower, upper
-
     def starts(self, points: LossPoints, weight: np.ndarray) -> np.ndarray:
-        """Return the best of a grid over L_0, k, a, g, c and m.
+        """Return the best of a grid over L_0, k, a and g, c and m.
 
         The sizes of the terms are by non-negative least squares of the excess to 1/k.
         """
-        from bss.laws.solver import CHUNK
-
-        at = {name: i for i, name in enumerate(self.names)}
-        lower, upper = self.box(points)
-        usual = self.usual[0]
+        box = self.box(points)
+        usual = self.usual_start(points)
         tried = []
-        best = points.logs[[rows[np.argmin(points.loss[rows])] for rows in points.cells]]
-        n, d, b, *rate = best.T
-        for e in rate:
-            usual[at["E"]] = np.median(e + 0.3 * n - 0.2 * d - 0.5 * b)  # as the priors of x, y, p
         for share, k, g, c, m in itertools.product(*self.grid):
-            one = usual.copy()
-            for name, value in zip("kagcm", (k, g, g, c, m), strict=True):
-                one[at[name]] = value
-            one[[at[name] for name in "AGCM"]] = 0.0
-            columns = np.exp(np.stack(self.terms(one, *points.logs.T), axis=1))
-            columns[:, 0] *= lower[at["A"]] > NONE
-            one[at["L_0"]] = share * points.loss.min()
-            sizes, error = start_sizes(columns, points.loss - one[at["L_0"]], k, weight)
-            one[[at[name] for name in "AGCM"]] = sizes
-            tried.append((error, one))
-        best = sorted(tried, key=lambda pair: pair[0])[:CHUNK]
-        return np.clip([one for _, one in best], lower, upper)
+            floor = share * points.loss.min()
+            unit = self.changed(usual, L_0=floor, k=k, a=g, g=g, c=c, m=m, A=0, G=0, C=0, M=0)
+            columns = np.exp(np.stack(self.terms(unit, *points.logs.T), axis=1))
+            columns[:, 0] *= points.varies[0]
+            (A, G, C, M), error = start_sizes(columns, points.loss - floor, k, weight)
+            tried.append((error, self.changed(unit, A=A, G=G, C=C, M=M)))
+        return best_starts(tried, box)
 
 
 FORMS: Registry[Form] = Registry("form", {
