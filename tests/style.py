@@ -12,9 +12,7 @@ long:      a function has more than 60 lines; its docstring is not counted
 literals:  in bss/laws and bss/points, a number other than 0, 1 and 2 has no source beside it:
            no comment in its statement or above it, and no string after its assignment
 
-tests/style.toml has the violations that there are, by file; it only shrinks. Without a path the
-command prints that list by package; with paths it prints their violations by line, and with
-`--shrink` it lowers the list to what is found.
+The command prints the violations of files and folders by line, without a path those of all.
 """
 
 import ast
@@ -22,23 +20,18 @@ import dataclasses
 import io
 import sys
 import tokenize
-import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[1]
-LIST = ROOT / "tests" / "style.toml"
 FOLDERS = ("bss", "experiments", "configs", "benchmarks")
 WITH_SOURCES = ("bss/laws/", "bss/points/")
 LONGEST = 60
 FREE = {0, 1, 2}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
-
-Exceptions = dict[str, dict[str, int]]
-"""Violations by file and kind."""
 
 
 class Violation(NamedTuple):
@@ -215,94 +208,16 @@ def of_file(path: Path) -> list[Violation]:
     return of_source(path.read_text(encoding="utf-8"), with_sources)
 
 
-def find_all() -> Exceptions:
-    """Return the violations that there are."""
-    counted = {
-        path.relative_to(ROOT).as_posix(): Counter(violation.kind for violation in of_file(path))
-        for path in files()
-    }
-    return {name: {**kinds} for name, kinds in counted.items() if kinds}
-
-
-def read_list(text: str) -> Exceptions:
-    """Return the list of exceptions."""
-    return {name: kinds for part in tomllib.loads(text).values() for name, kinds in part.items()}
-
-
-def room_of(name: str) -> str:
-    """Return the package of a file: its folder, without folders inside a package."""
-    return "/".join(name.split("/")[:-1][:2])
-
-
-def write_list(exceptions: Exceptions) -> str:
-    """Return the list as text: a table for each package, and a line for each file."""
-    lines = ["# Lowered by `python -m tests.style --shrink`; it never grows."]
-    for room in sorted({room_of(name) for name in exceptions}):
-        lines += ["", f'["{room}"]']
-        for name in sorted(exceptions):
-            if room_of(name) == room:
-                kinds = ", ".join(f"{kind} = {n}" for kind, n in sorted(exceptions[name].items()))
-                lines.append(f'"{name}" = {{ {kinds} }}')
-    return "\n".join(lines) + "\n"
-
-
-def compare(found: Exceptions, listed: Exceptions) -> list[str]:
-    """Return a line for each file and kind whose violations are not as many as listed."""
-    problems = []
-    for name in sorted({*found, *listed}):
-        here, there = found.get(name, {}), listed.get(name, {})
-        for kind in sorted({*here, *there}):
-            number, allowed = here.get(kind, 0), there.get(kind, 0)
-            if number > allowed:
-                problems.append(
-                    f"{name}: {kind}: {number}, at most {allowed}: `python -m tests.style {name}`"
-                )
-            elif number < allowed:
-                problems.append(
-                    f"{name}: {kind}: listed {allowed}, found {number}: "
-                    "`python -m tests.style --shrink` lowers the list"
-                )
-    return problems
-
-
-def shrink(found: Exceptions, listed: Exceptions) -> Exceptions:
-    """Return the list without what is no longer found; what is new is not added."""
-    lowered: Exceptions = {}
-    for name, kinds in listed.items():
-        here = found.get(name, {})
-        left = {kind: min(n, here[kind]) for kind, n in kinds.items() if kind in here}
-        if left:
-            lowered[name] = left
-    return lowered
-
-
-def show_list(exceptions: Exceptions) -> None:
-    """Print the exceptions by package."""
-    for room in sorted({room_of(name) for name in exceptions}):
-        total: Counter[str] = Counter()
-        for name, kinds in exceptions.items():
-            if room_of(name) == room:
-                total.update(kinds)
-        kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(total.items()))
-        print(f"{total.total():5d}  {room}: {kinds}")
-    print(f"{sum(sum(kinds.values()) for kinds in exceptions.values()):5d}  in all")
-
-
-def main(arguments: list[str]) -> None:
-    """Print the list by package, the violations of files and folders by line, or lower the list."""
-    listed = read_list(LIST.read_text(encoding="utf-8"))
-    if arguments == ["--shrink"]:
-        LIST.write_text(write_list(shrink(find_all(), listed)), encoding="utf-8")
-        return
-    if not arguments:
-        show_list(listed)
-        return
-    chosen = [(ROOT / path).resolve() for path in arguments]
-    for path in files():
-        if any(path == one or one in path.parents for one in chosen):
-            for line, kind in of_file(path):
-                print(f"{path.relative_to(ROOT)}:{line}: {kind}")
+def find_all(paths: Sequence[Path]) -> list[str]:
+    """Return a line for each violation in these files and folders, as an editor opens it."""
+    chosen = [file for file in files() if any(path in (file, *file.parents) for path in paths)]
+    return [
+        f"{file.relative_to(ROOT)}:{violation.line}: {violation.kind}"
+        for file in chosen
+        for violation in of_file(file)
+    ]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for line in find_all([(ROOT / path).resolve() for path in sys.argv[1:] or FOLDERS]):
+        print(line)
