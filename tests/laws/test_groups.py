@@ -9,6 +9,11 @@ import pytest
 import bss
 from bss.cli import main
 from bss.errors import InputError
+from tests.laws.own.data_law import LAW
+from tests.laws.own.test_fit import planted as own_table
+from tests.laws.ramps.test_branches import table as branches
+from tests.planted_curves import CONSTANTS, TWO_STAGE, curves
+from tests.planted_curves import LAW as CURVES
 
 SLOPES = {("Muon", "low"): 0.01, ("Muon", "high"): 0.015, ("Lion", "low"): 0.03}
 BATCHES = (128, 512, 1024, 2048)
@@ -162,6 +167,46 @@ def test_best_batches_differ_as_planted():
     assert set(zip(lowest["optimizer"], lowest["batch"], strict=True)) == {
         ("Muon", 32.0), ("Lion", 8.0)
     }  # fmt: skip
+
+
+def own_of(later):
+    table = own_table(seed=int(later))
+    return table.assign(loss=table["loss"] + 0.2 * later)
+
+
+def branches_of(later):
+    """With later, every checkpoint is at twice the tokens."""
+    table = branches()
+    return table.assign(
+        fork=table["fork"] * (1 + later), tokens=table["tokens"] + table["fork"] * later
+    )
+
+
+def curves_of(later):
+    law = CURVES._replace(L_0=CURVES.L_0 + 0.2 * later)
+    return curves(CONSTANTS + TWO_STAGE, law, seed=int(later))
+
+
+@pytest.mark.parametrize(
+    ("fit", "table_of", "how", "quantity", "value"),
+    [
+        (bss.fit_own, own_of, {"law": LAW, "resamples": 20}, "L_0", 0.2),
+        (bss.fit_branches, branches_of, {"resamples": 50}, "tokens at the switch", 2.0),
+        pytest.param(
+            bss.fit_curve, curves_of, {"clock": "sgd", "resamples": 10}, "L_0", 0.2,
+            marks=pytest.mark.slow,  # two fits of loss curves: 10 CPU seconds
+        ),
+    ],
+)  # fmt: skip
+def test_other_kinds_differ_as_planted(tmp_path, fit, table_of, how, quantity, value):
+    tables = [table_of(later).assign(optimizer=n) for later, n in ((False, "Muon"), (True, "Lion"))]
+    found = fit(pd.concat(tables, ignore_index=True), by="optimizer", **how)
+    assert [*found] == ["Muon", "Lion"] and found.left_out == ()
+    row = found.differences().set_index("quantity").loc[quantity]
+    assert row["low"] < value < row["high"] and row["value"] == pytest.approx(value, rel=0.2)
+    found.plot().figure.savefig(tmp_path / "groups.png")
+    found.save(tmp_path / "fit.json")
+    assert bss.read_fit(tmp_path / "fit.json").to_dict() == found.to_dict()
 
 
 def test_rows_without_a_group_are_told():
