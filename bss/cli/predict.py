@@ -29,7 +29,7 @@ from bss.units import parse_tokens
 from bss.values import to_dict
 
 if TYPE_CHECKING:
-    from bss.laws import CriticalFit, CurveFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
+    from bss.laws import BranchFit, CriticalFit, CurveFit, EqualFit, EsFit, LossFit, LrFit, OwnFit
 
 USED = {
     "es": ("loss", "batch"),
@@ -39,9 +39,11 @@ USED = {
     "lr": ("params", "tokens", "batch"),
     "own": ("params", "tokens", "batch", "lr", "runs"),
     "equal": ("batch",),
+    "branches": ("tokens", "batch"),
 }
 NEEDED = {"es": ("loss",), "critical": (), "loss": ("params", "tokens"),
-          "curve": ("batch", "tokens"), "lr": (), "own": (), "equal": ("batch",)}  # fmt: skip
+          "curve": ("batch", "tokens"), "lr": (), "own": (), "equal": ("batch",),
+          "branches": ("tokens", "batch")}  # fmt: skip
 OF_RUNS = ("runs", "columns", "seq_len")
 """Options that go with --runs, whose runs have all others."""
 RUN_COLUMNS = ("run", "params", "tokens", "batch", "batch_tokens", "lr", "predicted", "low", "high",
@@ -56,8 +58,9 @@ class Question:
     Attributes:
         loss: es, critical: the target loss, in nats
         params: table, critical, lr: non-embedding parameters, e.g. 350M
-        tokens: table, critical, curve, lr: token budget, e.g. 30B
-        batch: es, critical, table, lr: in sequences; curve: also a schedule, e.g. "0:8 2M:16"
+        tokens: table, critical, curve, lr: token budget, e.g. 30B; branches: of the checkpoint
+        batch: es, critical, table, lr, branches: in sequences; curve: also a schedule, e.g.
+            "0:8 2M:16"
         seq_len: table: tokens per sequence
         lr: table, curve: peak learning rate
         warmup: curve: tokens, a percentage of the budget, or a number like 2000steps
@@ -128,7 +131,7 @@ def _predicted(fitted: Any, given: dict[str, Any], extrapolate: bool) -> Output:
     if "runs" in given:
         return _runs(fitted, given, extrapolate)
     answers: dict[str, Any] = {"es": _es, "critical": _critical, "loss": _loss, "curve": _curve}
-    answers |= {"lr": _lr, "equal": _equal}
+    answers |= {"lr": _lr, "equal": _equal, "branches": _branches}
     found, outside = answers[fitted.KIND](fitted, given)
     _check_inside(outside, extrapolate)
     payload = {"kind": "prediction", "of": fitted.KIND, "law": fitted.law_name, **to_dict(found)}
@@ -148,16 +151,18 @@ Answer = tuple[dict[str, Any], Sequence[str]]
 def _es(fit: "EsFit", given: dict[str, Any]) -> Answer:
     """Return tokens and steps to a loss at a batch size; without one the batch sizes of the law."""
     loss = given["loss"]
-    outside = _outside("loss", loss, [target.target_loss for target in fit.fits])
-    if "batch" not in given:
+    run: dict[str, Any] = {"target_loss": loss}
+    if "batch" in given:
+        run["batch"] = _batch(given)
+    outside = [f"--{text}" for text in fit.untested(run)]
+    if "batch" not in run:
         found = fit.best_batches(loss)
         if not found:
             raise InputError(f"--batch: missing, and the {fit.law.name} law has no B_opt; give it")
         first = {name: found[name] for name in ("B_opt",) if name in found}
         return first | found | {"loss": loss}, outside
-    batch = _batch(given)
-    outside += _outside("batch", batch, fit.batches)
-    row = fit.predict(pd.DataFrame({"target_loss": [loss], "batch": [batch]})).iloc[0]
+    batch = run["batch"]
+    row = fit.predict(pd.DataFrame([run])).iloc[0]
     note = row["note"] if row["note"].startswith((NEVER, NO_DRAWS)) else ""
     found: dict[str, Any] = {}
     for name in ("tokens", "steps"):
@@ -257,6 +262,16 @@ def _lr(fit: "LrFit", given: dict[str, Any]) -> Answer:
     if fit.misfits:
         found["note"] = "; ".join(fit.misfits)
     return found, [f"--{text}" for text in fit.untested(sizes)]
+
+
+def _branches(fit: "BranchFit", given: dict[str, Any]) -> Answer:
+    """Return the penalty of a larger batch size at a checkpoint."""
+    run = {"tokens": given["tokens"], "batch": _batch(given)}
+    row = fit.predict(**run).iloc[0]
+    ends = row[["penalty", "penalty_low", "penalty_high"]].tolist()
+    return {"penalty": Estimate(*ends, level=fit.level), **run}, [
+        f"--{text}" for text in fit.untested(run)
+    ]
 
 
 def _own(fit: "OwnFit", given: dict[str, Any], extrapolate: bool) -> Output:

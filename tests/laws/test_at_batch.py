@@ -63,6 +63,32 @@ def test_commands_answer_with_what_was_used(fit, tmp_path, capsys):
     assert "outside the measured 16 to 128" in capsys.readouterr().err
 
 
+def test_a_batch_size_of_another_target_is_outside(tmp_path, capsys):
+    sizes = {2.0: (4, 8, 16), 1.8: (32, 64, 128)}
+    rows = [
+        {
+            "target_loss": loss,
+            "batch": b,
+            "seq_len": 64,
+            "steps": 9000 * (2.5 - loss) * (1 + 40 / b),
+        }
+        for loss, batches in sizes.items()
+        for b in batches
+    ]
+    found = bss.fit_es(pd.DataFrame(rows), resamples=20)
+    assert "target losses have different batch sizes: 1.8 (at 32, 64, 128)" in found.warnings[-1]
+    notes = found.predict(pd.DataFrame({"target_loss": [1.8, 1.8, 1.9], "batch": [8, 64, 64]}))
+    outside = [note.partition("; ")[2] for note in notes["note"]]
+    assert outside == [
+        "batch 8: outside the measured 32 to 128", "", "batch 64: outside the measured 4 to 16"
+    ]  # fmt: skip
+    found.save(tmp_path / "fit.json")
+    ask = ["predict", "--from", str(tmp_path / "fit.json"), "--loss", "1.8", "--batch"]
+    assert main([*ask, "64"]) == 0
+    assert main([*ask, "8"]) == 2
+    assert "--batch 8: outside the measured 32 to 128" in capsys.readouterr().err
+
+
 def hyperbola(target, batches=(8, 16, 32, 64), scale=1.0):
     """Return noiseless steps 1000·(1 + 40/B)."""
     batch = np.array(batches, float)

@@ -559,8 +559,19 @@ class EsFit(Fit):
     def untested(self, run: Mapping[str, Any]) -> list[str]:
         """Return what of a run is outside the targets and the batch sizes of the fit."""
         lines = outside("loss", run["target_loss"], [at.target_loss for at in self.fits])
-        batches = self.batches if "batch" in run else ()
-        return lines + (outside("batch", run["batch"], batches) if batches else [])
+        for batches in self._compared(run["target_loss"]) if "batch" in run else ():
+            lines += outside("batch", run["batch"], batches)
+        return [*dict.fromkeys(lines)]
+
+    def _compared(self, target_loss: float) -> list[tuple[float, ...]]:
+        """Return the batch sizes behind a prediction; without a law, those of its targets."""
+        if self.has_law(target_loss) or not self.rows:
+            return [self.batches] if self.batches else []
+        targets = np.array(self.rows["target_loss"], float)
+        near = sorted({*targets.tolist()}, key=lambda target: abs(target - target_loss))
+        used = near[:1] if math.isclose(near[0], target_loss, rel_tol=SLACK) else near[:2]
+        batch = np.array(self.rows["batch"], float)
+        return [tuple(batch[np.isclose(targets, target)].tolist()) for target in used]
 
     def best_batches(self, target_loss: float) -> dict[str, Estimate]:
         """Return the batch quantities at a loss, in sequences, B_opt, and E_min in tokens.

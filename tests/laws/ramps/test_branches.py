@@ -77,13 +77,17 @@ def test_several_factors_come_one_after_the_other():
     assert fit.best_batch(1e6).value == 128
 
 
-def test_a_fit_reads_back(tmp_path):
+def test_a_fit_reads_back(tmp_path, capsys):
     fit = bss.fit_branches(table())
     fit.save(tmp_path / "fit.json")
     again = bss.read_fit(tmp_path / "fit.json")
     assert again == fit
     assert again.predict(tokens=5e8, batch=2048)["penalty"][0] == pytest.approx(0.037, abs=0.004)
     assert again.residuals()["residual"].abs().max() < 0.01
+    ask = ("predict", "--from", str(tmp_path / "fit.json"), "--tokens", "500M", "--batch")
+    found = printed(capsys, *ask, "2048")["penalty"]
+    assert found["value"] == pytest.approx(0.037, abs=0.004)
+    assert "no smooth penalty; choose one of 2048" in refused(capsys, *ask, "4")
 
 
 def test_other_spellings_are_one_table():
