@@ -68,6 +68,27 @@ def test_penalties_are_against_the_best_of_the_group(fits):
         assert rows["penalty"].to_numpy() == pytest.approx(slope * np.array([0, 2, 6, 12]))
 
 
+COSTS = {"Shampoo": 0.0972, "Muon": 0.1003, "SOAP": 0.1297, "Adam": 0.163, "Lion": 0.2385}
+"""Nats of 2.1M tokens above 131K at standard decay (arXiv 2610.08975); the losses are planted."""
+
+
+@pytest.mark.slow  # five fits: 4 CPU seconds; the planted costs above cover the same
+def test_penalties_of_five_optimizers():
+    shares = {128: 0.0, 512: 0.15, 1024: 0.5, 2048: 1.0}
+    rows = [
+        {"optimizer": name, "family": family, "batch": b, "loss": 3.25 + level + share * cost}
+        for family, level in (("standard", 0.0), ("low", 0.02))
+        for name, cost in COSTS.items()
+        for b, share in shares.items()
+    ]
+    table = pd.DataFrame(rows).assign(params=124e6, seq_len=1024)
+    table["tokens"] = table["batch"].map({2048: 1_704_984_576}).fillna(1_703_936_000)
+    found = bss.fit_loss(table, by="optimizer", keep="family=standard", resamples=20).penalties()
+    largest = found.loc[found["batch_tokens"] == 2048 * 1024].set_index("optimizer")
+    assert largest["penalty"].to_dict() == pytest.approx(COSTS)
+    assert (largest["penalty_low"] < largest["penalty"]).all()
+
+
 def test_the_command_prints_the_same(fits, tmp_path, capsys):
     planted().to_csv(tmp_path / "losses.csv", index=False)
     line = ["fit", "loss", str(tmp_path / "losses.csv"), "--by", "optimizer,family"]
