@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bss.laws import CurveFit, EsFit
+from bss.laws import CurveFit, EsFit, LossFit
 from bss.laws.functional.data import Curves, plan_path, stack
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.schedules.batch import BatchSchedule
@@ -44,6 +44,11 @@ def why_not(fit: Any, rate: Any) -> str:
     """
     if isinstance(fit, CurveFit):
         return "" if decays(rate) else "the LR does not decay; give --decay, e.g. 20%"
+    if isinstance(fit, LossFit):
+        return (
+            "final losses are of whole runs at one batch size, so the decayed loss of a ramp is "
+            "unknown; use loss curves (`bss fit curve`) or decayed points (`bss fit es`)"
+        )
     if not isinstance(fit, EsFit):
         return f"a fit of kind {fit.KIND} does not predict the decayed loss of a ramp"
     if not fit.lr_phase:
