@@ -106,7 +106,8 @@ def _draw_estimates(ax: Axes, fits: GroupFits) -> None:
     ax.set_ylim(len(fits) - 0.5, -0.5)
     if estimates[0][0].unit == RATIO:
         ax.set_xscale("log")
-        style.count_axis(ax.xaxis)
+        scaled = style.tokens_axis if quantity.startswith("tokens") else style.count_axis
+        scaled(ax.xaxis)
     level = next(iter(fits.values())).level
     title = f"{quantity}, {level:.0%} intervals"
     style.panel_title(ax, title, style.named(f"by {', '.join(fits.by)}"), xlabel=quantity)
