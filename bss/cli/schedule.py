@@ -85,8 +85,8 @@ def schedule(
         lr_coupling: scale the LR with the batch: none, linear, sqrt, a power such as 0.35, or
             module:ATTRIBUTE
         lr_batch: batch that --lr belongs to, with --lr-coupling; by default the first
-        minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss; with a fit
-            of loss curves and an LR that decays: steps, the default there
+        minimize: with a fit of E(S) and --step-time: tokens, time or cost to each loss; steps: the
+            default with a fit of loss curves and an LR that decays, and with E(S) of decayed losses
         tolerance: with --minimize steps: nats above the best fixed batch, by default 0.005; with a
             fit of branches: penalty that is allowed, in nats
 

@@ -25,10 +25,10 @@ def sale_of(
     limits: dict[str, Any],
     tolerance: float | None,
 ) -> Sale:
-    """Return the fewest steps of a fit of loss curves.
+    """Return the fewest steps of a fit of loss curves, or of E(S) of decayed losses.
 
     Raises:
-        InputError: If the fit is of another kind, or the LR does not decay.
+        InputError: If the fit is of another kind, or its losses do not decay.
     """
     if rate is None and isinstance(fit, CurveFit):
         rate = wsd(fit.rates[1], tokens, 0, round(DECAY * tokens))

@@ -89,7 +89,8 @@ def schedule_of(
         max_batch: In sequences; by default the largest batch size measured.
         policy: Name of a policy, `package.module:ATTRIBUTE`, or a policy; the default depends on
             the fit. With the setting `minimize` it is "soonest", or "fewest-steps" for
-            minimize="steps". That is the default for loss curves under an LR that decays.
+            minimize="steps". That is the default for loss curves under an LR that decays, and
+            for E(S) of decayed losses.
         lr: For a fit of loss curves: a peak LR, an `LRSchedule` or a function of tokens; by default
             the largest peak LR measured, constant.
         settings: Settings of the policy.
