@@ -201,18 +201,20 @@ def excess_noise(
     """Return the standard deviation of values without repetitions, over the typical one.
 
     It is the factor at which the residuals of the cubic have the expected size, and at least 1
-    (the estimator of Paule and Mandel, J. Res. NBS 87, 377, 1982). It is 1 if repetitions measure
-    the noise, or if there are too few batches. The arguments are as in `measured_minimum`.
+    (the estimator of Paule and Mandel, J. Res. NBS 87, 377, 1982). Values more than 1 above the
+    least, e times the fewest tokens, have no part in it, as a cubic does not describe them. The
+    factor is 1 if repetitions measure the noise, or if there are too few batches. The arguments
+    are as in `measured_minimum`.
     """
     batches, label = np.unique(batch, return_inverse=True)
-    sizes = np.log(batches)
-    spare = len(sizes) - FEWEST
-    if spare < 1:
-        return 1.0
     means, scatter, freedom = batch_means(label, value, relative, seed, typical)
-    if freedom:
+    near = means - means.min() <= 1
+    spare = np.count_nonzero(near) - FEWEST
+    if freedom or spare < 1:
         return 1.0
-    variance = scatter**2 / np.bincount(label, relative**-2.0)
+    sizes = np.log(batches[near])
+    variance = (scatter**2 / np.bincount(label, relative**-2.0))[near]
+    means = means[near]
     misfit = MISFIT * (means - means.min())
     low = 1.0
     high = 1e3  # no noise is a thousand times the typical one

@@ -108,6 +108,8 @@ def test_noise_far_above_the_usual_one_is_noticed_without_repetitions():
     assert sum(found) <= 2
     smooth = bowl(64.0)
     assert excess_noise(BATCH, smooth, one, one, 0.003) == pytest.approx(1)
+    smooth[0] += 2.7  # it hardly reaches the target
+    assert excess_noise(BATCH, smooth, one, one, 0.003) == pytest.approx(1)
     assert excess_noise(np.repeat(BATCH, 2), np.repeat(noise, 2), *np.ones((2, 18)), 0.003) == 1
 
 
