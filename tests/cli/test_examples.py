@@ -6,12 +6,19 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bss.cli import COMMANDS, main
+from bss.laws import check_rates, fit_lr
+from bss.laws.base import Options
 from bss.values import to_dict
 from tests.cli.test_sweep import CONFIG
+from tests.laws.equal.test_fit import contest
+from tests.laws.lr.planted import planted_sweeps
+from tests.laws.own import data_law
+from tests.laws.own.test_fit import planted as of_own_law
 from tests.points.test_agreement import pair
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +63,9 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
     Path("LOGS").mkdir()
     shutil.copy(ROOT / "tests/samples/wandb-chart.csv", "LOGS/chart.csv")
     Path("STEPS.csv").write_text(STEPS)
-    shutil.copy(ROOT / "results/published/steplaw_dense_best.csv", "LOSSES.csv")
+    shutil.copy(Path(data_law.__file__), "mylaws.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    contest().to_csv("CONTEST.csv", index=False)
     shutil.copy(ROOT / "results/late_switch/fit.json", "CURVE.json")
     Path("TABLE.csv").write_text("run,batch,seq_len,step,lr\n" + "r,8,64,1000,2e-3\n")
     noise = pd.DataFrame({"tokens": range(10**6, 10**7, 10**6)})
@@ -68,6 +77,14 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
         for b in (8, 16)
     ]
     pd.DataFrame(branches).to_csv("BRANCHES.csv", index=False)
+    rates, *_ = planted_sweeps(np.random.default_rng(0))
+    published = pd.read_csv(ROOT / "results/published/steplaw_dense_best.csv").iloc[:60]
+    losses = {
+        "fit loss": published.assign(optimizer=["adam", "muon"] * 30, family="low"),
+        "fit lr": rates.rename(columns={"lr": "peak_lr"}).assign(seq_len=2048),
+        "fit own": of_own_law(),
+    }
+    fit_lr(check_rates(rates.assign(seq_len=2048)), options=Options(10)).save("LR.json")
     one, other, *_ = pair("equal", 0)
     one.to_json("ONE_GPU.jsonl", orient="records", lines=True)
     other.to_json("EIGHT_GPUS.jsonl", orient="records", lines=True)
@@ -81,6 +98,8 @@ def test_every_example_runs(tiny_run, tiny_execution, tmp_path, monkeypatch, cap
             Path("RUNS.parquet").unlink()
         if command == "fit es":
             shutil.copy(ROOT / "results/demo/runs.parquet", "RUNS.parquet")
+        if command in losses:
+            losses[command].to_csv("LOSSES.csv", index=False)
         for line in examples(command, capsys, monkeypatch):
             if "--on h100" in line:  # needs the compiler of a GPU
                 continue
