@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -613,6 +614,11 @@ def rounded(
 def tails(level: float) -> list[float]:
     """Return the shares below the two ends of an interval of this coverage."""
     return [(1 - level) / 2, (1 + level) / 2]
+
+
+def deviations(level: float) -> float:
+    """Return the standard deviations from the middle of a normal interval to its ends."""
+    return NormalDist().inv_cdf(tails(level)[1])
 
 
 def interval(value: float, draws: np.ndarray, *, level: float = Options.level) -> Estimate:

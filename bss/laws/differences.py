@@ -9,13 +9,12 @@ Ratios are differences of logarithms.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.base import Estimate, Fit, interval, tails
+from bss.laws.base import Estimate, Fit, deviations, interval
 from bss.laws.final_loss.law import GRID
 from bss.laws.final_loss.residual_gp import SAME_BUDGET
 from bss.points.groups import SEED_NOISE
@@ -211,7 +210,7 @@ def _of_equal(fit: "EqualFit") -> list[Compared]:
     for at in fit.optima:
         where = {fit.column: at.cost}
         lowest = int(at.loss.argmin())
-        half = _quantile(fit.level) * float(at.error[lowest])
+        half = deviations(fit.level) * float(at.error[lowest])
         loss = float(at.loss[lowest])
         found.append(Compared("B_opt", at.best, RATIO, where))
         ends = Estimate(loss, loss - half, loss + half, fit.level)
@@ -294,12 +293,7 @@ def _with_interval(
     at = rows.groupby(where)[name].transform("idxmin")
     above = rows[name] - rows[name].loc[at].to_numpy()
     error = np.sqrt(1 / rows["count"] + 1 / rows["count"].loc[at].to_numpy())
-    half = _quantile(level) * noise * np.where(above > 0, error, 0.0)
+    half = deviations(level) * noise * np.where(above > 0, error, 0.0)
     return rows.assign(
         penalty=above, penalty_low=above - half, penalty_high=above + half
     ).reset_index(drop=True)
-
-
-def _quantile(level: float) -> float:
-    """Return the standard deviations of half an interval."""
-    return NormalDist().inv_cdf(tails(level)[1])

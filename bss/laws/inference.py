@@ -7,13 +7,12 @@ ties and the limits. All of this is derived here.
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from bss.errors import InputError
-from bss.laws.base import SPANS, UNIDENTIFIED, Estimate, interval, tails, too_wide
+from bss.laws.base import SPANS, UNIDENTIFIED, Estimate, deviations, interval, too_wide
 from bss.laws.problem import Problem
 from bss.laws.resampling import RunEffects, redraw, robust_scale
 
@@ -188,8 +187,7 @@ def over_forms(
         level: of the intervals.
     """
     logs = np.log(np.asarray(values))
-    normal = NormalDist().inv_cdf(tails(level)[1])
-    between = normal * np.sqrt((1 + 1 / len(logs)) * logs.var(ddof=1))
+    between = deviations(level) * np.sqrt((1 + 1 / len(logs)) * logs.var(ddof=1))
     below = np.hypot(logs[0] - math.log(low), between)
     above = np.hypot(math.log(high) - logs[0], between)
     return float(np.exp(logs.mean() - below)), float(np.exp(logs.mean() + above))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -17,10 +16,10 @@ from bss.laws.base import (
     check_lengths,
     check_positive,
     described,
+    deviations,
     notes_of,
     outside,
     run_table,
-    tails,
 )
 from bss.laws.final_loss.points import Measured
 from bss.units import rounded_tokens
@@ -189,7 +188,7 @@ class EqualFit(Fit):
         for at in self.optima:
             above = at.loss - at.loss.min()
             best = at.error[int(at.loss.argmin())]
-            half = _quantile(self.level) * np.where(above > 0, np.hypot(at.error, best), 0.0)
+            half = deviations(self.level) * np.where(above > 0, np.hypot(at.error, best), 0.0)
             table = {self.column: at.cost, "batch": at.batch, "steps": at.steps, "loss": at.loss}
             parts.append(
                 pd.DataFrame(table | {"above": above, "low": above - half, "high": above + half})
@@ -243,7 +242,7 @@ class EqualFit(Fit):
         )  # with the bend of its neighbours
         bend = abs(float(curve[-1]) - loss)
         noise = float(np.sqrt(2)) * self.loss_noise  # of a new run, and of those measured
-        half = float(np.hypot(_quantile(self.level) * noise, bend))
+        half = float(np.hypot(deviations(self.level) * noise, bend))
         return loss, loss - half, loss + half
 
     def _at(self, cost: float | None) -> EqualOptimum:
@@ -268,8 +267,3 @@ class EqualFit(Fit):
         lines = outside("cost", run["cost"], costs) if "cost" in run else []
         batches = [size for at in self.optima for size in at.batch]
         return lines + (outside("batch", run["batch"], batches) if "batch" in run else [])
-
-
-def _quantile(level: float) -> float:
-    """Return the standard deviations of half an interval."""
-    return NormalDist().inv_cdf(tails(level)[1])

@@ -2,21 +2,14 @@
 
 import math
 from dataclasses import replace
-from statistics import NormalDist
 
 import numpy as np
 
-from bss.laws.base import BestBatch, Estimate, Outlier, disjoint, tails
+from bss.laws.base import BestBatch, Estimate, Outlier, deviations, disjoint
 from bss.laws.es.data import EsData
 from bss.laws.es.values import TargetFit
 from bss.laws.inference import OutlierRule, over_forms
-from bss.laws.minimum import (
-    FORM_SD,
-    Minimum,
-    excess_noise,
-    from_others,
-    measured_minimum,
-)
+from bss.laws.minimum import FORM_SD, Minimum, excess_noise, from_others, measured_minimum
 from bss.points.groups import SEED_NOISE
 
 # Noise SDs: never reached by chance, also with few degrees of freedom.
@@ -85,7 +78,7 @@ def best_batch(
     best = replace(measured, value=value, low=low, high=high, method=law)
     if requested:
         return best
-    form = NormalDist().inv_cdf(tails(level)[1]) * FORM_SD
+    form = deviations(level) * FORM_SD
     below = math.hypot(math.log(value / low), form)
     above = math.hypot(math.log(high / value), form)
     wider = replace(best, low=value * math.exp(-below), high=value * math.exp(above))
@@ -103,7 +96,7 @@ def with_best(at: TargetFit, best: BestBatch, minimum: Minimum, seq_len: int) ->
     if not math.isfinite(minimum.value):
         return replace(at, S_opt=None)
     tokens = math.exp(minimum.value) * seq_len
-    half = NormalDist().inv_cdf(tails(best.level)[1]) * minimum.error
+    half = deviations(best.level) * minimum.error
     fewest = Estimate(tokens, tokens * math.exp(-half), tokens * math.exp(half), best.level)
     steps = None if best.value is None else tokens / (best.value * seq_len)
     intervals = {n: one for n, one in at.intervals.items() if n == "S_min"} | {"E_min": fewest}
