@@ -98,10 +98,9 @@ def measured_minimum(
     if len(batches) < FEWEST:
         return Minimum(best.unknown("too_few_batches", f"{len(batches)} batches measured"))
     sizes = np.log(batches)
-    means, scatter, freedom = batch_means(
+    means, variance, scatter, freedom = batch_means(
         label, value[known], relative[known], seed[known], typical
     )
-    variance = scatter**2 / np.bincount(label, relative[known] ** -2.0)
     # A bound above the least says as much of an end as a measurement.
     bounds = np.log(batch[~known & (value > means.min() + scatter)])
     centre = sizes[means.argmin()]
@@ -207,13 +206,13 @@ def excess_noise(
     are as in `measured_minimum`.
     """
     batches, label = np.unique(batch, return_inverse=True)
-    means, scatter, freedom = batch_means(label, value, relative, seed, typical)
+    means, variance, _, freedom = batch_means(label, value, relative, seed, typical)
     near = means - means.min() <= 1
     spare = np.count_nonzero(near) - FEWEST
     if freedom or spare < 1:
         return 1.0
     sizes = np.log(batches[near])
-    variance = (scatter**2 / np.bincount(label, relative**-2.0))[near]
+    variance = variance[near]
     means = means[near]
     misfit = MISFIT * (means - means.min())
     low = 1.0
@@ -246,7 +245,7 @@ def from_others(
         rest = np.arange(len(batch)) != i
         sizes, label = np.unique(x[rest], return_inverse=True)
         same = sizes == x[i]
-        means, scatter, freedom = batch_means(
+        means, variance, scatter, freedom = batch_means(
             label, value[rest], relative[rest], seed[rest], typical
         )
         guess = np.nan
@@ -254,7 +253,6 @@ def from_others(
         if freedom > FEWEST + 1 and same.any():
             guess = means[same][0]
         elif not freedom and not same.any() and len(sizes) > FEWEST:
-            variance = scatter**2 / np.bincount(label, relative[rest] ** -2.0)
             guess, sampling = _Cubic.fit(sizes, means, variance).at(x[i])
             error = np.hypot(sampling, MISFIT * (guess - means.min()))
         if np.isfinite(guess):
@@ -281,8 +279,10 @@ def _vertices(cubics: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def batch_means(
     batch: np.ndarray, value: np.ndarray, relative: np.ndarray, seed: np.ndarray, typical: float
-) -> tuple[np.ndarray, float, int]:
-    """Return means of each batch, the standard deviation of a run, and its degrees of freedom.
+) -> tuple[np.ndarray, np.ndarray, float, int]:
+    """Return means of each batch with their variances, and the noise of a run.
+
+    The noise is its standard deviation and the degrees of freedom.
 
     Args:
         batch: [n], integer labels from 0 on.
@@ -300,5 +300,6 @@ def batch_means(
     shift = design[:, count:].mean(axis=0) @ effects[count:]
     freedom = len(value) - count - int(pair.max())
     squares = float(np.sum((weighted - scaled @ effects) ** 2))
-    scatter = np.sqrt((squares + typical**2) / (freedom + 1))
-    return effects[:count] + shift, float(scatter), freedom + 1 if freedom else 0
+    scatter = float(np.sqrt((squares + typical**2) / (freedom + 1)))
+    variance = scatter**2 / np.bincount(batch, relative**-2.0)
+    return effects[:count] + shift, variance, scatter, freedom + 1 if freedom else 0
