@@ -323,6 +323,11 @@ def _named(by: Sequence[str], key: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(by, key, strict=False))
 
 
+def value_text(value: Any) -> str:
+    """Return the value of a column as text."""
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
 def _label(by: Sequence[str], key: Sequence[Any]) -> str:
-    texts = [f"{value:.10g}" if isinstance(value, float) else str(value) for value in key]
+    texts = [value_text(value) for value in key]
     return ", ".join(f"{name}={text}" for name, text in _named(by, texts).items())

@@ -10,6 +10,7 @@ from matplotlib.ticker import NullLocator
 from bss.errors import InputError
 from bss.laws import GroupFits
 from bss.laws.differences import RATIO, compared
+from bss.laws.groups import value_text
 from bss.plots import style
 from bss.units import rounded_tokens
 
@@ -129,4 +130,4 @@ def _value(name: str, value: Any) -> str:
     """Return a value as text; params and tokens as counts, 1.25B."""
     if name in ("params", "tokens"):
         return rounded_tokens(value)
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return value_text(value)
