@@ -17,7 +17,7 @@ from bss.errors import InputError, check
 from bss.laws import CurveFit, EsFit
 from bss.laws.base import interval
 from bss.laws.functional.values import check_identified
-from bss.policies.forecast import forecast_of, why_not
+from bss.policies.forecast import FIRST, forecast_of, why_not
 from bss.policies.policy import Basis, Limits
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
@@ -25,7 +25,7 @@ from bss.schedules.rates import WarmupStableDecay
 
 TOLERANCE = 0.005
 """Nats above the best fixed batch size: less than the spread of two seeds of small models."""
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the tokens, for switches
+SHARES = (FIRST, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the tokens, for switches
 SIZES = 6  # batch sizes of ramps, spread over the allowed ones
 NEAR = 16  # candidates on each side of the chosen one, which a draw of the law may prefer
 GAIN = "no gain in loss is expected at equal tokens once the LR decays: a ramp saves steps"
