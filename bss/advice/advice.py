@@ -309,9 +309,8 @@ def advise(
     setting = Setting(**numbers, seq_len=length, d_model=d_model)
     own = fit
     if isinstance(fit, str | PathLike):
-        from bss.laws.groups import (
-            one_fit,
-        )  # imports pandas, which advice without fits does without
+        # Imports pandas, which advice without fits does without.
+        from bss.laws.groups import one_fit
 
         own = one_fit(read_fit(str(fit), FITS_READ), None, "fit", FITS_READ)[1]
     found = recommend(setting, own, rules)

@@ -47,9 +47,8 @@ def advise(
     """
     own = None
     if fit is not None:
-        from bss.laws.groups import (
-            one_fit,
-        )  # imports pandas, which advice without fits does without
+        # Imports pandas, which advice without fits does without.
+        from bss.laws.groups import one_fit
 
         own = one_fit(named_law.read(fit, FITS_READ, "--from"), None, "--from", FITS_READ)[1]
     advice = recommend(run.setting(), own, rule or RULES)

@@ -105,7 +105,7 @@ class NamedLaw:
         """Import the law, if there is one, so that a fit that is read may name it.
 
         Raises:
-            InputError: If it cannot be imported, or is no law.
+            InputError: If it cannot be imported, or is not a law.
         """
         if self.law is None:
             return

@@ -43,8 +43,8 @@ class Notebooks(Importer):
         """Yield one log with the tables of all trainings; nothing if there is none.
 
         Raises:
-            InputError: If a table has epochs and no steps, and its steps are no multiple of them,
-                or if it has neither.
+            InputError: If a table has epochs and no steps, and its steps are not a multiple of the
+                epochs, or if it has neither.
         """
         rows: list[tuple[int, Mapping[str, Any]]] = []
         left_out = 0

@@ -564,7 +564,7 @@ class EsFit(Fit):
         return [*dict.fromkeys(lines)]
 
     def _compared(self, target_loss: float) -> list[tuple[float, ...]]:
-        """Return the batch sizes behind a prediction; without a law, those of its targets."""
+        """Return the batch sizes that a prediction is from; without a law, of its targets alone."""
         if self.has_law(target_loss) or not self.rows:
             return [self.batches] if self.batches else []
         targets = np.array(self.rows["target_loss"], float)

@@ -43,7 +43,7 @@ def slopes_of(form: Form, theta: np.ndarray, logs: np.ndarray, free: np.ndarray)
 
 
 def _completed(entry: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a form; that of the bowl had no t, as if it were 0, before it was fitted."""
+    """The fields of a form. In earlier versions the bowl had no t, as if it were 0."""
     if entry["form"] == "bowl" and len(entry["theta"]) == len(FORMS["bowl"].names) - 1:
         return entry | {"theta": [*entry["theta"], 0.0]}
     return entry

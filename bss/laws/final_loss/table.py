@@ -269,7 +269,7 @@ def _runs(table: pd.DataFrame) -> tuple[pd.DataFrame, Any, pd.DataFrame, list[st
 
 
 def _untold(table: pd.DataFrame, groups: Any) -> float:
-    """Standard deviation over rows of one batch that no column tells apart; 0 if it is of seeds."""
+    """Standard deviation over rows of one batch that no column separates; 0 if seeds explain it."""
     if "lr" in table or "rates_tried" in table or "loss_se" in table:
         return 0.0
     if "seed" in table and not table.duplicated([*SIZE, "seed"]).any():

@@ -168,7 +168,7 @@ class CurveFit(Fit):
 
     @property
     def peaks_vary(self) -> bool:
-        """Whether runs tell how noise grows with the peak LR."""
+        """Whether the runs show how noise grows with the peak LR."""
         return len(self.peak_lrs) != 1 and "p" not in self.unidentified
 
     @property
