@@ -15,6 +15,7 @@
 | c2-context | 12k with sequences of 16 and 64, D to 0.2M                   | 33M    | 78   |
 | c3-wsd     | decays of the runs of c1-12k at 3 batch sizes                | 4M     | 54   |
 | c3         | cosine and schedule-free there                               | 32M    | 72   |
+| c4-SIZE    | 7k, 12k, 27k, 49k, 111k, 197k: D to 0.4M, 2 seeds at a time  | 33M    | 42   |
 | appendix-b | 12k, beta1 0.95, beta2 0.99 or a short warm-up; D to 0.2M    | 69M    | 168  |
 | gpu        | c1 at 0.2M to 4.7M parameters; priced, not trained           | 15G    | 252  |
 
@@ -22,8 +23,9 @@ Batch sizes are a factor of 2 apart, 32 to 2,048 tokens in sequences of 32; the 
 reference. LRs are a factor of 2 apart and grow with the batch size to the power 0.37, as in a
 pilot. muP transfers them across widths. The half-life of beta2 is 20,000 tokens. beta2 is at least
 0.95 per step. The warm-up has 10,000 tokens unless a part varies it. Evaluated seeds are 10 and
-above; seeds 0 to 2 were pilots. Questions and how they are decided:
-experiments/critical_batch/questions.toml.
+above; seeds 0 to 2 were pilots. Parts c4-7k to c4-197k have seeds that no other part has.
+experiments/critical_batch has the questions and how they are decided: questions.toml, and for c4
+sizes.toml.
 """
 
 import math
@@ -104,6 +106,28 @@ BASE = {
         "buckets": (1, 2, 4, 8, 16, 32, 64, 128),
     },
 }
+
+
+def sized_anew(name: str, bend: float) -> dict:
+    """Return a part of the grid of six widths: one model, new seeds."""
+    return {
+        "title": "The critical batch size over six widths",
+        "models": {name: mup(WIDTHS[name])},
+        "grid": grid(32, 2_048, rate=3e-3, bend=bend),
+        "seeds": (12, 13),
+        "registration": "results/predictions/critical_batch_sizes.json",
+        "setup.engine.runs": "runs/critical_batch_sizes",
+    }
+
+
+WIDTHS = {
+    "7k": "1x24",
+    "12k": "pico",
+    "27k": "1x48",
+    "49k": "1x64",
+    "111k": "1x96",
+    "197k": "1x128",
+}
 WSD = {"name": "WSD", "changes": {}, "branch": True}
 SCHEDULES = (
     {"name": "cosine", "changes": {"schedule.rate": "cosine"}, "factor": 2.0, "annealed": True},
@@ -164,6 +188,8 @@ SIZES = {
         "registration": "results/predictions/critical_batch_appendix.json",
         "setup.engine.runs": "runs/critical_batch_appendix",
     },
+    **{f"c4-{name}": sized_anew(name, 1_100) for name in ("7k", "12k")},
+    **{f"c4-{name}": sized_anew(name, 1_700) for name in ("27k", "49k", "111k", "197k")},
     "c3-wsd": {"title": "Decays of runs at constant LR", "schedules": (WSD,), **COMPARED},
     "c3": {"title": "Other LR schedules", "schedules": SCHEDULES, **COMPARED},
     "gpu": {

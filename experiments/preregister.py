@@ -118,7 +118,7 @@ def planned_runs(config: str) -> dict[str, list[str]]:
 
     Args:
         config: FILE:PART, e.g. configs/es_wsd.py:beta2; the experiment has the file's name, and its
-            run.py has `Study`, `arms` and `decayed`.
+            run.py has `Study`, `arms` and, if it decays the LR of known runs, `decayed`.
     """
     from bss.sweeps.sweep import prepared_run  # loads the trainer
 
@@ -127,9 +127,11 @@ def planned_runs(config: str) -> dict[str, list[str]]:
     experiment = importlib.import_module(f"experiments.{Path(path).stem}.run")
     study = from_dict(experiment.Study, json.loads(module.get_config(part).to_json_best_effort()))
     base, _ = prepared_run(study.setup)
-    constant = experiment.arms(study, base)
+    runs = experiment.arms(study, base)
+    if hasattr(experiment, "decayed"):
+        runs += experiment.decayed(study, runs)
     ids: dict[str, list[str]] = {}
-    for one in [*constant, *experiment.decayed(study, constant)]:
+    for one in runs:
         name = one.label if one.lr_phase == "constant" else f"{one.label} | {one.lr_phase}"
         ids.setdefault(name, []).append(one.run.id)
     return ids
