@@ -31,6 +31,7 @@ from experiments.arms import with_arms
 from experiments.conditions import Conditions, conditions_of
 from experiments.critical_batch.resampled import (
     Cell,
+    Exponents,
     cells_of,
     critical,
     estimated,
@@ -46,9 +47,11 @@ from experiments.tables import Tables, add_directory, show_warnings, shown_warni
 RESULTS = Path("results/critical_batch")
 PUBLISHED = Path("results/published/mlperf_rcp.csv")
 QUESTIONS = Path(__file__).parent / "questions.toml"
+WIDTH_QUESTIONS = Path(__file__).parent / "sizes.toml"
 PAPER = {"paper": "2410.21676", "command": "python -m experiments.critical_batch.analysis"}
 
 GRID = ("c1-7k", "c1-12k", "c1-27k", "c1-49k")
+WIDTHS = ("c4-7k", "c4-12k", "c4-27k", "c4-49k", "c4-111k", "c4-197k")
 SCHEDULED = ("c3-wsd", "c3")
 SIZE = "12k"
 BUDGETS = (100_000, 200_000, 400_000, 800_000)
@@ -57,6 +60,7 @@ HALF_LIVES = ("1%", "4%", "16%")
 NONE = "none"
 CELL = ["size", "model", "params", "seq_len", "budget_tokens", "target_loss"]
 RESAMPLES = 1000
+FEWEST_WIDTHS = 4  # one more than the unknowns of the law, so that one can be left out
 LINEAR = 0.1
 SCHEDULES = {"cosine": "schedule_cosine", "WSD": "schedule_wsd", "schedule-free": "schedule_free"}
 CONSTANT = "constant + average"
@@ -280,8 +284,8 @@ def grid_answers() -> dict[str, Measured]:
     """Return the answers on N and D, and write their tables."""
     runs, table = grid()
     cells = grid_cells(table)
-    values = [critical(c, t) for c, t in zip(cells, resampled(cells, RESAMPLES), strict=True)]
-    laws = {name: exponents(cells, [v[name] for v in values]) for name in ("cbs", "b/a")}
+    values = critical_values(cells)
+    laws = grid_laws(cells, values)
     crossing = exponents(cells, crossings(cells, Tables(RESULTS).read("curves.csv")))
     write("exponents.csv", exponents_table({**laws, "measured crossing": crossing}))
     more = f"muP; D {BUDGETS[0] / 1e6:g}M to {BUDGETS[-1] / 1e6:g}M"
@@ -301,6 +305,70 @@ def grid_answers() -> dict[str, Measured]:
     effects["width"] = replace(last, qualifies=abs(effects["size"].value))
     found = {key: Measured(one, known, "exponents.csv") for key, one in effects.items()}
     return found | average_answers(curves(f"c1-{SIZE}")) | average_sizes(runs)
+
+
+def critical_values(cells: Sequence[Cell]) -> list[dict[str, np.ndarray]]:
+    """Return per cell what `critical` returns of the measured and of the resampled tokens."""
+    draws = resampled(cells, RESAMPLES)
+    return [critical(cell, tokens) for cell, tokens in zip(cells, draws, strict=True)]
+
+
+def grid_laws(
+    cells: Sequence[Cell], values: Sequence[Mapping[str, np.ndarray]]
+) -> dict[str, Exponents]:
+    """Return the exponents of the critical batch size and of b/a."""
+    return {name: exponents(cells, [v[name] for v in values]) for name in ("cbs", "b/a")}
+
+
+def width_answers() -> dict[str, Measured]:
+    """Return the answers over six widths, and write their tables; {} if too few are trained.
+
+    Seeds that not every width has are left out, and are told.
+    """
+    parts = trained(*WIDTHS)
+    if len(parts) < FEWEST_WIDTHS:
+        return {}
+    runs = of_shared_seeds(pd.concat([curves(part) for part in parts], ignore_index=True))
+    cells = grid_cells(measured(runs, BUDGETS[:3]).round(7))
+    values = critical_values(cells)
+    laws = grid_laws(cells, values)
+    write("curves_widths.csv", critical_sizes(cells, values))
+    write("exponents_widths.csv", exponents_table(laws))
+    known = known_of(runs, parts[0], f"muP; D {BUDGETS[0] / 1e6:g}M to {BUDGETS[2] / 1e6:g}M")
+    law = laws["cbs"]
+    in_data = law.of(0, 1)
+    effects = {
+        "data_size_widths": law.of(-1, 1),
+        "data_widths": in_data,
+        "size_widths": replace(law.of(1, 0), qualifies=abs(in_data.value)),
+    }
+    return {key: Measured(one, known, "exponents_widths.csv") for key, one in effects.items()}
+
+
+def of_shared_seeds(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of the seeds that every size has; others are told."""
+    seeds = [set(some["seed"]) for _, some in runs.groupby("size", sort=False)]
+    shared = set.intersection(*seeds)
+    if more := set.union(*seeds) - shared:
+        show_warnings("widths", [f"seeds {_listed(sorted(more))} are not of every width: left out"])
+    return runs.loc[runs["seed"].isin(shared)]
+
+
+def critical_sizes(
+    cells: Sequence[Cell], values: Sequence[Mapping[str, np.ndarray]]
+) -> pd.DataFrame:
+    """Return the critical batch size and b/a of every curve in tokens.
+
+    The columns `cbs_low` and `cbs_high` are 95% ends of the resampled runs.
+    """
+    rows = []
+    for cell, value in zip(cells, values, strict=True):
+        low, high = np.nanquantile(value["cbs"][1:], [0.025, 0.975], axis=0)
+        for k, budget in enumerate(cell.budgets):
+            row = {"size": cell.size, "params": cell.params, "tokens": budget}
+            row |= {"cbs": value["cbs"][0, k], "cbs_low": low[k], "cbs_high": high[k]}
+            rows.append(row | {"b/a": value["b/a"][0, k]})
+    return pd.DataFrame(rows)
 
 
 def crossings(cells: Sequence[Cell], fitted_curves: pd.DataFrame) -> list[np.ndarray]:
@@ -625,10 +693,11 @@ def main() -> None:
     parser.add_argument("--answers", action="store_true", help="without fits of single curves")
     options = parser.parse_args()
     RESULTS = options.results
-    write(
-        "findings.csv",
+    answered = [
         findings(read_questions(QUESTIONS), answers(fits=not options.answers), **PAPER),
-    )
+        findings(read_questions(WIDTH_QUESTIONS), width_answers(), **PAPER),
+    ]
+    write("findings.csv", pd.concat(answered, ignore_index=True))
 
 
 def answers(*, fits: bool = True) -> dict[str, Measured]:

@@ -91,6 +91,40 @@ def test_the_registered_questions_are_those_that_are_answered():
     assert {one["key"]: one["number"] for one in registered} == {q.key: q.number for q in asked}
 
 
+def test_the_questions_over_widths_are_those_that_were_registered():
+    registered = read_json(FOLDER / "critical_batch_sizes.json", "")
+    stated = {one["key"]: one["number"] for one in registered["statements"]}
+    assert stated == {q.key: q.number for q in read_questions(analysis.WIDTH_QUESTIONS)}
+    parts = {config.partition(":")[2] for config in registered["runs"]}
+    assert parts == set(analysis.WIDTHS)
+
+
+def test_planted_exponents_over_widths_are_answered(monkeypatch, tmp_path, capsys):
+    widths = dict(zip(analysis.WIDTHS[:4], (7_008, 12_416, 27_816, 49_216), strict=True))
+    for part, params in widths.items():
+        runs = planted({part.removeprefix("c4-"): params})
+        if part == "c4-7k":  # one more seed than the others
+            more = runs.loc[runs["seed"] == SEEDS[0]]
+            runs = pd.concat([runs, more.assign(seed=12, run=more["run"] + " of seed 12")])
+        (tmp_path / part).mkdir()
+        runs.to_parquet(tmp_path / part / "runs.parquet")
+        shutil.copy(RESULTS / "c1-12k/experiment.json", tmp_path / part)
+    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
+    monkeypatch.setattr(analysis, "RESAMPLES", 50)
+    found = analysis.width_answers()
+    assert "seeds 12 are not of every width" in capsys.readouterr().err
+    # The critical batch is 1.2 of the smallest and 0.2 of b/a: its exponents are smaller.
+    difference = found["data_size_widths"].effect
+    assert 0.7 * (OF_D - OF_N) < difference.value < OF_D - OF_N and difference.freedom == 3
+    assert 0 < found["size_widths"].effect.value < OF_N
+    sizes = pd.read_csv(tmp_path / "curves_widths.csv")
+    expected = 1.2 * 32 + 0.2 * np.array(
+        [bend(n, d) for n, d in zip(sizes["params"], sizes["tokens"], strict=True)]
+    )
+    assert sizes["cbs"].to_numpy() == pytest.approx(expected, rel=0.1)
+    assert (sizes["cbs_low"] <= sizes["cbs_high"]).all()
+
+
 def test_a_variant_changes_its_fields_alone():
     one = study("appendix-b")
     by_name = {arm.size: arm.run for arm in arms(one, planned_run(one.setup))}
