@@ -16,22 +16,33 @@
 | b3    | a switch by 8 at 6 points of 5 budgets, 0.25M to 4M tokens      | 62M    | 5     |
 | b3l   | the same with a budget of 8M tokens                             | 30M    | 3     |
 | b4    | b3 in a hard, a middle and an easy synthetic language, to 2M    | 110M   | 6     |
+| b5    | 99k, the LR tuned: batch 4 and switches by 4, raw and decayed   | 12M    | 6     |
+| b5c   | the same under a cosine                                         | 8M     | 6     |
+| b5l   | b5 at 394k parameters                                           | 12M    | 6     |
+| b5lc  | b5c at 394k parameters                                          | 8M     | 6     |
 | gpu   | b1 at 4.7M parameters and 200M tokens; priced, not trained      | 5.6B   | 3     |
 
 Batch sizes are in sequences of 64 tokens. The LR is 8e-3 (99k: 4e-3) for all batch sizes and
 constant after the warm-up; Adam's beta2 is 0.95 per step, without weight decay. Runs have 1M tokens
 except in b2 and b3. Evaluated seeds are 40 and above; seeds 0 and 1 were pilots. Parts b1, b1m and
 b1l were repeated with seeds that no earlier part had. Questions and how they are decided:
-experiments/late_switch/questions.toml; of b4: difficulty.toml beside it. Its tasks are named by
-`mode_decay`. In pilots (12k, batch 4, one seed, 2M tokens) the averaged loss fell to its limit as
-tokens to the power -0.20, -0.49 and -0.72.
+experiments/late_switch/questions.toml; of b4 and b5: difficulty.toml and endings.toml beside it.
+The tasks of b4 are named by `mode_decay`. In pilots (12k, batch 4, one seed, 2M tokens) the
+averaged loss fell to its limit as tokens to the power -0.20, -0.49 and -0.72. TUNED is
+the LR of the parts b5.
 """
 
 from collections.abc import Sequence
 
+from configs.ladder import model
 from configs.overlays import PRICED, SETUP, sized
 
 SMALL = 4
+TUNED = 2e-3
+"""LR of batch 4 with the lowest loss at 99k parameters and 0.99M tokens, of three a factor of 2
+apart, and below those of batch sizes 1, 2, 8 and 16 at their own best LRs, decayed and at constant
+LR (results/ladder/short_99k, 2 seeds). At 394k, 256 tokens per step have the same best LR
+(results/ladder/width)."""
 EXPERTS = {"family": "mixture", "num_layers": 1, "d_model": 32, "num_heads": 2, "d_ff": 64}
 EXPERTS |= {"num_experts": 8, "top_k": 2}
 STAGES = {"name": "stages 4, 8, 12, 16", "batch": "0:4 50%:8 70%:12 85%:16"}
@@ -99,6 +110,21 @@ def by_task(decays: Sequence[float], arms: Sequence[dict]) -> list[dict]:
 def cosine(arms: Sequence[dict]) -> list[dict]:
     """The same runs under a cosine."""
     return [arm | {"decayed": False, "changes": {"schedule.rate": "cosine"}} for arm in arms]
+
+
+ENDINGS = [constant(SMALL, decayed=True), *(switch(4, at, decayed=True) for at in (70, 95))]
+
+
+def tuned(shape: dict) -> dict[str, object]:
+    """Return the fields of a part whose LR is TUNED."""
+    return {
+        "seeds": tuple(range(70, 76)),
+        "registration": "results/predictions/late_switch_endings.json",
+        "setup.model": shape,
+        "setup.optimizer.lr": TUNED,
+        "setup.evaluation.per_efold": 4,
+        "setup.engine.runs": "runs/late_switch_endings",
+    }
 
 
 AFTER = (0.02, 0.04, 0.08, 0.15, 0.3, 0.5)
@@ -199,6 +225,26 @@ PARTS = {
         "registration": "results/predictions/late_switch_difficulty.json",
         "setup.text.corpus": "synthetic",
         "setup.engine.runs": "runs/late_switch_difficulty",
+    },
+    "b5": {
+        "title": "Late switches at 99k parameters, LR tuned",
+        "arms": ENDINGS,
+        **tuned(model(2, 64)),
+    },
+    "b5c": {
+        "title": "Late switches at 99k parameters under a cosine",
+        "arms": cosine(ENDINGS),
+        **tuned(model(2, 64)),
+    },
+    "b5l": {
+        "title": "Late switches at 394k parameters, LR tuned",
+        "arms": ENDINGS,
+        **tuned(model(2, 128)),
+    },
+    "b5lc": {
+        "title": "Late switches at 394k parameters under a cosine",
+        "arms": cosine(ENDINGS),
+        **tuned(model(2, 128)),
     },
     "gpu": {
         "title": "Late switches at 4.7M parameters",

@@ -32,7 +32,7 @@ from bss.stats import (
 )
 from experiments.conditions import Conditions, conditions_of
 from experiments.findings import Measured, measurements, write_findings
-from experiments.late_switch import difficulty
+from experiments.late_switch import difficulty, endings
 from experiments.late_switch.switching import best_switches, exponents
 from experiments.tables import Tables, add_directory, show_warnings, shown_warnings
 
@@ -421,7 +421,8 @@ def main(arguments: list[str] | None = None) -> None:
     if "finals.csv" in TABLES:  # of one part
         TABLES.write("differences.csv", differences(TABLES.read("finals.csv")))
         return
-    for part in {*PARTS} - {"b3"}:
+    of_endings = endings.answers_of(TABLES.folder)
+    for part in {*PARTS, *of_endings} - {"b3"}:
         if f"{part}/finals.csv" in TABLES:
             finals = TABLES.read(f"{part}/finals.csv")
             TABLES.write(f"{part}/differences.csv", differences(finals))
@@ -432,7 +433,11 @@ def main(arguments: list[str] | None = None) -> None:
         if f"{part}/finals.csv" in TABLES and not options.answers:
             predicted(part)
     of_languages = {difficulty.PART: partial(difficulty.answer, language)}
-    files = {QUESTIONS: PARTS, difficulty.QUESTIONS: of_languages}
+    files = {
+        QUESTIONS: PARTS,
+        difficulty.QUESTIONS: of_languages,
+        endings.QUESTIONS: of_endings,
+    }
     write_findings(TABLES, files, **PAPER)
 
 

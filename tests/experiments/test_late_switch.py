@@ -18,7 +18,7 @@ from bss.values import from_dict
 from configs.late_switch import AFTER, BUDGETS, PARTS, get_config, points
 from experiments import preregister
 from experiments.findings import read_questions
-from experiments.late_switch import analysis, difficulty
+from experiments.late_switch import analysis, difficulty, endings
 from experiments.late_switch.run import Study, arms, decayed, experiment
 from experiments.late_switch.switching import best_switches, exponents
 from experiments.tables import Tables
@@ -284,6 +284,41 @@ def test_hard_and_easy_languages_have_their_planted_differences(tmp_path, capsys
         {one.key: one.claim for one in asked}, {k: v.effect for k, v in found.items()}
     )
     assert {one.word for one in decided.values()} == {"supported"}
+
+
+def test_every_ending_of_two_sizes_has_its_planted_gain(tmp_path):
+    noise = 0.001 * np.array([1, -1, 0.5, -0.5])
+    gains = {"constant": -0.04, "averaged": -0.006, "decayed": 0.005, "cosine": 0.007}
+    config = {"config": {"setup": {"optimizer": {"beta2": 0.95}}}}
+    for params, parts in ((99_000, endings.SIZES["99k"]), (394_000, endings.SIZES["394k"])):
+        for part, phases in zip(parts, ([*gains][:3], ["cosine"]), strict=True):
+            ends = []
+            for phase in phases:
+                gain = gains[phase] - 0.02 * (params == 394_000)
+                losses = {
+                    endings.TRUNK: ("4", "constant", 1.8 + 0 * noise),
+                    endings.LATE: ("0:4 700K:16", "late", 1.8 + gain + noise),
+                    endings.LATER: ("0:4 950K:16", "late", 1.79 + gain + noise**2),
+                }
+                ends.append(finals(losses, phase))
+            table = pd.concat(ends)
+            tables = Tables(tmp_path / part)
+            tables.folder.mkdir()
+            tables.write("finals.csv", table)
+            runs = table.drop_duplicates(["name", "seed"])
+            tables.write("runs.parquet", runs.assign(params=params, model="m", seq_len=64, batch=4))
+            (tables.folder / "experiment.json").write_text(json.dumps(config))
+    found = {}
+    for measured in endings.answers_of(tmp_path).values():
+        found |= measured()
+    asked = read_questions(endings.QUESTIONS)
+    assert {one.key for one in asked} == {*found}
+    for phase, gain in gains.items():
+        assert found[f"tuned_99k_{phase}"].effect.value == pytest.approx(gain)
+        assert found[f"tuned_394k_{phase}"].effect.value == pytest.approx(gain - 0.02)
+    assert found["tuned_99k_later"].effect.value == pytest.approx(-0.01, abs=1e-5)
+    assert found["tuned_sizes"].effect.value == pytest.approx(-0.02)
+    assert found["tuned_sizes"].conditions.sizes == "99k and 394k parameters"
 
 
 @pytest.mark.slow
