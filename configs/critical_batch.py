@@ -16,6 +16,8 @@
 | c3-wsd     | decays of the runs of c1-12k at 3 batch sizes                | 4M     | 54   |
 | c3         | cosine and schedule-free there                               | 32M    | 72   |
 | c4-SIZE    | 7k, 12k, 27k, 49k, 111k, 197k: D to 0.4M, 2 seeds at a time  | 33M    | 42   |
+| c4-beta1   | 12k, beta1 0.7; D to 0.2M, 4 seeds                           | 48M    | 112  |
+| c4-cosine  | cosine there at lower LRs and to longer horizons, 4 seeds    | 108M   | 240  |
 | appendix-b | 12k, beta1 0.95, beta2 0.99 or a short warm-up; D to 0.2M    | 69M    | 168  |
 | gpu        | c1 at 0.2M to 4.7M parameters; priced, not trained           | 15G    | 252  |
 
@@ -24,8 +26,8 @@ reference. LRs are a factor of 2 apart and grow with the batch size to the power
 pilot. muP transfers them across widths. The half-life of beta2 is 20,000 tokens. beta2 is at least
 0.95 per step. The warm-up has 10,000 tokens unless a part varies it. Evaluated seeds are 10 and
 above; seeds 0 to 2 were pilots. Parts c4-7k to c4-197k have seeds that no other part has.
-experiments/critical_batch has the questions and how they are decided: questions.toml, and for c4
-sizes.toml.
+experiments/critical_batch has the questions and how they are decided: questions.toml, for c4-beta1
+and c4-cosine settings.toml, and for the other parts of c4 sizes.toml.
 """
 
 import math
@@ -41,6 +43,12 @@ HORIZONS = {
     2_048: (400_000, 560_000, 800_000),
 }
 """Tokens at which annealed runs end, by batch size in tokens."""
+LONGER = {
+    64: (140_000, 200_000, 280_000, 400_000),
+    512: (280_000, 400_000, 560_000, 800_000),
+    2_048: (400_000, 560_000, 800_000, 1_600_000),
+}
+"""The same for runs that missed the target at these ends."""
 
 
 def grid(
@@ -128,6 +136,12 @@ WIDTHS = {
     "111k": "1x96",
     "197k": "1x128",
 }
+NEW_SEEDS = {
+    "seeds": (12, 13, 14, 15),
+    "models": {"12k": mup("pico")},
+    "registration": "results/predictions/critical_batch_settings.json",
+    "setup.engine.runs": "runs/critical_batch_sizes",
+}
 WSD = {"name": "WSD", "changes": {}, "branch": True}
 SCHEDULES = (
     {"name": "cosine", "changes": {"schedule.rate": "cosine"}, "factor": 2.0, "annealed": True},
@@ -190,6 +204,26 @@ SIZES = {
     },
     **{f"c4-{name}": sized_anew(name, 1_100) for name in ("7k", "12k")},
     **{f"c4-{name}": sized_anew(name, 1_700) for name in ("27k", "49k", "111k", "197k")},
+    "c4-beta1": {
+        "title": "Less momentum",
+        "variants": ({"name": "beta1 0.7", "changes": {"optimizer.beta1": 0.7}},),
+        "grid": grid(32, 2_048, rate=3e-3, bend=1_000, powers=(-2, -1, 0, 1)),
+        "budgets": (100_000, 200_000),
+        **NEW_SEEDS,
+    },
+    "c4-cosine": {
+        "title": "A cosine at lower LRs",
+        "grid": [
+            entry
+            for entry in grid(32, 2_048, rate=3e-3, bend=1_100, powers=(-2, -1, 0, 1), ends=LONGER)
+            if entry["ends"]
+        ],
+        "schedules": (
+            {"name": "cosine", "changes": {"schedule.rate": "cosine"}, "annealed": True},
+        ),
+        "rounds": 0,
+        **NEW_SEEDS,
+    },
     "c3-wsd": {"title": "Decays of runs at constant LR", "schedules": (WSD,), **COMPARED},
     "c3": {"title": "Other LR schedules", "schedules": SCHEDULES, **COMPARED},
     "gpu": {

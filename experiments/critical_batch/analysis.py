@@ -48,6 +48,7 @@ RESULTS = Path("results/critical_batch")
 PUBLISHED = Path("results/published/mlperf_rcp.csv")
 QUESTIONS = Path(__file__).parent / "questions.toml"
 WIDTH_QUESTIONS = Path(__file__).parent / "sizes.toml"
+SETTING_QUESTIONS = Path(__file__).parent / "settings.toml"
 PAPER = {"paper": "2410.21676", "command": "python -m experiments.critical_batch.analysis"}
 
 GRID = ("c1-7k", "c1-12k", "c1-27k", "c1-49k")
@@ -471,10 +472,11 @@ class Pair:
     """Two cells whose critical batch sizes are compared, by the value of a column.
 
     Attributes:
-        part: That was trained for it; the other cell may be of the grid.
+        part: That was trained for it; the other cell may be of the base.
         column, first, second: What distinguishes the cells.
         smallest: Smallest batch size that counts, in tokens.
         conditions: In words.
+        base: Part of the model that it is compared with.
     """
 
     part: str
@@ -483,6 +485,7 @@ class Pair:
     second: Any
     smallest: int
     conditions: str
+    base: str = f"c1-{SIZE}"
 
 
 APPENDIX = ("appendix-b", "size", SIZE)
@@ -493,11 +496,12 @@ PAIRS = {
     "beta2_other": Pair(*APPENDIX, "beta2 0.99", 32, "beta2 0.99 against a half-life in tokens"),
     "warmup_other": Pair(*APPENDIX, "warm-up 2.5K", 32, "warm-up of 2.5K against 10K tokens"),
 }
+BETA1 = Pair("c4-beta1", "size", SIZE, "beta1 0.7", 32, "beta1 0.7 against 0.9", base=f"c4-{SIZE}")
 
 
-def pair_points(part: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def pair_points(part: str, base: str = f"c1-{SIZE}") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs and the points of a part and of the model that it is compared with."""
-    runs = pd.concat([curves(f"c1-{SIZE}"), curves(part)], ignore_index=True)
+    runs = pd.concat([curves(base), curves(part)], ignore_index=True)
     table = measured(runs, SHORT)
     return runs, table.assign(model=table["size"])
 
@@ -513,16 +517,30 @@ def pair_fits(part: str) -> None:
 
 def pair_answers(part: str, donors: Sequence[Cell]) -> dict[str, Measured]:
     """Return log critical batch in tokens of each second cell minus the first."""
-    runs, table = pair_points(part)
-    found = {}
-    for key, pair in PAIRS.items():
-        if pair.part == part:
-            effect, told = _log_ratio(table, pair, donors)
-            some = runs.loc[runs[pair.column].isin([pair.first, pair.second])]
-            known = known_of(some, part, "; ".join([pair.conditions, *told]))
-            name = part.removeprefix("c2-")
-            found[key] = Measured(effect, known, f"curves_{name}.csv")
-    return found
+    points = pair_points(part)
+    table = f"curves_{part.removeprefix('c2-')}.csv"
+    return {
+        key: pair_answer(pair, points, donors, table)
+        for key, pair in PAIRS.items()
+        if pair.part == part
+    }
+
+
+def pair_answer(
+    pair: Pair, points: tuple[pd.DataFrame, pd.DataFrame], donors: Sequence[Cell], table: str
+) -> Measured:
+    """Return log critical batch in tokens of the second cell minus the first.
+
+    Args:
+        pair: The cells.
+        points: What `pair_points` returns.
+        donors: Cells whose seeds' effects are drawn.
+        table: Name of the table that has both.
+    """
+    runs, met = points
+    effect, told = _log_ratio(met, pair, donors)
+    some = runs.loc[runs[pair.column].isin([pair.first, pair.second])]
+    return Measured(effect, known_of(some, pair.part, "; ".join([pair.conditions, *told])), table)
 
 
 def _log_ratio(table: pd.DataFrame, pair: Pair, donors: Sequence[Cell]) -> tuple[Effect, list[str]]:
@@ -567,13 +585,20 @@ def missed_batches(cell: Cell, smallest: int = 0) -> list[list[int]]:
     ]
 
 
-def schedule_answers() -> dict[str, Measured]:
+def schedule_answers(
+    base: str, parts: Sequence[str], keys: Mapping[str, str], table: str
+) -> dict[str, Measured]:
     """Return the answers on LR schedules, and write the steps of each to the target.
 
     A schedule's horizons or tokens end somewhere: a run that misses the target has a bound there.
+
+    Args:
+        base: The part with the runs at constant LR.
+        parts: Those with other LR schedules.
+        keys: Questions by name of the schedule.
+        table: Name of the table that is written.
     """
-    parts = trained(*SCHEDULED, name="schedules.parquet")
-    constant = curves(f"c1-{SIZE}")
+    constant = curves(base)
     others = pd.concat([curves(part, "schedules.parquet") for part in parts])
     smallest = by_average(constant.loc[constant["batch"] == constant["batch"].min()])
     [target] = target_losses(smallest, SHORT[-1:])
@@ -589,17 +614,31 @@ def schedule_answers() -> dict[str, Measured]:
     tables = {
         name: table.assign(size=SIZE, budget_tokens=SHORT[-1]) for name, table in tables.items()
     }
-    write("schedules.csv", schedules_table(tables))
+    write(table, schedules_table(tables))
     found = {}
-    for name, key in SCHEDULES.items():
+    for name, key in keys.items():
         if name in tables:
             told = "; ".join([f"target of D {SHORT[-1] / 1e6:g}M", _reached(tables[name])])
-            known = known_of(constant, f"c1-{SIZE}", told)
+            known = known_of(constant, base, told)
             apart = [
                 log_tokens(tables[name], batch) - log_tokens(tables[CONSTANT], batch)
                 for batch in batches
             ]
-            found |= measurements({key: mean_of(*apart)}, known, "schedules.csv")
+            found |= measurements({key: mean_of(*apart)}, known, table)
+    return found
+
+
+def setting_answers() -> dict[str, Measured]:
+    """Return the answers on less momentum and on a cosine at lower LRs; write their tables."""
+    found: dict[str, Measured] = {}
+    if trained(BETA1.part):
+        points = pair_points(BETA1.part, BETA1.base)
+        cells = cells_of(points[1])
+        write("curves_beta1.csv", critical_sizes(cells, critical_values(cells)))
+        found["beta1_lower"] = pair_answer(BETA1, points, cells, "curves_beta1.csv")
+    if parts := trained("c4-cosine", name="schedules.parquet"):
+        keys = {"cosine": "cosine_lower"}
+        found |= schedule_answers(BETA1.base, parts, keys, "schedules_cosine.csv")
     return found
 
 
@@ -696,6 +735,7 @@ def main() -> None:
     answered = [
         findings(read_questions(QUESTIONS), answers(fits=not options.answers), **PAPER),
         findings(read_questions(WIDTH_QUESTIONS), width_answers(), **PAPER),
+        findings(read_questions(SETTING_QUESTIONS), setting_answers(), **PAPER),
     ]
     write("findings.csv", pd.concat(answered, ignore_index=True))
 
@@ -720,8 +760,8 @@ def answers(*, fits: bool = True) -> dict[str, Measured]:
         found |= grid_answers()
     for part in pairs:
         found |= pair_answers(part, donors)
-    if trained(*SCHEDULED, name="schedules.parquet"):
-        found |= schedule_answers()
+    if parts := trained(*SCHEDULED, name="schedules.parquet"):
+        found |= schedule_answers(f"c1-{SIZE}", parts, SCHEDULES, "schedules.csv")
     return found
 
 

@@ -125,6 +125,21 @@ def test_planted_exponents_over_widths_are_answered(monkeypatch, tmp_path, capsy
     assert (sizes["cbs_low"] <= sizes["cbs_high"]).all()
 
 
+def test_a_planted_critical_batch_of_less_momentum_is_compared(monkeypatch, tmp_path):
+    parts = {analysis.BETA1.base: {"12k": 12_416}, analysis.BETA1.part: {"beta1 0.7": 49_216}}
+    for part, sizes in parts.items():
+        (tmp_path / part).mkdir()
+        planted(sizes).to_parquet(tmp_path / part / "runs.parquet")
+        shutil.copy(RESULTS / "c1-12k/experiment.json", tmp_path / part)
+    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
+    monkeypatch.setattr(analysis, "RESAMPLES", 50)
+    found = analysis.setting_answers()
+    assert set(found) == {"beta1_lower"}  # no cosine was trained
+    planted_ratio = OF_N * np.log(49_216 / 12_416)
+    assert 0.5 * planted_ratio < found["beta1_lower"].effect.value < planted_ratio
+    assert set(pd.read_csv(tmp_path / "curves_beta1.csv")["size"]) == {"12k", "beta1 0.7"}
+
+
 def test_a_variant_changes_its_fields_alone():
     one = study("appendix-b")
     by_name = {arm.size: arm.run for arm in arms(one, planned_run(one.setup))}
@@ -291,7 +306,7 @@ def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch,
         table.to_parquet(tmp_path / part / name)
         shutil.copy(RESULTS / part / "experiment.json", tmp_path / part)
     monkeypatch.setattr(analysis, "RESULTS", tmp_path)
-    found = analysis.schedule_answers()
+    found = analysis.schedule_answers("c1-12k", ["c3"], analysis.SCHEDULES, "schedules.csv")
     assert set(found) == {"schedule_cosine"}
     table = pd.read_csv(tmp_path / "schedules.csv")
     relative = table.loc[table["schedule"] == "cosine", "relative"]
