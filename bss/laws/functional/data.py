@@ -361,7 +361,7 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
     if _spread(log_lr[steady]) < VARIED:
         reasons["p"] = "unidentified: one learning rate"
     # At a correlation of 0.99 what is left of the LR is a seventh of its standard deviation.
-    elif not constant and abs(np.corrcoef(log_lr[steady], log_batch[steady])[0, 1]) > 0.99:
+    elif _correlation(log_lr[steady], log_batch[steady]) > 0.99:
         reasons["p"] = "unidentified: the LR changes only with the batch"
     # Fewer batches, or closer ones, do not show how 1/sqrt(1 + B_phi/B) bends.
     if len(np.unique(batch[used])) < 3 or _spread(log_batch[used]) < 4:
@@ -382,6 +382,13 @@ def unidentified_by_design(curves: Curves) -> dict[str, str]:
 
 def _spread(logs: np.ndarray) -> float:
     return float(np.exp(np.ptp(logs))) if logs.size else 1.0
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the absolute correlation of two logs; of a quantity that does not vary it is 0."""
+    if min(_spread(x), _spread(y)) < VARIED:
+        return 0.0
+    return abs(np.corrcoef(x, y)[0, 1])
 
 
 def _learning_rates(runs: pd.DataFrame) -> np.ndarray:

@@ -183,13 +183,14 @@ def _ranges(curves: Curves) -> dict[str, Any]:
     steps, lr, batch = curves.segments
     used = steps > 0
     peaks = np.maximum.accumulate(np.where(used, lr, 0.0), axis=1)
+    risen = used & (peaks > 0)  # before the first LR above 0 there is no peak
     exact = 12  # digits
     coarse = 3  # digits: budgets that differ by a step are one
     return {
         "batches": tuple(rounded(np.sort(batch[used])[[0, -1]], exact)),
         "rates": tuple(rounded(np.sort(lr[used & (lr > 0)])[[0, -1]], exact)),
         "tokens": int(np.nanmax(curves.tokens)),
-        "min_lr_over_peak": float(np.min(np.where(used, lr, np.inf) / peaks)),
+        "min_lr_over_peak": float((lr[risen] / peaks[risen]).min()),
         "max_lr_over_batch": float(np.where(used, lr / batch, 0.0).max()),
         "budgets": tuple(sorted({*rounded(curves.budgets, coarse)})),
         "peak_lrs": tuple(sorted({*rounded(curves.peak_lrs, coarse)})),

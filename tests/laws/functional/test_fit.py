@@ -13,7 +13,7 @@ from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
 from bss.laws.base import Options
 from bss.laws.functional.data import curves_of, plan_path, stack, unidentified_by_design
-from bss.laws.functional.fit import _warnings
+from bss.laws.functional.fit import _ranges, _warnings
 from bss.laws.functional.law import CurveLaw, law_losses
 from bss.laws.functional.problem import NAMES, curve_problem
 from bss.laws.functional.values import schedule_losses
@@ -213,6 +213,17 @@ def test_what_varies_is_identified(planted_curves):
     assert missing(table(("1",)), table(("4",), rate=8e-3)) == {"p", "B_phi"} | kernel
     assert missing(three, table(("0:1 50%:8",))) == {"p"}
     assert missing(three, table(("1",), rate=rates.wsd(4e-3, tokens, 0, tokens // 5))) == set()
+
+
+def test_an_lr_of_0_or_far_above_the_others_gives_no_warning(planted_curves):
+    runs = planted_curves.table(("1", "4", "16"))
+    peak = runs["lr"].max()
+    one_batch = runs.assign(lr=runs["lr"].mask(runs.index == 3, 1e3 * peak))
+    assert "p" not in unidentified_by_design(curves_of(one_batch))  # one run, at two LRs
+    late = runs.assign(lr=runs["lr"].mask(runs["step"] == runs["step"].min(), 0.0))
+    ranges = _ranges(curves_of(late))
+    assert 0 < ranges["min_lr_over_peak"] <= 1
+    assert ranges["rates"][-1] == pytest.approx(peak)
 
 
 @pytest.mark.parametrize(
