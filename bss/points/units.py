@@ -8,7 +8,6 @@ while losses fall (derived here).
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -132,11 +131,35 @@ def _pairs(curves: Sequence[_Curve]) -> Iterator[tuple[str, str]]:
     for curve in curves:
         by_batch.setdefault(curve.batch, []).append(curve)
     for group in by_batch.values():
-        for curve, other in permutations(group, 2):
+        for curve, other in _near_the_ratio(group):
             expected = np.interp(curve.tokens, other.tokens, other.losses)
             inside = (curve.tokens >= other.tokens[0]) & (curve.tokens <= other.tokens[-1])
             if _in_bits(curve, expected, inside, NEAR):
                 yield curve.run, other.run
+
+
+def _near_the_ratio(group: Sequence[_Curve]) -> Iterator[tuple[_Curve, _Curve]]:
+    """Yield the pairs whose median log ratio can be near LOG_RATIO, in the order of the group.
+
+    Half of the log ratios are then above the lower end of what is near, and half below the upper
+    end. This is compared for all curves at once.
+    """
+    longest = max(len(curve.tokens) for curve in group)
+    tokens, losses = np.full((2, len(group), longest), np.nan)
+    for i, curve in enumerate(group):
+        tokens[i, : len(curve.tokens)] = curve.tokens
+        losses[i, : len(curve.tokens)] = curve.losses
+    places: list[tuple[int, int]] = []
+    for j, other in enumerate(group):
+        inside = (tokens >= other.tokens[0]) & (tokens <= other.tokens[-1])
+        apart = losses - np.interp(tokens, other.tokens, other.losses)
+        counts = inside.sum(axis=1)
+        near = counts >= 2 * FEWEST
+        near &= (inside & (apart >= LOG_RATIO - NEAR)).sum(axis=1) >= counts / 2
+        near &= (inside & (apart <= LOG_RATIO + NEAR)).sum(axis=1) >= counts / 2
+        places += [(i, j) for i in np.flatnonzero(near).tolist() if i != j]
+    for i, j in sorted(places):
+        yield group[i], group[j]
 
 
 def _off_their_neighbours(curves: Sequence[_Curve]) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """Runs in bits among runs in nats are named and left out; runs in nats never are."""
 
+from itertools import permutations
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from bss.errors import InputError
 from bss.points.measuring import measure_points
-from bss.points.units import in_nats
+from bss.points.units import LOG_RATIO, NEAR, _curves, _in_bits, _near_the_ratio, in_nats
 from bss.tables import check_runs
 
 
@@ -78,3 +80,19 @@ def test_they_are_not_measured():
     points, warnings = measure_points(runs)
     assert "b16s1" not in set(points["run"])
     assert any("b16s1" in warning for warning in warnings)
+
+
+def test_pairs_that_are_not_compared_are_not_in_bits():
+    runs = planted(4, seeds=6, noise=0.02)
+    names = [f"b{batch}s{seed}" for batch in (8, 16, 64) for seed in (0, 3)]
+    curves = [curve for curve in _curves(in_bits(runs, *names)) if curve.batch in (8, 16)]
+
+    def is_in_bits(curve, other):
+        expected = np.interp(curve.tokens, other.tokens, other.losses)
+        inside = (curve.tokens >= other.tokens[0]) & (curve.tokens <= other.tokens[-1])
+        return _in_bits(curve, expected, inside, NEAR)
+
+    every = [pair for pair in permutations(curves, 2) if is_in_bits(*pair)]
+    near = [*_near_the_ratio(curves)]
+    assert every and every == [pair for pair in near if is_in_bits(*pair)]
+    assert len(near) < len(curves) * len(curves) / 2
