@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.points.curve import loss_column, peak_rate
+from bss.points.curve import loss_column, peak_rates
 from bss.points.divergence import without_diverged
 from bss.points.groups import Groups, find_groups, may_separate, row_levels, run_groups
 from bss.tables import SETTINGS
@@ -62,16 +62,21 @@ def _copies(runs: pd.DataFrame) -> list[str]:
     found: list[str] = []
     kept: dict[tuple[Any, ...], list[np.ndarray]] = {}
     fixed = [name for name in ("model", "params", "seq_len", "batch") if name in runs]
-    tables = {str(name): run for name, run in runs.groupby("run", sort=False)}
-    forked = {
-        name: "parent" in run and str(run["parent"].iloc[0]) in tables
-        for name, run in tables.items()
-    }
-    for name in sorted(tables, key=lambda name: (forked[name], -len(tables[name]))):
-        run = tables[name]
-        curve = run.loc[run[column].notna(), ["tokens", column]].to_numpy(float)
-        place = *run[fixed].iloc[0].astype(str), str(peak_rate(run))
-        others = kept.setdefault(place, [])
+    first = runs.drop_duplicates("run").set_index("run", drop=False)
+    known = (
+        first["parent"].astype(str).isin(first["run"])
+        if "parent" in first
+        else [False] * len(first)
+    )
+    forked = dict(zip(first["run"], known, strict=True))
+    places = first[fixed].astype(str).assign(peak=peak_rates(runs).astype(str))
+    place = dict(zip(first["run"], places.itertuples(index=False, name=None), strict=True))
+    numbers = runs[["tokens", column]].to_numpy(float)
+    rows = runs.groupby("run", sort=False).indices
+    for name in sorted(first["run"], key=lambda name: (forked[name], -len(rows[name]))):
+        curve = numbers[rows[name]]
+        curve = curve[~np.isnan(curve[:, 1])]
+        others = kept.setdefault(place[name], [])
         if forked[name] or any(_same_start(curve, other) for other in others):
             found.append(name)
         else:

@@ -66,6 +66,16 @@ def peak_rate(run: pd.DataFrame) -> float:
     return np.nan if known is None else float(known.max())
 
 
+def peak_rates(runs: pd.DataFrame) -> pd.Series:
+    """Return the `peak_rate` of each run of a run table, by its name."""
+    known = pd.Series(np.nan, runs["run"].unique())
+    for column in [name for name in ("peak_lr", "lr") if name in runs]:
+        rates = pd.Series(rate_numbers(runs, column))
+        finite = rates.where(np.isfinite(rates))
+        known = known.fillna(finite.groupby(runs["run"].to_numpy(), sort=False).max())
+    return known
+
+
 def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> Smooth:
     """The monotone local fit of one run's losses.
 
@@ -77,14 +87,14 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     Raises:
         InputError: fewer than 3 losses.
     """
-    tokens = np.asarray(run["tokens"], float)
-    loss = np.asarray(run[column], float)
-    seen = np.isfinite(loss) & (tokens > 0)
+    consumed = run["tokens"].to_numpy(float)
+    loss = run[column].to_numpy(float)
+    seen = np.isfinite(loss) & (consumed > 0)
     if seen.sum() < FEWEST:
         raise InputError(
             f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs {FEWEST}"
         )
-    tokens = tokens[seen]
+    tokens = consumed[seen]
     loss = loss[seen]
     x = np.log(tokens)
     if smooth is None:
@@ -100,8 +110,8 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     return Smooth(
         log_tokens=x[:last],
         loss=monotone,
-        tokens=np.asarray(run["tokens"], float),
-        steps=np.asarray(run["step"], float),
+        tokens=consumed,
+        steps=run["step"].to_numpy(float),
     )
 
 

@@ -18,8 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import fdtrc
 
-from bss.points.curve import FEWEST, Smooth, loss_column, peak_rate, smooth_curve
+from bss.points.curve import (
+    FEWEST,
+    Smooth,
+    loss_column,
+    peak_rates,
+    rate_numbers,
+    smooth_curve,
+)
 
 EFOLD = 1.0
 """Tokens at the end of the common range over which losses are compared, in e-folds."""
@@ -116,12 +124,11 @@ def run_groups(runs: pd.DataFrame) -> Groups | None:
     column = loss_column(runs)
     if runs["run"].nunique() == runs["batch"].nunique():  # no two runs to compare
         return None
+    place = _cells(runs)
     cells: dict[Any, dict[str, tuple[pd.DataFrame, Smooth]]] = {}
-    for name, run in runs.groupby("run", sort=False):
-        if (run[column].notna() & (run["tokens"] > 0)).sum() < FEWEST:
-            continue
+    for name, run in runs.loc[_has_curve(runs, column)].groupby("run", sort=False):
         curve = smooth_curve(run, column)
-        cells.setdefault(_cell(run), {})[str(name)] = run, curve
+        cells.setdefault(place[str(name)], {})[str(name)] = run, curve
     levels = [level for cell, some in cells.items() for level in _levels(cell, some, column)]
     return find_groups(levels, runs)
 
@@ -137,13 +144,14 @@ def apart(runs: pd.DataFrame) -> list[str]:
     if runs["run"].nunique() == runs["batch"].nunique():
         return []
     column = loss_column(runs)
-    cells: dict[Any, dict[str, pd.DataFrame]] = {}
-    for name, run in runs.groupby("run", sort=False):
-        if (run[column].notna() & (run["tokens"] > 0)).sum() >= FEWEST:
-            cells.setdefault(_cell(run), {})[str(name)] = run
-    several = {cell: some for cell, some in cells.items() if len(some) > 1}
+    place = _cells(runs)
+    cells: dict[Any, list[str]] = {}
+    for name in runs.loc[_has_curve(runs, column), "run"].unique():
+        cells.setdefault(place[name], []).append(name)
+    several = {cell: names for cell, names in cells.items() if len(names) > 1}
     found: list[str] = []
-    for cell, some in several.items() if len(several) < SORTED else ():
+    for cell, names in several.items() if len(several) < SORTED else ():
+        some = {name: runs.loc[runs["run"] == name] for name in names}
         curves = {name: (run, smooth_curve(run, column)) for name, run in some.items()}
         levels = sorted(_levels(cell, curves, column), key=lambda level: level.loss)
         if not levels:
@@ -161,13 +169,24 @@ def apart(runs: pd.DataFrame) -> list[str]:
     return found
 
 
-def _cell(run: pd.DataFrame) -> tuple[Any, ...]:
-    """Return what runs share that are compared: batch, peak LR and its decay, to two digits."""
-    first = run.iloc[0]
-    fixed = [first[name] for name in ("model", "params", "seq_len", "batch") if name in run]
-    rates = pd.to_numeric(run["lr"], errors="coerce").to_numpy(float) if "lr" in run else np.ones(1)
-    decay = rates[-1] / np.nanmax(rates) if np.isfinite(rates).any() else 1.0
-    return (*map(str, fixed), f"{peak_rate(run):.2g}", f"{decay:.1f}")
+def _has_curve(runs: pd.DataFrame, column: str) -> np.ndarray:
+    """Return a mask [n] of the rows of runs that have enough losses for a curve."""
+    measured = runs[column].notna() & (runs["tokens"] > 0)
+    return (measured.groupby(runs["run"]).transform("sum") >= FEWEST).to_numpy()
+
+
+def _cells(runs: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return what the runs of a cell share: batch, peak LR and its decay, to two digits, by run."""
+    first = runs.drop_duplicates("run").set_index("run")
+    rates = pd.Series(rate_numbers(runs, "lr") if "lr" in runs else 1.0, runs["run"])
+    by_run = rates.groupby(level=0, sort=False)
+    last = rates[~rates.index.duplicated(keep="last")]
+    known = np.isfinite(rates).groupby(level=0, sort=False).any()
+    shared = [first[c].astype(str) for c in ("model", "params", "seq_len", "batch") if c in first]
+    shared.append(peak_rates(runs).map("{:.2g}".format))
+    shared.append((last / by_run.max()).where(known, 1.0).map("{:.1f}".format))
+    table = pd.concat(shared, axis=1)
+    return dict(zip(table.index, table.itertuples(index=False, name=None), strict=True))
 
 
 def _levels(cell: Any, curves: dict[str, tuple[pd.DataFrame, Smooth]], column: str) -> list[Level]:
@@ -351,22 +370,20 @@ def _offsets(
     larger of two F tests: with the noise that the levels show (times SHOWN), and with this noise
     and the usual noise, which has PRIOR degrees of freedom.
     """
-    from scipy.stats import f as f_distribution
-
     blocks = np.eye(cells.max() + 1)[cells]
     design = np.column_stack([blocks, np.eye(values.max() + 1)[values][:, 1:]])
     effects = np.linalg.lstsq(design, y, rcond=None)[0][blocks.shape[1] :]
     rest = _squares(design, y)
-    explained = _squares(blocks, y) - rest
+    explained = max(_squares(blocks, y) - rest, 0.0)
     degrees = len(y) - int(np.linalg.matrix_rank(design))
     count = len(effects)
     prior = PRIOR * float(np.mean(usual**2))
     variance = (rest + prior) / (degrees + PRIOR)
-    chances = [float(f_distribution.sf(explained / count / variance, count, degrees + PRIOR))]
+    chances = [float(fdtrc(count, degrees + PRIOR, explained / count / variance))]
     if degrees:
         shown = max(rest / degrees, EXACT * prior)
         factor = SHOWN_LARGE if np.ptp(np.append(0.0, effects)) > np.log(LARGE) else SHOWN
-        chances.append(factor * float(f_distribution.sf(explained / count / shown, count, degrees)))
+        chances.append(factor * float(fdtrc(count, degrees, explained / count / shown)))
     return float(np.ptp(np.append(0.0, effects))), float(np.sqrt(variance)), max(chances)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.points.conditions import near_as_one
-from bss.points.curve import peak_rate, points
+from bss.points.curve import peak_rate, peak_rates, points
 from bss.points.measuring import one_rate, rate_warnings, runs_at_peak_lr
 from bss.tables import check_runs
 
@@ -111,3 +111,16 @@ def test_a_batch_with_more_rates_differs_from_the_others():
     one, other = table([1e-3, 1e-3]), table([4e-3]).assign(run="more")
     ((warning,), rate) = said(pd.concat([one, other], ignore_index=True))
     assert "(1e-3 at batch 2)" in warning and rate is None
+
+
+def test_peaks_of_a_table_are_those_of_its_runs():
+    runs = pd.DataFrame(
+        {
+            "run": [*"bbbaaaccdd"],
+            "peak_lr": [np.nan, 0.2, "x", np.nan, np.nan, np.nan, np.inf, 3.0, np.nan, np.nan],
+            "lr": [1.0, 2.0, 3.0, 0.1, "0.4", 0.3, 1.0, 1.0, np.nan, np.inf],
+        }
+    )
+    known = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
+    pd.testing.assert_series_equal(peak_rates(runs), pd.Series(known), check_names=False)
+    assert known["b"] == 0.2 and known["a"] == 0.4 and known["c"] == 3.0 and np.isnan(known["d"])
