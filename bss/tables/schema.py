@@ -13,6 +13,7 @@ A table of points has steps and tokens to a target loss, one row for a target of
 
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -104,54 +105,71 @@ def check_runs(
             runs[column] = counts(runs, column, origin, least=0)
     runs = _mark_diverged(runs, need_loss)
     _check_losses(runs, origin, need_loss)
-    if len(runs["run"].unique()) == 1:
-        return _integrated(runs, origin)
-    pieces = [_integrated(run, origin) for _, run in runs.groupby("run", sort=False)]
-    return pd.concat(pieces).sort_index()
+    return _integrated(runs, origin)
 
 
-def _integrated(run: pd.DataFrame, origin: Origin) -> pd.DataFrame:
-    """One run, in order, with steps or tokens derived from the other, or compared with it."""
-    for column in ("step", "tokens"):
-        if column in run:
-            _refuse_going_back(run, column, origin)
-    size = run["batch"].to_numpy() * run["seq_len"].to_numpy()
-    if "tokens" not in run:
-        taken = np.diff(run["step"].to_numpy(), prepend=0)
-        return run.assign(tokens=np.cumsum(taken * size))
-    if "step" in run:
-        _refuse_contradiction(run, size, origin)
-        return run
-    consumed = np.diff(run["tokens"].to_numpy(), prepend=0)
-    derived = run.assign(step=np.rint(np.cumsum(consumed / size)).astype(np.int64))
-    _refuse_going_back(derived, "step", origin)
-    return derived
+class _Run(NamedTuple):
+    """The rows of a run in order, and their counts.
+
+    Attributes:
+        name: of the run.
+        rows: positions in the table.
+        seq_len: tokens of a sequence.
+        size: tokens of a step.
+    """
+
+    name: str
+    rows: np.ndarray
+    seq_len: np.ndarray
+    size: np.ndarray
 
 
-def _refuse_contradiction(run: pd.DataFrame, size: np.ndarray, origin: Origin) -> None:
+def _integrated(runs: pd.DataFrame, origin: Origin) -> pd.DataFrame:
+    """Return runs with steps or tokens derived from the other, or compared with it."""
+    given = {column: runs[column].to_numpy() for column in ("step", "tokens") if column in runs}
+    lengths = runs["seq_len"].to_numpy()
+    sizes = runs["batch"].to_numpy() * lengths
+    derived = np.zeros(len(runs), np.int64)
+    for name, rows in runs.groupby("run", sort=False).indices.items():
+        run = _Run(str(name), rows, lengths[rows], sizes[rows])
+        counted = {column: values[rows] for column, values in given.items()}
+        for column, values in counted.items():
+            _refuse_going_back(run, column, values, origin)
+        if len(counted) > 1:
+            _refuse_contradiction(run, counted["step"], counted["tokens"], origin)
+        elif "step" in counted:
+            derived[rows] = np.cumsum(np.diff(counted["step"], prepend=0) * run.size)
+        else:
+            consumed = np.diff(counted["tokens"], prepend=0)
+            derived[rows] = np.rint(np.cumsum(consumed / run.size)).astype(np.int64)
+            _refuse_going_back(run, "step", derived[rows], origin)
+    lacking = {"step", "tokens"} - given.keys()
+    return runs.assign(**dict.fromkeys(lacking, derived))
+
+
+def _refuse_contradiction(run: _Run, step: np.ndarray, tokens: np.ndarray, origin: Origin) -> None:
     """Refuse tokens that differ from steps times batch by a whole step, since the first row.
 
     The first row is free, because a branch or a cut-off file does not begin at token 0, but a
     step takes at least a sequence. Between rows of two batches the switch may be anywhere.
     """
-    step = run["step"].to_numpy()
-    tokens = run["tokens"].to_numpy()
+    size = run.size
     taken = np.diff(step)
     least = np.concatenate([[0], np.cumsum(taken * np.minimum(size[:-1], size[1:]))])
     most = np.concatenate([[0], np.cumsum(taken * np.maximum(size[:-1], size[1:]))])
     since = tokens - tokens[0]
     wrong = (since <= least - size) | (since >= most + size)
-    wrong[0] = tokens[0] < step[0] * run["seq_len"].iloc[0]
+    wrong[0] = tokens[0] < step[0] * run.seq_len[0]
     if wrong.any():
         i = int(np.argmax(wrong))
-        start = origin.row(int(run.index[0]))
+        start = origin.row(int(run.rows[0]))
         expected = f"{least[i]}" if least[i] == most[i] else f"{least[i]} to {most[i]}"
         reason = (
             f"tokens {tokens[0]} are fewer than a sequence for each of {step[0]} steps"
             if i == 0
             else f"{since[i]} tokens since {start}, but its steps and batches make {expected}"
         )
-        origin.refuse(int(run.index[i]), f"{reason}; correct step, tokens, batch or seq_len")
+        origin.refuse(int(run.rows[i]), f"{reason}; correct step, tokens, batch or seq_len")
 
 
 def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
@@ -212,17 +230,17 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
         del runs["eval_loss"]
 
 
-def _refuse_going_back(run: pd.DataFrame, column: str, origin: Origin) -> None:
-    values = run[column].to_numpy()
-    name = run["run"].iloc[0]
+def _refuse_going_back(run: _Run, column: str, values: np.ndarray, origin: Origin) -> None:
     for i in np.flatnonzero(np.diff(values) <= 0)[:1]:
         same = np.flatnonzero(values[: i + 1] == values[i + 1])
         if len(same):
-            earlier = origin.row(int(run.index[same[0]]))
-            reason = f"{column} {values[i + 1]} of run {name} was given in {earlier}; drop one"
+            earlier = origin.row(int(run.rows[same[0]]))
+            reason = f"{column} {values[i + 1]} of run {run.name} was given in {earlier}; drop one"
         else:
-            reason = f"{column} {values[i + 1]} of run {name} follows {values[i]}; sort the rows"
-        origin.refuse(int(run.index[i + 1]), reason)
+            reason = (
+                f"{column} {values[i + 1]} of run {run.name} follows {values[i]}; sort the rows"
+            )
+        origin.refuse(int(run.rows[i + 1]), reason)
 
 
 POINTS = (
