@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
+from scipy.special import stdtr, stdtrit
 
 from bss.stats.paired import LEVEL, detectable_shift, holm, holm_products
 
@@ -144,13 +144,13 @@ class Effect:
             return None
         if self.error == 0:
             return float(self.value == 0)
-        return float(2 * student.sf(abs(self.value) / self.error, self.freedom))
+        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
 
     def ends(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the ends of the interval at a level; NaN if it is not tested."""
         if not self.tested:
             return math.nan, math.nan
-        reach = float(student.ppf((1 + level) / 2, self.freedom)) * self.error
+        reach = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
         return self.value - reach, self.value + reach
 
     def within(self, margin: float) -> bool:

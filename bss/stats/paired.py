@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.stats import linregress, nct, ttest_1samp
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from bss.errors import InputError
 
@@ -66,6 +65,9 @@ def paired(differences: ArrayLike) -> Difference:
         return Difference(mean, n=n)
     if not np.ptp(values):  # SciPy returns NaN for equal values
         return Difference(mean, 0.0, mean, mean, p := float(mean == 0), p, n)
+    # scipy.stats takes longer to import than the other imports of a report together need
+    from scipy.stats import ttest_1samp
+
     test: Any = ttest_1samp(values, 0.0)
     interval = test.confidence_interval(LEVEL)
     p = float(test.pvalue)
@@ -78,7 +80,7 @@ def half_interval(differences: np.ndarray) -> np.ndarray:
     seeds = len(differences)
     if seeds < 2:
         return np.full(differences.shape[1:], np.nan)
-    reach = float(student.ppf((1 + LEVEL) / 2, seeds - 1))
+    reach = float(stdtrit(seeds - 1, (1 + LEVEL) / 2))
     return reach * differences.std(axis=0, ddof=1) / math.sqrt(seeds)
 
 
@@ -139,7 +141,9 @@ def minimum_detectable_effect(sd: float, n: int) -> float:
 
 def detectable_shift(freedom: float, level: float = LEVEL) -> float:
     """Return the effect, in standard errors, that a two-sided t test detects with power 80%."""
-    least = float(student.ppf((1 + level) / 2, freedom))
+    from scipy.stats import nct  # as in `paired`
+
+    least = float(stdtrit(freedom, (1 + level) / 2))
 
     def missing(shift: float) -> float:
         other = np.nan_to_num(nct.cdf(-least, freedom, shift))  # SciPy: NaN where it underflows
@@ -170,11 +174,13 @@ def slope(x: ArrayLike, y: ArrayLike, *, level: float = 0.90) -> Slope:
 
     At least two x must be distinct; the interval of two points is infinite.
     """
+    from scipy.stats import linregress  # as in `paired`
+
     log_x = np.log(np.asarray(x, float))
     log_y = np.log(np.asarray(y, float))
     line: Any = linregress(log_x, log_y)
     freedom = len(log_x) - 2
     error = line.stderr if np.ptp(log_y) else 0.0  # SciPy: NaN for equal values
-    reach = float(student.ppf((1 + level) / 2, freedom) * error) if freedom else math.inf
+    reach = float(stdtrit(freedom, (1 + level) / 2) * error) if freedom else math.inf
     value = float(line.slope)
     return Slope(value, value - reach, value + reach, level)

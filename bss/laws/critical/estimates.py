@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from bss.laws.base import Estimate, interval
 from bss.laws.critical.data import StepsCurve
@@ -277,7 +277,7 @@ def _linear_up_to(
     """
     logs = np.log(curve.batch * curve.steps)
     excess = np.interp(np.log(reference), np.log(curve.batch), logs) - logs.min() - np.log1p(LINEAR)
-    above = excess > noise.max() * np.sqrt(2) * stats.norm.ppf((1 + level) / 2)
+    above = excess > noise.max() * np.sqrt(2) * ndtri((1 + level) / 2)
     most = float(CbsDefinition(LINEAR, "smallest").by_law(kappa, curve.batch[0]))
     is_linear = bool(curve.covers(reference) and reference <= most and not above)
     best = float(curve.batch[logs.argmin()])

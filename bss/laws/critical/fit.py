@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from bss.laws.base import Options, Outlier
 from bss.laws.critical.data import steps_curves
@@ -129,7 +129,7 @@ def _find_outliers(fits: Sequence[CriticalBatch], fitted: Sequence[FittedCurve])
         freedom = count - FEWEST
         if count < 2 * FEWEST:
             continue
-        rule = OutlierRule(stats.t.isf(RARE / (2 * count), freedom), most=1)
+        rule = OutlierRule(-stdtrit(freedom, RARE / (2 * count)), most=1)
         unseen = np.where(one.missed == 0, np.inf, one.missed)
         share = np.clip(residual / unseen, 1e-6, 1.0)  # 1 − leverage, which rounding may put at 0
         squares = np.sum(residual**2) - residual**2 / share

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from bss.errors import InputError
 from bss.laws.base import (
@@ -377,14 +377,12 @@ def forecast(fit: CurveFit, curves: Curves) -> tuple[np.ndarray, np.ndarray, np.
     laws = [at_peaks(fit, CurveLaw(*row), curves) for row in fit.draws]
     draws = np.array([law_losses(one, curves) for one in laws] or [value])
     parameters = np.nanquantile(np.log(draws / value), tails(fit.level), axis=0, method="hazen")
-    misfit = stats.t.ppf((1 + fit.level) / 2, max(fit.runs - 1, 1)) * _misfit(fit, curves)[:, None]
+    misfit = stdtrit(max(fit.runs - 1, 1), (1 + fit.level) / 2) * _misfit(fit, curves)[:, None]
     below = np.hypot(np.minimum(parameters[0], 0), misfit)
     above = np.hypot(np.maximum(parameters[1], 0), misfit)
     if not fit.peaks_vary:
         noise = noise_share(law, curves)
-        grown = (
-            stats.norm.ppf((1 + fit.level) / 2) * ACROSS["sd"] * np.abs(_peak_ratios(fit, curves))
-        )
+        grown = ndtri((1 + fit.level) / 2) * ACROSS["sd"] * np.abs(_peak_ratios(fit, curves))
         below = np.hypot(below, np.log1p(noise * np.expm1(-grown)))
         above = np.hypot(above, np.log1p(noise * np.expm1(grown)))
     return value, value * np.exp(-below), value * np.exp(above)

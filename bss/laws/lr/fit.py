@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from bss.laws.base import Estimate, Options, Status
 from bss.laws.bracketed import bracketed_minimum
@@ -152,14 +152,14 @@ def _bends(law: PowerFit, known: Sequence[SweepOptimum], level: float) -> tuple[
         rest = log_lr - design @ theta
         noise = np.sqrt(rest @ rest / freedom)
         error = noise * np.sqrt(inverse[-1, -1])
-        if 2 * stats.t.sf(abs(theta[-1]) / error, freedom) * len(law.variables) > RARE:
+        if 2 * stdtr(freedom, -abs(theta[-1]) / error) * len(law.variables) > RARE:
             continue
         slopes = []
         for end in (x.min(), x.max()):
             row = np.zeros(design.shape[1])
             row[i] = 1.0
             row[-1] = 2 * (end - x.mean())
-            half = stats.t.ppf((1 + level) / 2, freedom) * noise * np.sqrt(row @ inverse @ row)
+            half = stdtrit(freedom, (1 + level) / 2) * noise * np.sqrt(row @ inverse @ row)
             slope = float(row @ theta)
             slopes.append(Estimate(slope, slope - half, slope + half, level))
         ends = (float(sizes[name].min()), float(sizes[name].max()))

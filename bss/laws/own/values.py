@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtrit
 
 from bss.errors import InputError
 from bss.laws.base import (
@@ -175,7 +175,7 @@ class OwnFit(Fit):
         log_y = self.law.logs(self.values, columns)
         spread = np.nanquantile(self.draws_at(sizes) - log_y, tails(self.level), axis=0)
         freedom = max(self.scatter.offset_dof, 1.0)
-        noise = stats.t.ppf((1 + self.level) / 2, freedom) * self.error
+        noise = stdtrit(freedom, (1 + self.level) / 2) * self.error
         below = np.hypot(np.minimum(spread[0], 0), noise)
         above = np.hypot(np.maximum(spread[1], 0), noise)
         name = self.law.measured
