@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
@@ -14,11 +15,15 @@ from bss.laws.base import Options
 from bss.laws.final_loss.table import final_losses
 from bss.points.batches import varied
 from bss.points.conditions import by_condition
+from bss.points.curve import peak_rates
 from bss.points.measuring import measure_points
 from bss.report.results import Results
 from bss.report.sections import TITLES
 
 SPREAD = 1.2  # budgets nearer than this ratio are one
+# Runs of a fit to loss curves, whose time grows with the square of their number: each is left out
+# once. 24 take about as long as 12, half a minute.
+MOST_CURVES = 24
 
 
 class MeasuredFits(NamedTuple):
@@ -90,7 +95,34 @@ def measured_results(
 def _curve_fit(runs: pd.DataFrame, **how: Any) -> CurveFit:
     if varied(runs).empty:
         raise InputError("no run changes its batch, nor its rate after the peak")
-    return fit_curve(runs, **how)
+    some = spread_runs(runs, MOST_CURVES)
+    fit = fit_curve(some, **how)
+    number = runs["run"].nunique()
+    if number <= MOST_CURVES:
+        return fit
+    text = (
+        f"fitted to {MOST_CURVES} of {number} runs, spread evenly over their schedules; "
+        "`bss fit curve` fits all"
+    )
+    return replace(fit, warnings=(text, *fit.warnings))
+
+
+def spread_runs(runs: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the rows of at most `most` runs, spread evenly over the runs sorted by schedule.
+
+    Runs are sorted by their batch sizes in order, the tokens at which these begin, the peak LR and
+    the name, so that seeds of one schedule are neighbours.
+    """
+    peaks = peak_rates(runs)
+    order = []
+    for name, run in runs.groupby("run", sort=False):
+        batch = run["batch"].to_numpy()
+        starts = np.flatnonzero(np.diff(batch, prepend=0))
+        tokens = run["tokens"].to_numpy()[starts]
+        order.append((batch[starts].tolist(), tokens.tolist(), float(peaks[name]), str(name)))
+    names = [name for *_, name in sorted(order)]
+    places = np.unique(np.linspace(0, len(names) - 1, most).astype(int))
+    return runs.loc[runs["run"].isin([names[i] for i in places])]
 
 
 def _loss_fit(runs: pd.DataFrame, options: Options) -> LossFit:

@@ -1,12 +1,15 @@
 """Reports of run tables: what they show, and why the rest is not there."""
 
 import re
+from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bss.cli import main
-from bss.report.measured import measured_results
+from bss.report import measured as module
+from bss.report.measured import measured_results, spread_runs
 from bss.report.page import write_results
 from bss.tables import check_runs
 
@@ -88,3 +91,35 @@ def test_the_page_of_a_whole_sweep_has_every_law(planted, tmp_path):
     write_results(found, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<h2>The law of final losses</h2>" in page
+
+
+def many(seeds):
+    """Runs of five schedules that differ in their batch sizes or in the tokens of the switch."""
+    ways = [(4, 4, 0), (8, 8, 0), (4, 8, 5000), (4, 8, 9000), (4, 16, 9000)]
+    tokens = np.arange(2048, 20481, 2048)
+    frames = [
+        pd.DataFrame({"run": f"{seed}-{i}", "tokens": tokens, "batch": np.where(tokens < at, a, b)})
+        for seed in range(seeds)
+        for i, (a, b, at) in enumerate(ways)
+    ]
+    return check_runs(pd.concat(frames).assign(seq_len=64, loss=3.0))
+
+
+def test_a_part_of_many_runs_has_every_schedule():
+    runs = many(6)
+    some = spread_runs(runs, 8)
+    assert some["run"].nunique() == 8
+    assert {name.split("-")[1] for name in some["run"]} == {*"01234"}
+    assert spread_runs(many(1), 8).equals(many(1))
+
+
+def test_a_fit_to_a_part_of_the_runs_says_so(monkeypatch):
+    @dataclass(frozen=True)
+    class Fitted:
+        runs: int
+        warnings: tuple[str, ...] = ()
+
+    monkeypatch.setattr(module, "fit_curve", lambda runs: Fitted(runs["run"].nunique()))
+    told = "fitted to 24 of 30 runs, spread evenly over their schedules; `bss fit curve` fits all"
+    assert module._curve_fit(many(6)) == Fitted(24, (told,))
+    assert module._curve_fit(many(4)) == Fitted(20)
