@@ -8,7 +8,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.points.measuring import measure_points
-from bss.points.units import LOG_RATIO, NEAR, _curves, _in_bits, _near_the_ratio, in_nats
+from bss.points.units import NEAR, _curves, _in_bits, _near_the_ratio, in_nats
 from bss.tables import check_runs
 
 
