@@ -4,10 +4,13 @@ After Wang et al. (arXiv 2602.14208).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from bss.plots import style
 from bss.stats import LR_PHASES, half_interval, mean_interval, phases_of
@@ -15,6 +18,8 @@ from experiments.late_switch.analysis import STAGES, TRUNK
 from experiments.late_switch.switching import exponents, log_after
 
 CI = "95% interval"
+ONE_SEED = {"marker": "o", "mfc": "none", "mec": style.FAINT, "ms": 4}
+EDGE = {"marker": "v", "mfc": "none", "mec": style.INK, "ms": 6}
 BAND = {"lw": 8, "alpha": 0.16, "color": style.INK, "solid_capstyle": "butt"}
 
 
@@ -118,31 +123,51 @@ def switch_points_figure(table: pd.DataFrame) -> Figure:
     return style.side_legend(figure, entries)
 
 
-def tasks_figure(table: pd.DataFrame) -> Figure:
-    """Tokens after the best switch against the budget, by synthetic language, with power laws.
+def tasks_figure(table: pd.DataFrame, tasks: pd.DataFrame) -> Figure:
+    """Exponents of the loss by synthetic language, and tokens after the best switch by budget.
 
     Args:
         table: switch_points.csv of part b4.
+        tasks: task_exponents.csv of part b4.
     """
-    figure, [[ax]] = style.new_figure(3.4, width=6.6)
+    figure, [[left, right]] = style.new_figure(3.4, columns=2)
     looks = style.named_styles(sorted(table["group"].unique()))
     entries = []
     for group, look in looks.items():
-        own = table.loc[table["group"] == group]
-        log_budget, logs = log_after(own)
-        slopes = exponents(own)
-        half = float(half_interval(slopes))
-        mean = np.exp(mean_interval(logs.T))
-        style.bars(ax, (np.exp(log_budget), *mean), look | {"linestyle": "none"})
-        law = np.exp(logs.mean() + slopes.mean() * (log_budget - log_budget.mean()))
-        ax.plot(np.exp(log_budget), law, color=look["color"], ls="--", lw=1)
-        label = f"{group.replace('_', ' ')}\nslope {slopes.mean():.2f} ± {half:.2f}"
-        entries.append(style.handle(label, **look | {"ls": "--", "ms": 5}))
-    ax.set(xscale="log", yscale="log", xlabel="budget D (tokens)", ylabel="D − P* (tokens)")
-    for axis in (ax.xaxis, ax.yaxis):
+        entries.append(_switches_of(right, group, table.loc[table["group"] == group], look))
+        seeds = tasks.loc[tasks["group"] == group, "exponent"].to_numpy(float)
+        place = float(group.split()[-1])
+        style.bars(left, (np.array([place]), *np.reshape(mean_interval(seeds), (3, 1))), look)
+        left.plot(np.full(len(seeds), place + 0.06), seeds, ls="none", **ONE_SEED)
+    style.panel_title(
+        left, "the loss falls to its limit as D⁻ˢ", xlabel="mode decay of the language"
+    )
+    left.set_xticks([float(group.split()[-1]) for group in looks])
+    left.set(ylabel="s", ylim=(0, None))
+    right.set(xscale="log", yscale="log", ylabel="D − P* (tokens)")
+    style.panel_title(right, "tokens after the best switch", xlabel="budget D (tokens)")
+    for axis in (right.xaxis, right.yaxis):
         style.tokens_axis(axis)
+    if not table["inside"].all():
+        entries.append(style.handle("at the edge of\nthe grid", ls="none", **EDGE))
+    entries.append(style.handle("one seed", ls="none", **ONE_SEED))
     entries.append(style.handle(f"bars: {CI}", ls="none", marker="|", ms=9, color=style.INK))
     return style.side_legend(figure, entries, "0: hard, 1: easy")
+
+
+def _switches_of(ax: Axes, group: str, own: pd.DataFrame, look: Mapping[str, Any]) -> Line2D:
+    """Draw a language's tokens after the best switch with their power law; return its handle."""
+    log_budget, logs = log_after(own)
+    slopes = exponents(own)
+    half = float(half_interval(slopes))
+    mean = np.exp(mean_interval(logs.T))
+    style.bars(ax, (np.exp(log_budget), *mean), {**look, "linestyle": "none"})
+    law = np.exp(logs.mean() + slopes.mean() * (log_budget - log_budget.mean()))
+    ax.plot(np.exp(log_budget), law, color=look["color"], ls="--", lw=1)
+    edge = own.loc[~own["inside"]]
+    ax.plot(edge["budget"], edge["after"], ls="none", **EDGE)
+    label = f"{group.replace('_', ' ')}\nslope {slopes.mean():.2f} ± {half:.2f}"
+    return style.handle(label, **{**look, "ls": "--", "ms": 5})
 
 
 def predictions_figure(table: pd.DataFrame) -> Figure:
