@@ -6,8 +6,8 @@
     python -m benchmarks.laws OUT.csv --rules RULES.csv        # judged beside baselines/laws.csv
 
 One line per finished set goes to SETS.jsonl, so that the same command continues. The summary has
-one row per question, kind and measure. It calls `fit_es`, `fit_loss`, `fit_curve` and `bss fit`
-alone, so that later code can be measured in the same way.
+one row per question, kind and measure. It calls `fit_es`, `fit_loss`, `fit_curve`, `fit_critical`
+and `bss fit` alone, so that later code can be measured in the same way.
 """
 
 import argparse
@@ -28,9 +28,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.laws import planted_curves, planted_minima, planted_schedules, planted_tables
+from benchmarks.laws import (
+    planted_curves,
+    planted_minima,
+    planted_schedules,
+    planted_steps,
+    planted_tables,
+)
 from benchmarks.public_laws.splits import losses_of, splits_of
-from bss.laws import check_losses, fit_curve, fit_es, fit_loss
+from bss.laws import check_losses, fit_critical, fit_curve, fit_es, fit_loss
 from bss.laws.base import Options
 from bss.laws.functional.data import curves_of
 from bss.laws.functional.values import last_losses
@@ -46,7 +52,9 @@ LARGEST_BUDGETS = 8e10  # tokens
 SEEDS = range(10)
 CURVES = 50  # sets per seed and kind of answer, so 1,000
 MINIMA = 150  # sets per kind
-RESAMPLES = {"curves": 20, "tables": 10, "schedules": 40, "published": 10}
+SHAPES = 20  # sets per shape and design of S(B)
+RESAMPLES = {"curves": 20, "tables": 10, "schedules": 40, "published": 10,
+             "shapes": 400}  # fmt: skip
 COMMANDS = {
     "fit es, results/es_wsd/runs.parquet": ("es", "es_wsd/runs.parquet"),
     "fit es, results/demo/runs.parquet": ("es", "demo/runs.parquet"),
@@ -87,6 +95,18 @@ def minima(seed: int) -> Iterator[tuple[str, Answer]]:
     for kind in planted_minima.MISSED:
         for seeds in (1, 2):
             yield f"{kind}, {seeds} a batch", planted_minima.missed(kind, seeds, seed)
+
+
+def shapes(index: int) -> Iterator[tuple[str, Answer]]:
+    """Critical batch size of one curve of each shape of S(B) and each design."""
+    for shape, design in itertools.product(planted_steps.SHAPES, planted_steps.DESIGNS):
+        points, true = planted_steps.planted(shape, *design, index)
+        options = Options(RESAMPLES["shapes"])
+        fit = fit_critical(points, reference="smallest", options=options)
+        found = fit.fits[0].cbs
+        ends = (found.low or 0.0, found.high or math.inf)
+        yield shape, (true, found.value, *ends)
+        yield f"{shape}, {design[0]} sizes, {design[1]} a size", (true, found.value, *ends)
 
 
 def tables(kind: str, seed: int, index: int, lr: bool = True) -> Iterator[tuple[str, Answer]]:
@@ -255,6 +275,7 @@ def sets() -> Iterator[tuple[str, str, Callable[[], Iterator[tuple[str, Answer]]
     for seed, kind in itertools.product(SEEDS[:4], FOREIGN):
         yield "losses", f"{kind} {seed}", partial(losses, kind, seed, 0)
     yield from (("minima", f"{seed}", partial(minima, seed)) for seed in range(MINIMA))
+    yield from (("shapes", f"{index}", partial(shapes, index)) for index in range(SHAPES))
     yield from (("untold", f"{seed}", partial(untold, seed)) for seed in SEEDS[:4])
     for seed in SEEDS:
         for i in range(CURVES * seed, CURVES * (seed + 1)):

@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks.laws.__main__ import curves, main, read, summary
 from benchmarks.laws.planted_curves import SMALLEST
+from benchmarks.laws.planted_steps import SHAPES, planted
 
 
 @pytest.mark.slow
@@ -39,3 +41,16 @@ def test_summary_of_the_sets_that_are_there(tmp_path, monkeypatch, capsys):
     main()
     assert len(out.read_text().splitlines()) == 1 + len(table)
     assert "share_with_number" in capsys.readouterr().out
+
+
+def test_critical_batch_sizes_of_planted_shapes():
+    for shape in SHAPES:
+        points, true = planted(shape, 9, 3, 0)
+        assert len(points) == 27 and points["batch"].nunique() == 9
+        assert points["batch"].min() < true < points["batch"].max()
+        means = np.log(points["steps"]).groupby(points["batch"]).mean()
+        batch = means.index.to_numpy(float)
+        excess = means.to_numpy() + np.log(batch)
+        excess -= excess[0]
+        # Noise of the means is at most 0.03, so 0.1 is three SDs of a difference.
+        assert np.interp(np.log(true), np.log(batch), excess) == pytest.approx(np.log(1.2), abs=0.1)
