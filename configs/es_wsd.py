@@ -11,7 +11,7 @@
 | a1r   | a1 on new seeds, which decide its questions               | 198M   | 11 × 12        |
 | a2    | the same at 27k and 99k (muP), 1M tokens                  | 42M    | 2 × 7 × 3      |
 | a2r   | a1's batch sizes at 99k (muP), 1M tokens, new seeds       | 55M    | 11 × 5         |
-| a2l   | a2 at 394k (muP)                                          | 21M    | 7 × 3          |
+| a2l   | a2 at 394k (muP), from batch 2 on                         | 18M    | 6 × 3          |
 | a3    | B_opt ramp, late switch, fixed; sequences of 64, 3M       | 144M   | 5 × 8, decayed |
 | a3r   | B_opt ramp of a1r and fixed batch sizes, as in a1r        | 230M   | 4 × 32, decayed|
 | speed | seconds per step of a3's batch sizes, alone on a core     | 3M     | 8 × 5          |
@@ -218,7 +218,9 @@ SIZES = {
         "models": {"394k": mup("2x128")},
         "results": "results/es_wsd/larger",
         "setup.schedule.tokens": 1_000_000,
+        "setup.evaluation.tokens": 32_768,
         **SEVEN,
+        "arms": constants(2, 4, 8, 16, 32, 64),
     },
     "speed": {
         "title": "Seconds per step",
