@@ -36,13 +36,31 @@ def identity(params: Any) -> Any:
     return params
 
 
+LogitsDtype = Literal["float32", "bfloat16"]
 RematPolicy = Literal["nothing", "attention", "products", "all"]
 """What layers keep for the backward pass; each choice keeps more than the one before it."""
 
 
 @dataclass(frozen=True)
+class Head:
+    """Settings of the head and its loss. Results are equal up to rounding.
+
+    Attributes:
+        logits_dtype: type of the logits in memory. Their sums are float32 in both cases.
+        chunk_logits: maximum number of logits of a chunk of tokens, where there are several chunks;
+            0: LOGITS_AT_ONCE.
+    """
+
+    logits_dtype: LogitsDtype = "float32"
+    chunk_logits: int = 0
+
+
+DEFAULT_HEAD = Head()
+
+
+@dataclass(frozen=True)
 class Layers:
-    """Settings of a stack of layers. Results are equal up to rounding.
+    """Settings of a stack of layers and of the head. Results are equal up to rounding.
 
     Attributes:
         unroll: layers per iteration of the loop over them; 0 for all.
@@ -52,11 +70,13 @@ class Layers:
         remat_budget_bytes: approximate maximum of bytes that a program keeps on a device. If
             `remat_policy` needs more, the largest policy before it that fits is used. None: no
             limit.
+        head: settings of the head.
     """
 
     unroll: int = 1
     remat_policy: RematPolicy = "nothing"
     remat_budget_bytes: int | None = None
+    head: Head = DEFAULT_HEAD
 
 
 DEFAULT_LAYERS = Layers()

@@ -8,19 +8,54 @@ chunk to the width that its products need, which makes a step of 85M 1.05 times 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bss.models.base import LOGITS_AT_ONCE
+from bss.models.base import DEFAULT_HEAD, LOGITS_AT_ONCE, Head
 
 _MANY_ROWS = 256
 _LANES = 128
 """Products are fast if the vocabulary is a multiple of this."""
 _LEAST = np.float32(np.finfo(np.float32).min)
 _ZEROS = np.float32(0), np.float32(0)
+_BFLOAT16 = 8, 7
+"""Bits of the exponent and of the mantissa."""
+
+
+class _How(NamedTuple):
+    """How the loss of the head is computed.
+
+    Attributes:
+        fused: read the logits of a chunk once for its loss, not once per sum; see
+            `attention.Kernel`.
+        settings: of the head.
+    """
+
+    fused: bool = False
+    settings: Head = DEFAULT_HEAD
+
+    def chunk(self, vocab: int) -> int:
+        """Return the tokens of a chunk."""
+        most = (self.settings.chunk_logits or LOGITS_AT_ONCE) // vocab
+        return 1 << (max(most, 1).bit_length() - 1)
+
+    def logits(self, x_NxM: jax.Array, head_MxV: jax.Array) -> jax.Array:
+        """Return the logits as they are kept in memory."""
+        dtype = jnp.dtype(self.settings.logits_dtype)
+        return matmul(x_NxM, head_MxV, dtype).astype(dtype)
+
+
+def _read(logits: jax.Array) -> jax.Array:
+    """Return logits in float32.
+
+    A compiler that computes them in float32 may drop the rounding to bfloat16, so it is repeated.
+    """
+    if logits.dtype == jnp.float32:
+        return logits
+    return jax.lax.reduce_precision(logits.astype(jnp.float32), *_BFLOAT16)
 
 
 def matmul(x: jax.Array, matrix: jax.Array, dtype: Any = None) -> jax.Array:
@@ -61,7 +96,11 @@ def _summed_on_cpu(x_NxF: jax.Array, y_NxO: jax.Array) -> jax.Array:
 
 
 def cross_entropy(
-    x_BxTxM: jax.Array, head_MxV: jax.Array, targets_BxT: jax.Array, fused: bool = False
+    x_BxTxM: jax.Array,
+    head_MxV: jax.Array,
+    targets_BxT: jax.Array,
+    fused: bool = False,
+    settings: Head = DEFAULT_HEAD,
 ) -> jax.Array:
     """Return the cross-entropy of the targets in nats, summed, a float32 scalar.
 
@@ -69,28 +108,34 @@ def cross_entropy(
         x_BxTxM: activations.
         head_MxV: the float32 matrix from activations to logits.
         targets_BxT: integer tokens.
-        fused: read the logits of a chunk once for its loss, not once per sum; see
-            `attention.Kernel`.
+        fused: as in `_How`.
+        settings: of the head.
     """
+    how = _How(fused, settings)
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
-        logits_BxTxV = matmul(x_BxTxM, head_MxV, jnp.float32)
+        logits_BxTxV = _read(how.logits(x_BxTxM, head_MxV))
         normaliser_BxT = jax.nn.logsumexp(logits_BxTxV, axis=-1)
         return jnp.sum(normaliser_BxT - _picked(logits_BxTxV, targets_BxT))
-    return _in_chunks(fused, x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
+    return _in_chunks(how, x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1))
 
 
 def cross_entropies(
-    x_BxTxM: jax.Array, head_MxV: jax.Array, targets_BxT: jax.Array, fused: bool = False
+    x_BxTxM: jax.Array,
+    head_MxV: jax.Array,
+    targets_BxT: jax.Array,
+    fused: bool = False,
+    settings: Head = DEFAULT_HEAD,
 ) -> tuple[jax.Array, jax.Array]:
     """Return `cross_entropy`, bit by bit, and its terms [B, T]; without a gradient."""
+    how = _How(fused, settings)
     width, vocab = head_MxV.shape
     if targets_BxT.size * vocab <= LOGITS_AT_ONCE:
-        parts = _parts(matmul(x_BxTxM, head_MxV, jnp.float32), targets_BxT)
+        parts = _parts(_read(how.logits(x_BxTxM, head_MxV)), targets_BxT)
         # Computed separately, so that the sum is compiled as in `cross_entropy` and has its bits.
         return jnp.sum(_each(*parts)), _each(*jax.lax.optimization_barrier(parts))
     flat = x_BxTxM.reshape(-1, width), head_MxV, targets_BxT.reshape(-1)
-    total, losses_Nx1 = _chunk_by_chunk(fused, *flat)
+    total, losses_Nx1 = _chunk_by_chunk(how, *flat)
     return total, losses_Nx1.reshape(targets_BxT.shape)
 
 
@@ -115,14 +160,12 @@ def _picked(logits_BxTxV: jax.Array, targets_BxT: jax.Array) -> jax.Array:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _in_chunks(
-    fused: bool, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
-) -> jax.Array:
-    return _chunk_by_chunk(fused, x_NxM, head_MxV, targets_N)[0]
+def _in_chunks(how: _How, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array) -> jax.Array:
+    return _chunk_by_chunk(how, x_NxM, head_MxV, targets_N)[0]
 
 
 def _chunk_by_chunk(
-    fused: bool, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
+    how: _How, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return the loss and the loss of each target, [N, 1]."""
     vocab = head_MxV.shape[1]
@@ -131,14 +174,14 @@ def _chunk_by_chunk(
     def add(
         total: jax.Array, x_nxM: jax.Array, targets_n: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        losses_n = _losses(fused, x_nxM, head_MxW, vocab, targets_n)[0]
+        losses_n = _losses(how, x_nxM, head_MxW, vocab, targets_n)[0]
         return total + losses_n.sum(), losses_n[:, None]
 
-    return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, vocab)
+    return _each_chunk(add, jnp.zeros(()), x_NxM, targets_N, how.chunk(vocab))
 
 
 def _with_gradients(
-    fused: bool, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
+    how: _How, x_NxM: jax.Array, head_MxV: jax.Array, targets_N: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Return the loss, and its gradients for the backward pass."""
     vocab = head_MxV.shape[1]
@@ -148,20 +191,22 @@ def _with_gradients(
         sums: tuple[jax.Array, jax.Array], x_nxM: jax.Array, targets_n: jax.Array
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         total, head_gradient_MxW = sums
-        losses_n, logits_nxW, normaliser_n = _losses(fused, x_nxM, head_MxW, vocab, targets_n)
+        losses_n, logits_nxW, normaliser_n = _losses(how, x_nxM, head_MxW, vocab, targets_n)
         one_hot_nxW = jax.nn.one_hot(targets_n, head_MxW.shape[1])
-        gradient_nxW = jnp.exp(logits_nxW - normaliser_n[:, None]) - one_hot_nxW
+        gradient_nxW = jnp.exp(_read(logits_nxW) - normaliser_n[:, None]) - one_hot_nxW
         gradient_nxW = gradient_nxW.astype(x_nxM.dtype)
         head_gradient_MxW += jnp.matmul(x_nxM.T, gradient_nxW, preferred_element_type=jnp.float32)
         return (total + losses_n.sum(), head_gradient_MxW), gradient_nxW @ head_MxW.T
 
     zero = jnp.zeros(()), jnp.zeros(head_MxW.shape)
-    (total, head_gradient_MxW), x_gradient_NxM = _each_chunk(add, zero, x_NxM, targets_N, vocab)
+    (total, head_gradient_MxW), x_gradient_NxM = _each_chunk(
+        add, zero, x_NxM, targets_N, how.chunk(vocab)
+    )
     return total, (x_gradient_NxM, head_gradient_MxW[:, :vocab])
 
 
 def _scaled(
-    fused: bool, gradients: tuple[jax.Array, ...], scale: jax.Array
+    how: _How, gradients: tuple[jax.Array, ...], scale: jax.Array
 ) -> tuple[jax.Array | None, ...]:
     return *(gradient * scale.astype(gradient.dtype) for gradient in gradients), None
 
@@ -174,17 +219,18 @@ def _filled_up(head_MxV: jax.Array) -> jax.Array:
 
 
 def _losses(
-    fused: bool, x_nxM: jax.Array, head_MxW: jax.Array, vocab: int, targets_n: jax.Array
+    how: _How, x_nxM: jax.Array, head_MxW: jax.Array, vocab: int, targets_n: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return for each target its loss, its logits and the logarithm of its normaliser."""
-    logits_nxW = matmul(x_nxM, head_MxW, jnp.float32)
+    logits_nxW = how.logits(x_nxM, head_MxW)
     if (filled_up := head_MxW.shape[1]) > vocab:
         logits_nxW = jnp.where((jnp.arange(filled_up) < vocab)[None], logits_nxW, -jnp.inf)
-    if fused:
-        normaliser_n, picked_n = _in_one_pass(logits_nxW, targets_n)
+    read_nxW = _read(logits_nxW)
+    if how.fused:
+        normaliser_n, picked_n = _in_one_pass(read_nxW, targets_n)
     else:
-        normaliser_n = jax.nn.logsumexp(logits_nxW, axis=-1)
-        picked_n = _picked(logits_nxW, targets_n)
+        normaliser_n = jax.nn.logsumexp(read_nxW, axis=-1)
+        picked_n = _picked(read_nxW, targets_n)
     return normaliser_n - picked_n, logits_nxW, normaliser_n
 
 
@@ -208,13 +254,12 @@ def _in_one_pass(logits_nxW: jax.Array, targets_n: jax.Array) -> tuple[jax.Array
 
 
 def _each_chunk(
-    add: Callable[..., Any], sums: Any, x_NxM: jax.Array, targets_N: jax.Array, vocab: int
+    add: Callable[..., Any], sums: Any, x_NxM: jax.Array, targets_N: jax.Array, size: int
 ) -> Any:
-    """Return the sums over chunks of the maximum size, and the joined results of `add`.
+    """Return the sums over chunks of `size` tokens, and the joined results of `add`.
 
     The tokens after the last complete chunk form a smaller chunk.
     """
-    size = 1 << (max(LOGITS_AT_ONCE // vocab, 1).bit_length() - 1)
     whole = len(targets_N) // size * size
     chunks = x_NxM[:whole].reshape(-1, size, x_NxM.shape[1]), targets_N[:whole].reshape(-1, size)
     sums, outputs = jax.lax.scan(lambda sums, chunk: add(sums, *chunk), sums, chunks)

@@ -250,7 +250,9 @@ def loss_and_balance(
     losses are float32 scalars; the load-balance loss is None for a model without experts.
     """
     x_BxTxM, head_MxV, balance, fused = _apply(config, params, sequences_BxT1, compute)
-    return cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused), balance
+    settings = compute.layers.head
+    loss = cross_entropy(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused, settings)
+    return loss, balance
 
 
 def target_losses(
@@ -261,7 +263,8 @@ def target_losses(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the cross-entropy of `loss_and_balance`, bit by bit, and of every target, [B, T]."""
     x_BxTxM, head_MxV, _, fused = _apply(config, params, sequences_BxT1, compute)
-    return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused)
+    settings = compute.layers.head
+    return cross_entropies(x_BxTxM, head_MxV, sequences_BxT1[:, 1:], fused, settings)
 
 
 def logits(

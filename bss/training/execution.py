@@ -11,7 +11,14 @@ import jax
 from jax.sharding import Mesh
 
 from bss.errors import InputError, check_least
-from bss.models.base import DEFAULT_LAYERS, Layers, RematPolicy
+from bss.models.base import (
+    DEFAULT_LAYERS,
+    LOGITS_AT_ONCE,
+    Head,
+    Layers,
+    LogitsDtype,
+    RematPolicy,
+)
 from bss.provenance import commit
 from bss.schedules.buckets import BucketSizes
 from bss.schedules.plan import Plan
@@ -58,6 +65,8 @@ class SharedExecution:
         remat_policy: results that a model with `remat` keeps for the backward pass: "nothing" (only
             the inputs of layers), "attention", all matrix "products", or "all". "auto" keeps as
             much as fits on GPUs and TPUs of known memory, and nothing elsewhere.
+        logits_dtype: type of the logits in memory, "float32" or "bfloat16", which halves their
+            traffic; their sums are float32. For models of this package, not for vmapped runs.
         log_every: number N: every N-th step is logged, to steps.csv in the run directory and to
             the trackers; 0: none.
         trackers: loggers of every run's curve: "tensorboard", "wandb", or a custom one as
@@ -76,6 +85,7 @@ class SharedExecution:
     attention: str = "auto"
     unroll: int = 0
     remat_policy: Literal[RematPolicy, "auto"] = "auto"
+    logits_dtype: LogitsDtype = "float32"
     log_every: int = 0
     trackers: tuple[str, ...] = ()
 
@@ -104,10 +114,15 @@ class Execution(SharedExecution):
         )
         least = dict.fromkeys(zero, 0) | {"fsdp": 1}
         check_least("execution", self, **least)
-        if self.remat_policy not in (choices := ("auto", *get_args(RematPolicy))):
-            raise InputError(
-                f"execution.remat_policy is {self.remat_policy!r}; expected one of {choices}"
-            )
+        choices = {"remat_policy": ("auto", *get_args(RematPolicy))}
+        choices["logits_dtype"] = get_args(LogitsDtype)
+        for name, known in choices.items():
+            if (value := getattr(self, name)) not in known:
+                raise InputError(f"execution.{name} is {value!r}; expected one of {known}")
+        for name in ("buckets", "forks"):
+            if any(value < 1 for value in getattr(self, name)):
+                value = ", ".join(map(str, getattr(self, name)))
+                raise InputError(f"execution.{name} is {value}; expected 1 or more")
         if _URL.match(self.runs):
             raise InputError(
                 f"runs is {self.runs}, which is not a directory; mount a volume (NFS, Lustre, "
@@ -145,20 +160,33 @@ class Execution(SharedExecution):
         leave. With FSDP one layer at a time is whole, so the loop is kept.
         """
         if not run.model.takes_layers:
+            if self.logits_dtype != "float32":
+                raise InputError(
+                    f"execution.logits_dtype is {self.logits_dtype}; {run.model.label} computes "
+                    "its own logits: write float32"
+                )
             return DEFAULT_LAYERS
         target = target_of(mesh.devices.flat[0].device_kind) if self.fsdp == 1 else None
         on_gpu = on_gpus(mesh)
         unroll = self.unroll or (0 if target and on_gpu else 1)
+        pool = target.pool(memory_fraction()) if target else 0.0
+        large = on_gpu and pool >= _LARGE_POOL
+        head = Head(self.logits_dtype, _LARGE_CHUNK if large else 0)
         if target is None or self.remat_policy != "auto":
-            return Layers(unroll, "nothing" if self.remat_policy == "auto" else self.remat_policy)
+            policy = "nothing" if self.remat_policy == "auto" else self.remat_policy
+            return Layers(unroll, policy, head=head)
         per_parameter = _BYTES_PER_PARAMETER + 4 * len(run.averages)
-        left = target.pool(memory_fraction()) - per_parameter * run.model.counts().total
-        return Layers(unroll, "all", round(left / (2 if on_gpu else _TPU_PARTS)))
+        left = pool - per_parameter * run.model.counts().total
+        return Layers(unroll, "all", round(left / (2 if on_gpu else _TPU_PARTS)), head)
 
 
 _TPU_PARTS = 6
 """Parts of a TPU's memory of which layers may keep one, as estimated. A program for a v5e keeps 3.6
 times the estimate (85M in micro-batches of 8 x 1024, compiled with everything and nothing kept)."""
+_LARGE_POOL = 60e9
+_LARGE_CHUNK = 4 * LOGITS_AT_ONCE
+"""Logits of a chunk on a GPU with at least _LARGE_POOL bytes: 2 GiB. The gradient of the head is
+read and written once per chunk."""
 _BYTES_PER_PARAMETER = 20
 """Parameter, two moments, the gradients so far, and the gradients of a micro-batch."""
 
@@ -196,6 +224,8 @@ def describe(
         layers: the chosen computation of layers.
     """
     device = jax.local_devices()[0]
+    kept = to_dict(layers)
+    head = kept.pop("head")
     return {
         "device": device.device_kind,
         "platform": device.platform,
@@ -212,7 +242,8 @@ def describe(
         "commit": commit(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "registration": execution.registration,
-        "layers": to_dict(layers),
+        "layers": kept,
+        "head": head,
         "python": platform.python_version(),
         "versions": {p: version(p) for p in ("jax", "jaxlib", "flax", "optax", "numpy")},
     }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bss.models import losses as module
+from bss.models.base import Head
 from bss.models.losses import cross_entropies, cross_entropy
 
 VOCAB, WIDTH = 50, 24
@@ -49,6 +50,35 @@ def test_chunks_change_neither_loss_nor_gradient(chunks_of, length, dtype, toler
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
         error = np.linalg.norm(np.asarray(a, np.float32) - b)
         assert error < tolerance * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("tokens", [9, 1000])
+@pytest.mark.parametrize("fused", [False, True])
+def test_logits_in_bfloat16_are_rounded_and_their_sums_are_not(chunks_of, tokens, fused):
+    x, head, targets = drawn(3, 16, "float32")
+    logits = jax.lax.reduce_precision(x @ head, 8, 7)
+    expected = -jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1).sum()
+    exact = graded(cross_entropy)(x, head, targets)
+    chunks_of(tokens)
+    how = fused, Head("bfloat16")
+    loss, gradients = jax.jit(lambda *arrays: graded(cross_entropy)(*arrays, *how))(
+        x, head, targets
+    )
+    assert loss == pytest.approx(float(expected), rel=1e-6)
+    assert loss == jax.jit(lambda *arrays: cross_entropies(*arrays, *how)[0])(x, head, targets)
+    assert abs(float(loss - exact[0])) > 1e-6 * float(loss)
+    for found, true in zip(gradients, exact[1], strict=True):
+        assert found.dtype == jnp.float32
+        assert np.linalg.norm(found - true) < 0.01 * np.linalg.norm(true)
+
+
+def test_chunks_have_the_size_that_is_asked_for(chunks_of):
+    x, head, targets = drawn(4, 16, "float32")
+    chunks_of(8)
+    for chunk, size in ((0, 8), (40 * VOCAB, 32)):
+        loss = functools.partial(cross_entropy, settings=Head(chunk_logits=chunk))
+        text = jax.jit(loss).lower(x, head, targets).as_text()
+        assert f"tensor<{size}x{FILLED_UP}xf32>" in text
 
 
 @pytest.mark.parametrize("chunk", [8, 1000])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bss.errors import InputError
-from bss.models.base import DEFAULT_LAYERS, Layers
+from bss.models.base import DEFAULT_LAYERS, LOGITS_AT_ONCE, Head, Layers
 from bss.models.network import remat_policy
 from bss.models.sizes import named
 from bss.training.execution import Execution, describe
@@ -79,6 +79,43 @@ def test_a_cpu_takes_layers_one_by_one_unless_asked_and_records_what_it_did():
     assert recorded == {"unroll": 3, "remat_policy": "nothing", "remat_budget_bytes": None}
     own = dataclasses.replace(RUN, model=Bigram(29))
     assert Execution(unroll=3).layers_of(own, mesh(H100)) == DEFAULT_LAYERS
+
+
+def test_logits_are_as_asked_and_chunks_are_larger_on_a_large_gpu():
+    asked = Execution(logits_dtype="bfloat16")
+    assert asked.layers_of(RUN, mesh(H100)).head == Head("bfloat16", 4 * LOGITS_AT_ONCE)
+    assert asked.layers_of(RUN, mesh("TPU v5 lite", "tpu")).head == Head("bfloat16")
+    here = make_mesh()
+    assert describe(here, asked, layers=asked.layers_of(RUN, here))["head"] == {
+        "logits_dtype": "bfloat16",
+        "chunk_logits": 0,
+    }
+    own = dataclasses.replace(RUN, model=Bigram(29))
+    with pytest.raises(InputError, match=r"logits_dtype is bfloat16; .* its own logits: write fl"):
+        asked.layers_of(own, here)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"buckets": (0,)}, "execution.buckets is 0; expected 1 or more"),
+        ({"buckets": (8, -4)}, "execution.buckets is 8, -4; expected 1 or more"),
+        ({"forks": (0, 512)}, "execution.forks is 0, 512; expected 1 or more"),
+        ({"logits_dtype": "float16"}, "execution.logits_dtype is 'float16'; expected one of"),
+        ({"fsdp": 0}, "execution.fsdp is 0; expected 1 or more"),
+        *(
+            ({name: -1}, f"execution.{name} is -1; expected 0 or more")
+            for name in (
+                *("devices", "checkpoint_seconds", "step_limit", "steps_per_dispatch"),
+                *("evaluation_bucket", "unroll", "log_every"),
+            )
+        ),
+        ({"step_limit": float("nan")}, "execution.step_limit is nan; expected 0 or more"),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(fields, message):
+    with pytest.raises(InputError, match=message):
+        Execution(**fields)
 
 
 def test_unknown_things_are_not_kept():
