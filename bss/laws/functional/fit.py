@@ -220,11 +220,13 @@ def _warnings(
         texts.append("noise: its size is unidentified; add smaller batches")
     if curves.without_loss:
         texts.append(f"left out, without a loss to read: {', '.join(curves.without_loss)}")
-    if np.ptp(np.log(curves.peak_lrs)) < np.log(VARIED):
+    one = np.ptp(np.log(curves.peak_lrs)) < np.log(VARIED)
+    if one or parameters["p"].value is None:
         rows = np.arange(len(curves.runs))
         noisiest = int(noise_share(law, curves)[rows, curves.last].argmax())
+        why = "one peak LR" if one else "p is unidentified"
         texts.append(
-            "one peak LR: predictions at another assume how noise grows with it; one more run, "
+            f"{why}: predictions at another peak LR assume how noise grows with it; one more run, "
             f"{curves.runs[noisiest]} at half its peak LR ({curves.peak_lrs[noisiest] / 2:.3g}), "
             "would narrow them most"
         )

@@ -169,7 +169,8 @@ class CurveFit(Fit):
     @property
     def peaks_vary(self) -> bool:
         """Whether the runs show how noise grows with the peak LR."""
-        return len(self.peak_lrs) != 1 and "p" not in self.unidentified
+        one = len(self.peak_lrs) > 0 and np.ptp(np.log(self.peak_lrs)) < np.log(VARIED)
+        return not one and "p" not in self.unidentified
 
     @property
     def cv_error(self) -> float | None:

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 
 from bss.errors import InputError
 from bss.laws import CurveFit, fit_curve
-from bss.laws.base import Options
+from bss.laws.base import Estimate, Options
 from bss.laws.functional.data import curves_of, plan_path, stack, unidentified_by_design
 from bss.laws.functional.fit import _ranges, _warnings
 from bss.laws.functional.law import CurveLaw, law_losses
@@ -263,10 +263,17 @@ def test_no_clock_holds_the_exponent_of_a_rate_that_varies(planted_curves):
 
 def test_one_more_run_is_named_where_all_have_one_peak_lr(planted_curves):
     runs = planted_curves.table(("1", "4", "16"))
-    named = _warnings(curves_of(runs), {}, True, planted_curves.law)
+    named = _warnings(curves_of(runs), {"p": Estimate(1.0)}, True, planted_curves.law)
     assert len(named) == 1 and "one more run, 1 at half its peak LR (0.002), would" in named[0]
-    several = at_three_rates(planted_curves, planted_curves.law)
-    assert _warnings(curves_of(several), {}, True, planted_curves.law) == []
+
+
+def test_one_more_run_is_named_where_several_peak_lrs_do_not_identify_p(planted_curves):
+    curves = curves_of(at_three_rates(planted_curves, planted_curves.law))
+    unknown = {"p": Estimate(None, note="unidentified: ended at a bound of the fit")}
+    *_, named = _warnings(curves, unknown, True, planted_curves.law)
+    assert named.startswith("p is unidentified: predictions at another peak LR")
+    assert "at half its peak LR" in named
+    assert not _warnings(curves, {"p": Estimate(1.0)}, True, planted_curves.law)
 
 
 @pytest.mark.slow

@@ -67,6 +67,8 @@ def test_the_interval_of_what_no_run_had_is_wider(planted_curves, curves):
     assert width("1", rate=RATE * 1.1) == pytest.approx(seen)
     for rate in (RATE * 1.5, RATE / 1.5):
         assert width("1", rate=rate) == pytest.approx(1.25 * seen)
+    nearly_one = dataclasses.replace(fit, peak_lrs=(RATE, RATE / 1.1))
+    assert not nearly_one.peaks_vary and not one_peak.peaks_vary and several.peaks_vary
     fit = one_peak
     assert seen < width("1", rate=RATE * 1.1) < width("1", rate=RATE * 1.5)
     assert 1.25 * seen < width("1", rate=RATE * 1.5) < width("1", rate=RATE * 3)
