@@ -133,11 +133,3 @@ def test_critical_batches_are_those_of_planted_curves():
 def test_targets_that_two_batches_reach_are_left_out():
     met = analysis.steps(planted_curves(0.5, (1, 2, 4, 8)))
     assert sorted(met["budget_tokens"].unique()) == [250_000, 500_000]
-
-
-@pytest.mark.slow
-def test_the_smoke_size_end_to_end(tmp_path, moved):
-    experiment(moved(study_of("smoke")))
-    finals = pd.read_csv(tmp_path / "results/finals.csv")
-    # Two batches of two models, each with two endings; a switch with one.
-    assert (len(finals), len(finals.loc[finals["parent"].notna()])) == (14, 10)

@@ -12,7 +12,7 @@ from bss.sweeps.setup import planned_run
 from bss.values import from_dict
 from configs.momentum import SIZES, get_config
 from experiments.momentum.analysis import chosen, equal_cuts
-from experiments.momentum.run import Study, choose, experiment, judged
+from experiments.momentum.run import Study, choose, judged
 from experiments.preregister import check_first
 
 
@@ -42,20 +42,6 @@ def test_the_judged_runs_of_every_part(part):
         assert parent.tokens >= min(study.kept)
     stops = {run.schedule.tokens for run in runs}
     assert max(stops) == (1_900_000 if part == "cuts" else study.tokens)
-
-
-@pytest.mark.slow
-def test_the_smoke_size_end_to_end(tmp_path, moved):
-    experiment(moved(study_of("smoke")))
-    finals = pd.read_csv(tmp_path / "results/finals.csv")
-    counts = finals.groupby(["seed", "lr_phase"]).size().to_dict()
-    # Of a seed that is judged three arms and a fork, at constant rate and decayed.
-    assert counts == {(0, "decayed"): 6, (5, "constant"): 4, (5, "decayed"): 4,
-                      (6, "constant"): 4, (6, "decayed"): 4}  # fmt: skip
-    tried = finals[finals["seed"] == 0]
-    best = tried.loc[tried.groupby(["batch", "beta1"])["eval_loss"].idxmin()]
-    judged = finals[(finals["seed"] == 5) & finals["batch"].isin(["2", "4"])]
-    assert len(judged.merge(best, on=["batch", "beta1", "peak_lr"])) == len(judged) == 6
 
 
 def test_the_cut_that_a_batch_change_equals_on_planted_curves():

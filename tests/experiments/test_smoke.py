@@ -110,16 +110,6 @@ def test_es_curve_asked_again_writes_the_same(es_curve, tmp_path):
 
 
 @pytest.mark.slow
-def test_es_wsd_trains_batch_sizes_and_their_decays(run, tmp_path):
-    done = run("es_wsd")
-    assert done.returncode == 0, done.stderr
-    finals = pd.read_csv(tmp_path / "results/finals.csv")
-    assert set(phases_of(finals)) == {"constant", "averaged", "decayed"}
-    assert finals["arm"].nunique() == 4 and finals["seed"].nunique() == 2
-    assert all(1 < loss < 6 for loss in finals["test_loss"])
-
-
-@pytest.mark.slow
 def test_late_switch_trains_a_trunk_its_switch_and_decays(run, tmp_path):
     done = run("late_switch")
     assert done.returncode == 0, done.stderr

@@ -1,12 +1,15 @@
 """Every notebook runs without an error, and what is committed is what it shows."""
 
 import re
+import shutil
 from pathlib import Path
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 
+from bss.stats import phases_of
 from notebooks.execute import KERNEL, executed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -70,9 +73,42 @@ def test_a_fresh_run_shows_what_is_committed(path, monkeypatch):
         np.testing.assert_allclose(shown, expected, rtol=0.03, atol=0.002, err_msg=kept.id)
 
 
+def check_es_wsd(finals):
+    assert set(phases_of(finals)) == {"constant", "averaged", "decayed"}
+    assert finals["arm"].nunique() == 4 and finals["seed"].nunique() == 2
+    assert all(1 < loss < 6 for loss in finals["test_loss"])
+
+
+def check_ladder(finals):
+    """Two batches of two models, each with two endings; a switch with one."""
+    assert (len(finals), len(finals.loc[finals["parent"].notna()])) == (14, 10)
+
+
+def check_momentum(finals):
+    counts = finals.groupby(["seed", "lr_phase"]).size().to_dict()
+    # Of a seed that is judged three arms and a fork, at constant rate and decayed.
+    assert counts == {(0, "decayed"): 6, (5, "constant"): 4, (5, "decayed"): 4,
+                      (6, "constant"): 4, (6, "decayed"): 4}  # fmt: skip
+    tried = finals[finals["seed"] == 0]
+    best = tried.loc[tried.groupby(["batch", "beta1"])["eval_loss"].idxmin()]
+    judged = finals[(finals["seed"] == 5) & finals["batch"].isin(["2", "4"])]
+    assert len(judged.merge(best, on=["batch", "beta1", "peak_lr"])) == len(judged) == 6
+
+
+# What a notebook's experiment leaves at its smoke size; it is trained here and nowhere else.
+CHECKS = {"es_wsd": check_es_wsd, "ladder": check_ladder, "momentum": check_momentum}
+EXPERIMENTS = {"critical_batch": "critical_theory", "what_decides": "second_moment"}
+IN_FAST_TESTS = "fsl_bss"  # tests/as_users
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
-def test_a_notebook_retrains_at_smoke_size(path, monkeypatch):
+@pytest.mark.parametrize("name", [path.stem for path in TRAINING if path.stem != IN_FAST_TESTS])
+def test_a_notebook_retrains_at_smoke_size(name, monkeypatch):
+    folder = ROOT / "runs" / f"{EXPERIMENTS.get(name, name)}_smoke"
+    shutil.rmtree(folder, ignore_errors=True)  # a finished run would not be trained again
     monkeypatch.setenv("RUN", "smoke")
-    for cell in code_cells(executed(path)):
+    for cell in code_cells(executed(ROOT / f"notebooks/{name}.ipynb")):
         assert not [out for out in cell.outputs if out.output_type == "error"]
+    assert (folder / "results/experiment.json").is_file()
+    if check := CHECKS.get(name):
+        check(pd.read_csv(folder / "results/finals.csv"))
