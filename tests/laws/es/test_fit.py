@@ -74,10 +74,10 @@ def test_planted_three_stage_law_is_recovered_from_ten_batches(planted, piecewis
         assert at.E_min == pytest.approx(law.E_min * planted.SEQ_LEN, rel=0.04)
 
 
-def trial(planted, seed, seeds=3, options=Options(resamples=20)):  # noqa: B008
+def trial(planted, seed, seeds):
     generator = np.random.default_rng(seed)
     points = planted.points(planted.laws["surface"], seeds=seeds, generator=generator)
-    fit = fit_es(points, "surface", options=options)
+    fit = fit_es(points, "surface", options=Options(100, seed=seed))
     truth = LAWS["surface"].quantities(planted.SURFACE, np.array(planted.TARGETS))["B_opt"]
     estimates = [at.batches["B_opt"] for at in fit.fits]
     pairs = [(e, t) for e, t in zip(estimates, truth, strict=True) if e.value is not None]
@@ -90,18 +90,11 @@ def trial(planted, seed, seeds=3, options=Options(resamples=20)):  # noqa: B008
     return errors, covered
 
 
-@pytest.mark.slow  # the same trials as below, of which exact surfaces need none
-def test_noisy_surface_gives_b_opt_within_five_percent(planted):
-    trials = [trial(planted, seed) for seed in range(4)]
-    assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
-    assert np.nanmean(np.concatenate([covered for _, covered in trials])) > 0.6
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_intervals_cover_at_their_level_in_80_trials(planted, seeds):
     """The level is 0.9: its standard error in 80 trials is 0.034, and the low end is 3 of them."""
-    trials = [trial(planted, seed, seeds, Options(100, seed=seed)) for seed in range(80)]
+    trials = [trial(planted, seed, seeds) for seed in range(80)]
     assert np.median(np.concatenate([errors for errors, _ in trials])) < 0.05
     covered = np.array([covered for _, covered in trials])
     assert np.isfinite(covered).mean() > 0.97  # the rest have their best batch at an end
