@@ -232,6 +232,37 @@ def endings_figure(finals: pd.DataFrame, names: Sequence[str]) -> Figure:
     return style.side_legend(figure, entries)
 
 
+def gains_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Final loss of a late switch by 4 minus its small batch's, by LR phase and size.
+
+    Args:
+        tables: differences.csv of the parts of each size, by the size's name.
+    """
+    figure, axes = style.new_figure(3.4, columns=2)
+    looks = style.named_styles(tables)
+    phases = (["constant"], [phase for phase in LR_PHASES if phase != "constant"])
+    for ax, shown in zip(axes[0], phases, strict=True):
+        for order, (size, look) in enumerate(looks.items()):
+            for share, mark in ((70, {}), (95, {"mfc": "white"})):
+                rows = tables[size].loc[tables[size]["name"] == f"x 4 at {share}%"]
+                for place, phase in enumerate(shown):
+                    own = rows.loc[phases_of(rows) == phase]
+                    x = np.full(len(own), place + 0.1 * order + 0.35 * (share == 95) - 0.25)
+                    y, half = style.columns(own, "to_trunk", "to_trunk_half")
+                    ax.errorbar(x, y, half, ms=5.5, capsize=2.5, **{**look, **mark, "ls": "none"})
+        ax.axhline(0, color=style.INK, lw=0.8, zorder=1)
+        ax.set_xticks(range(len(shown)), [LR_PHASES[phase].short for phase in shown])
+        ax.set_xlim(-0.6, len(shown) - 0.4)
+    style.panel_title(axes[0, 0], "at constant LR")
+    style.panel_title(axes[0, 1], "averaged or decayed, on another scale")
+    axes[0, 0].set_ylabel("test loss minus batch 4's (nats)")
+    entries = style.handles(looks, ls="none", ms=5.5)
+    entries.append(style.handle("switch at 70%", ls="none", marker="o", color=style.INK))
+    entries.append(style.hollow("switch at 95%"))
+    entries.append(style.handle(f"bars: {CI}", ls="none", marker="|", ms=9, color=style.INK))
+    return style.side_legend(figure, entries)
+
+
 def mean_curve(run: pd.DataFrame) -> pd.DataFrame:
     """Return the curve of a schedule at the tokens at which all its seeds were evaluated.
 
