@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import optima
-from experiments.published import analysis, critical, tuning
+from experiments.published import analysis, critical, sizes, tuning
 from experiments.published.answers import FINDINGS, answered, measured
 from experiments.published.atlas import ATLAS, COLUMNS, atlas
 
@@ -176,6 +176,32 @@ def test_the_column_of_public_runs_in_readme_is_that_of_the_findings():
     gain = -kept.loc["public_optimizer", "effect"]
     muon = f"at 2.1M tokens the loss rises by {gain:.3f} nats less with Muon than with Adam (85M)"
     assert muon in text
+
+
+def test_planted_powers_of_the_best_batch_are_slopes_per_seed():
+    rows = []
+    for seed, power in enumerate((0.3, 0.5, 0.7)):
+        for excess in (0.3, 0.2, 0.1, 0.05):
+            fewest = 1e5 / excess
+            row = {"seed": seed, "excess": excess, "B_opt": fewest**power}
+            rows += [row | {"tokens_to_target": fewest * more} for more in (1, 1.5)]
+    table = pd.DataFrame(rows)
+    optima = table.drop_duplicates(["seed", "excess"])[["seed", "excess", "B_opt"]]
+    points = table[["seed", "excess", "tokens_to_target"]]
+    assert sizes.seed_slopes(optima, points) == pytest.approx([0.3, 0.5, 0.7])
+    bound = optima.assign(B_opt=optima["B_opt"].where(optima["excess"] > 0.1))
+    assert len(sizes.seed_slopes(bound, points)) == 0  # two points make no slope
+
+
+def test_exponents_of_sizes_are_those_of_the_tables():
+    found = pd.concat([sizes.critical_exponents(), sizes.optimum_exponents()])
+    assert (found["low"] < found["value"]).all() and (found["value"] < found["high"]).all()
+    own = found.set_index(["name", "variable"])["value"]
+    answer = pd.read_csv(FINDINGS).set_index("key")["effect"]
+    assert own["8B, MLPerf", sizes.TOKENS] == pytest.approx(answer["public_data"])
+    ours = pd.read_csv("results/critical_batch/findings.csv").set_index("key")["effect"]
+    assert own["7k–49k", sizes.BOTH] == pytest.approx(ours["together_other"], abs=1e-3)
+    assert found.loc[~found["public"], "variable"].eq(sizes.TOKENS).sum() >= 5
 
 
 def _bowl(ratio, lr):
