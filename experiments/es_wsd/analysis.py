@@ -372,7 +372,8 @@ def sizes() -> dict[str, Measured]:
 def size_effects(table: pd.DataFrame) -> dict[str, Effect]:
     """Return the rise of B_opt at the size where it is least certain, and its ratio to 12k.
 
-    A statement on every size holds if it holds at the size with the weakest test.
+    A statement on every size holds if it holds at the size with the weakest test; a size whose
+    optima are bounds in too many seeds has none.
     """
     rows = table.loc[table["seed"] >= 0].sort_values("seed")
     by_size = {
@@ -386,9 +387,19 @@ def size_effects(table: pd.DataFrame) -> dict[str, Effect]:
         for own in by_size.values()
     ]
     return {
-        "sizes_rise": min(rises, key=lambda one: one.ends()[0]),
-        "sizes_alike": max(apart, key=lambda one: max(map(abs, one.ends()))),
+        "sizes_rise": min(rises, key=_least_end),
+        "sizes_alike": max(apart, key=_farthest_end),
     }
+
+
+def _least_end(effect: Effect) -> float:
+    """Return the low end of an interval; below all others if there is none."""
+    return effect.ends()[0] if effect.tested else -np.inf
+
+
+def _farthest_end(effect: Effect) -> float:
+    """Return the distance from 0 of an interval's far end; above all others if there is none."""
+    return max(map(abs, effect.ends())) if effect.tested else np.inf
 
 
 def scheduler() -> dict[str, Measured]:

@@ -140,6 +140,21 @@ def test_b_opt_at_an_end_of_the_batch_sizes_is_a_bound():
     assert found.high.tolist() == [2.0, 0.0, np.inf]
 
 
+def test_a_size_whose_optima_are_bounds_has_no_test():
+    rows = [
+        {"size": size, "seed": seed, "excess": excess, "B_opt": best * (1 + 0.1 * seed)}
+        for size in ("12k", "27k", "99k")
+        for seed in (0, 1, 2)
+        for excess, best in ((0.3, 4.0), (0.05, 8.0))
+    ]
+    table = pd.DataFrame(rows).assign(low=3.0, high=9.0)
+    assert analysis.size_effects(table)["sizes_rise"].value == pytest.approx(1)
+    last = (table["size"] == "99k") & (table["excess"] == 0.05) & (table["seed"] == 0)
+    bound = table.assign(B_opt=table["B_opt"].mask(last), high=table["high"].mask(last))
+    for found in analysis.size_effects(bound).values():
+        assert not found.tested
+
+
 def scheduled(tokens, schedule):
     return pd.DataFrame(
         {
