@@ -86,7 +86,7 @@ def test_the_first_example_is_one_that_runs_with_its_numbers():
 
     assert numbers(shown) == pytest.approx(numbers(output), rel=0.03)
     critical = next(out for line, out in example if "fit critical" in line)
-    assert "35.7" in text and "35.7" in critical and "(30.9 to 42)" in text
+    assert "42.7" in text and "42.7" in critical and "(38 to 48)" in text
 
 
 def test_every_answer_has_a_question_of_its_own_and_a_command_or_a_page():

@@ -1,7 +1,9 @@
-"""Critical batch sizes of one curve: by the law, by interpolation, and which of the two is given.
+"""Critical batch sizes of one curve: by the law, by smooth curves, and which of the two is given.
 
-The number of the law is given unless a measured one contradicts it. That is so if a batch exceeds
-the overhead although the law sees no bend, or if the intervals of the two do not meet.
+The number of the law is given unless the steps contradict it. That is so if a batch exceeds the
+overhead although the law sees no bend, or if the law is improbable compared with smooth deviations
+from it (`bss.laws.critical.deviations`). The interval of the law's number has both, by their
+probabilities.
 """
 
 from dataclasses import dataclass, replace
@@ -10,8 +12,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
-from bss.laws.base import Estimate, interval
+from bss.laws.base import Estimate, interval, tails
 from bss.laws.critical.data import StepsCurve
+from bss.laws.critical.deviations import SmoothCurves
 from bss.laws.critical.law import (
     LEAST_NOISE,
     SEARCHED,
@@ -25,9 +28,6 @@ from bss.laws.inference import leave_out, resample
 from bss.laws.resampling import rms
 
 REACH = 2.0  # times the batches measured: a bend further outside is a bound
-# times the width of a measured interval (in log B): outside of it the law does not fit. At 1, sizes
-# of the published steps whose residuals are noise would be replaced by their interpolation.
-DOUBTED = 1.9
 LINEAR = 0.05  # share of tokens above the minimum, up to which scaling is called linear
 UNBOUNDED = "unidentified: the batches do not bound it above; measure larger ones"
 
@@ -40,8 +40,7 @@ class FittedCurve:
         curve: the measurements.
         shape: the fit.
         refits: fits [R] to steps drawn anew.
-        noise: [R, n], what was drawn of log steps.
-        rounded: [R, n], changes of log steps within a rounding that seeds do not show.
+        smooth: curves drawn as often, of laws with another bend.
         missed: [n], errors of log steps at each batch by the fit to the others; NaN if the curve
             has no batch to spare.
         kappa_without: [n], κ of these fits.
@@ -50,8 +49,7 @@ class FittedCurve:
     curve: StepsCurve
     shape: Shape
     refits: Shape
-    noise: np.ndarray
-    rounded: np.ndarray
+    smooth: SmoothCurves
     missed: np.ndarray
     kappa_without: np.ndarray
 
@@ -71,12 +69,13 @@ class FittedCurve:
             # reached, so that an interval of 90% has all their combinations.
             rounded = np.log1p(-rounding * generator.integers(0, 2, refits.noise.shape))
         a, kappa = solution.parameters[0]
+        shape = Shape(a, kappa, refits.scatter.offset)
         return cls(
             curve=curve,
-            shape=Shape(a, kappa, refits.scatter.offset),
+            shape=shape,
             refits=Shape(*refits.parameters.T),
-            noise=refits.noise,
-            rounded=rounded,
+            # Of other random numbers, so that refits of the law do not depend on them.
+            smooth=SmoothCurves.of(curve, shape, rounded, generator.spawn(1)[0]),
             missed=left_out.errors[0],
             kappa_without=kappa_without,
         )
@@ -95,40 +94,41 @@ class FittedCurve:
         rough = rms(np.diff(np.log(curve.steps), 2 + third)) / np.sqrt(squares)
         return np.full(len(curve.batch), max(min(self.shape.noise, rough), LEAST_NOISE))
 
-    def redrawn(self) -> np.ndarray:
-        """Return log steps [R, n] with the noise of means, and with what rounding may hide."""
-        noise = self.noise * (self.mean_noise / self.shape.noise)
-        return np.log(self.curve.steps) + noise + self.rounded
-
 
 def estimate_critical(
     one: FittedCurve, definition: CbsDefinition, level: float
 ) -> tuple[CriticalBatch, np.ndarray]:
     """Return the result of a curve, and the refits [R] of its critical batch.
 
-    The critical batch is by the law, unless only interpolated steps bound it above, or the law
-    disagrees with them.
+    The critical batch is by the law, unless only smooth curves bound it above, or the law is less
+    probable than the values beyond one end of an interval.
     """
     curve = one.curve
     kappa = float(one.shape.kappa)
     smallest = curve.batch[0]
     reference = float(definition.at(kappa, smallest))
     B_crit, by_law = _by_law(one, definition, level)
-    draws = measured_critical_batch(curve.batch, one.redrawn(), definition.overhead, reference)
-    interpolated = _interpolated(curve, definition.overhead, reference, draws, level)
+    smooth = one.smooth
+    draws = measured_critical_batch(smooth.batch, smooth.draws, definition.overhead, reference)
+    interpolated = _interpolated(one, definition.overhead, reference, draws, level)
     if not curve.covers(reference):
         by_law = interpolated
-    logs = one.shape.log_steps(curve.batch)
-    expected = measured_critical_batch(curve.batch, logs, definition.overhead, reference)
     is_bounded = None not in (interpolated.value, interpolated.low, interpolated.high)
     only_steps_bound = by_law.value is None and by_law.high is None and is_bounded
     if only_steps_bound:  # a batch exceeds the overhead, so they are not all below the bend
         B_crit = replace(B_crit, note=UNBOUNDED)
         by_law = replace(by_law, note=UNBOUNDED)
-    is_measured = only_steps_bound or not _meet(by_law, interpolated, float(expected))
+    both_known = None not in (by_law.value, interpolated.value)
+    is_measured = only_steps_bound or (both_known and smooth.by_law < tails(level)[0])
+    cbs = interpolated if is_measured else by_law
     if is_measured and by_law.value is not None:
         by_law = _widened(by_law, interpolated)
-    cbs = interpolated if is_measured else by_law
+    if not is_measured:
+        share = smooth.by_law if both_known else 1.0
+        is_of_law = np.arange(len(draws)) < share * len(draws)
+        draws = np.where(is_of_law, definition.by_law(one.refits.kappa, smallest), draws)
+    if both_known and not is_measured and cbs.value is not None:
+        cbs = interval(cbs.value, draws, level=level)
     method: Literal["law", "measured"] = "measured" if is_measured else "law"
     most, is_linear = _linear_up_to(curve, kappa, reference, one.mean_noise, level)
     S_min, E_min = _ends_of_steps(one, B_crit, level)
@@ -145,11 +145,11 @@ def estimate_critical(
         by_law=by_law,
         interpolated=interpolated,
         noise=float(one.shape.noise),
-        residuals=tuple((np.log(curve.steps) - logs).tolist()),
+        residuals=tuple((np.log(curve.steps) - one.shape.log_steps(curve.batch)).tolist()),
         left_out=tuple(one.missed.tolist()),
         status=B_crit.note or "converged",
     )
-    return fit, draws if is_measured else definition.by_law(one.refits.kappa, smallest)
+    return fit, draws
 
 
 def _by_law(one: FittedCurve, definition: CbsDefinition, level: float) -> tuple[Estimate, Estimate]:
@@ -165,22 +165,6 @@ def _by_law(one: FittedCurve, definition: CbsDefinition, level: float) -> tuple[
     if value > curve.batch[-1] or (B_crit.value is None and B_crit.low is None):
         by_law = _replaced(B_crit, by_law)
     return B_crit, by_law
-
-
-def _meet(by_law: Estimate, measured: Estimate, expected: float) -> bool:
-    """Return whether the law and the measured value agree, or one of them has no value.
-
-    The law's interval is compared with the measured interval, widened DOUBTED times in log B, also
-    where interpolation of the law's own steps would put it: `expected`.
-    """
-    if by_law.value is None or measured.value is None or not np.isfinite(expected):
-        return True
-    low = by_law.low or 0.0
-    high = by_law.high or np.inf
-    ends = np.array([measured.low or 0.0, measured.high or np.inf])
-    ends = measured.value * (ends / measured.value) ** DOUBTED
-    spans = (ends, ends * by_law.value / expected)
-    return any(least <= high and low <= most for least, most in spans)
 
 
 def _widened(by_law: Estimate, measured: Estimate) -> Estimate:
@@ -249,15 +233,16 @@ def _replaced(bound: Estimate, estimate: Estimate) -> Estimate:
 
 
 def _interpolated(
-    curve: StepsCurve, overhead: float, reference: float, draws: np.ndarray, level: float
+    one: FittedCurve, overhead: float, reference: float, draws: np.ndarray, level: float
 ) -> Estimate:
-    """Return the critical batch by interpolation of the steps."""
+    """Return the critical batch by a smooth curve through the steps."""
+    curve = one.curve
     if not curve.covers(reference):
         span = f"{curve.batch[0]:.4g} to {curve.batch[-1]:.4g}"
         note = f"reference {reference:.4g} is outside the batches measured, {span}"
         return Estimate(None, level=level, note=f"unidentified: {note}")
-    log_steps = np.log(curve.steps)
-    value = float(measured_critical_batch(curve.batch, log_steps, overhead, reference))
+    smooth = one.smooth
+    value = float(measured_critical_batch(smooth.batch, smooth.log_steps, overhead, reference))
     estimate = interval(value, draws, level=level)
     if np.isfinite(value):
         return estimate

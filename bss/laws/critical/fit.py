@@ -3,7 +3,7 @@
 The method of Zhang et al. (arXiv 2410.21676) has three steps. Fit S = a + b/B per model and target.
 Compute the critical batch: the largest batch within an overhead of linear scaling. Fit a power law
 of the critical batch in N or D. Added here: intervals, bounds if the batches do not bracket the
-bend, and critical batches by interpolation of the steps.
+bend, and critical batches by smooth curves through the steps.
 
 The closed form of the critical batch has an additive term (1 + r)·B_ref. This term lowers the
 exponent of a power law. From the same data the exponent is 0.39 at r = 10% and 0.62 for b/a
@@ -64,6 +64,10 @@ def fit_critical(
     fitted = [FittedCurve.of(curve, options.resamples, generator) for curve in curves]
     estimated = [estimate_critical(one, definition, level) for one in fitted]
     fits, draws = zip(*estimated, strict=True)
+    if all(fit.method == "law" for fit in fits):
+        # A bend that all curves share has no part in how the critical batch size grows.
+        pairs = zip(fits, fitted, strict=True)
+        draws = [definition.by_law(one.refits.kappa, fit.curve.batch[0]) for fit, one in pairs]
     warnings = [*copies, *(text for fit in fits for text in _warn(fit))]
     nonlinear = sum(fit.is_linear for fit in fits) * 2 < len(fits)
     quantity: Quantity = "B_crit" if nonlinear else "cbs"

@@ -29,7 +29,8 @@ from bss.laws.resampling import rms
 from bss.values import Positive, Range
 
 METHOD = (
-    "parametric bootstrap with sampled noise variance, percentiles; laws: the larger of the "
+    "parametric bootstrap with sampled noise variance, percentiles; cbs: also smooth deviations "
+    "from S = a + b/B, by their probability; laws: the larger of the "
     "residual SD with Student's t and the errors of the values"
 )
 Quantity = Literal["cbs", "B_crit"]
@@ -55,8 +56,8 @@ class CriticalBatch:
         E_min: b, in sequences (or tokens); None if it is not bracketed.
         B_crit: b/a.
         cbs: the largest batch within the overhead of the reference, by `method`.
-        method: "law", or "measured" if the intervals of the two do not meet.
-        by_law, interpolated: the same by the law, and without one.
+        method: "law", or "measured" if the steps reject S = a + b/B or only they bound it.
+        by_law, interpolated: the same by the law, and by smooth curves through the steps.
         noise: residual standard deviation of log steps.
         residuals: log steps measured minus fitted, per batch.
         left_out: log steps predicted minus measured, per batch, by a fit to the other batches; NaN
