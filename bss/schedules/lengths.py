@@ -122,7 +122,7 @@ def settled(schedule: BatchSchedule, seq_len: int | None) -> tuple[BatchSchedule
 
 def check_plain(length: str | int | None, field: str, why: str) -> None:
     """Raise InputError for a length in steps or samples; tokens and percentages are fine."""
-    if split_unit(length or 0)[1] in UNITS:
+    if isinstance(length, str) and split_unit(length)[1] in UNITS:
         raise InputError(f"{field}: {length} depends on {why}; write tokens, e.g. 2B, or 10%")
 
 
