@@ -358,7 +358,7 @@ def of_shared_seeds(runs: pd.DataFrame) -> pd.DataFrame:
 def critical_sizes(
     cells: Sequence[Cell], values: Sequence[Mapping[str, np.ndarray]]
 ) -> pd.DataFrame:
-    """Return the critical batch size and b/a of every curve in tokens.
+    """Return the critical batch size and B_crit = b/a of every curve in tokens.
 
     The columns `cbs_low` and `cbs_high` are 95% ends of the resampled runs.
     """
@@ -368,7 +368,7 @@ def critical_sizes(
         for k, budget in enumerate(cell.budgets):
             row = {"size": cell.size, "params": cell.params, "tokens": budget}
             row |= {"cbs": value["cbs"][0, k], "cbs_low": low[k], "cbs_high": high[k]}
-            rows.append(row | {"b/a": value["b/a"][0, k]})
+            rows.append(row | {"B_crit": value["b/a"][0, k]})
     return pd.DataFrame(rows)
 
 
