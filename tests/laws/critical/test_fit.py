@@ -229,7 +229,8 @@ def test_bad_designs_are_refused_in_one_line(points, settings, told):
 
 
 def test_the_published_fit_keeps_its_numbers(fit):
-    assert_golden("critical/fit.json", fit.to_dict())
+    # Smooth curves are drawn along eigenvectors, whose signs differ between versions of LAPACK.
+    assert_golden("critical/fit.json", fit.to_dict(), rel=1e-3)
 
 
 def test_where_the_law_does_not_fit_the_measured_batch_is_given():
