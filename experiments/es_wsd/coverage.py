@@ -1,6 +1,6 @@
 """Share of 90% intervals that contain B_opt and B_min of the law that points are drawn from.
 
-    python -m experiments.es_wsd.coverage --sets 200      # results/es_wsd/repeat/coverage.csv
+    python -m experiments.es_wsd.coverage --first 200 --sets 60  # repeat/coverage.csv
 
 The law is the three-stage law fitted to a1r. The drawn points are fitted with the same law, and
 with the law that cross-validation selects for them. Each set has the batch sizes, seeds and
@@ -91,14 +91,16 @@ def main() -> None:
     """Write a row per set, target and quantity; print the shares."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=200, help="number of drawn sets")
-    sets = parser.parse_args().sets
+    parser.add_argument("--first", type=int, default=0, help="seed of the first set")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.sets)
     points = measured_points(TABLES.read("repeat/runs.parquet"), TARGETS)
     law, truth = planted(points)
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # JAX has threads
         tables = [
             one
             for name in FITTED
-            for one in pool.map(partial(covered, law, points, truth, name), range(sets))
+            for one in pool.map(partial(covered, law, points, truth, name), seeds)
         ]
     table = pd.concat(tables, ignore_index=True)
     TABLES.write("repeat/coverage.csv", table)
