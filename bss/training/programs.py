@@ -185,10 +185,9 @@ def compile_group(
     held_out = HeldOut.read(run, sources[run.data], Path(execution.data))
     options = compiler_options(execution, mesh)
     attention = execution.attention_of(run, mesh)
-    layers = execution.layers_of(run, mesh)
-    if vmapped and layers.head.logits_dtype != "float32":
+    if vmapped and execution.logits_dtype != "float32":
         raise InputError("execution.logits_dtype: bfloat16 given; write float32: runs are vmapped")
-    layers = DEFAULT_LAYERS if vmapped else layers
+    layers = DEFAULT_LAYERS if vmapped else execution.layers_of(run, mesh)
     record = describe(mesh, execution, attention, len(group), layers)
     capacity = step_capacity(execution, mesh, vmapped=vmapped)
     record["steps"] = capacity
