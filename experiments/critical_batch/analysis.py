@@ -324,7 +324,7 @@ def grid_laws(
 def width_answers() -> dict[str, Measured]:
     """Return the answers over six widths, and write their tables; {} if too few are trained.
 
-    Seeds that not every width has are left out, and are told.
+    Seeds that not every width has are left out, with a warning.
     """
     parts = trained(*WIDTHS)
     if len(parts) < FEWEST_WIDTHS:
@@ -347,7 +347,7 @@ def width_answers() -> dict[str, Measured]:
 
 
 def of_shared_seeds(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of the seeds that every size has; others are told."""
+    """Return the runs of the seeds that every size has; a warning names the others."""
     seeds = [set(some["seed"]) for _, some in runs.groupby("size", sort=False)]
     shared = set.intersection(*seeds)
     if more := set.union(*seeds) - shared:
@@ -586,7 +586,7 @@ def missed_batches(cell: Cell, smallest: int = 0) -> list[list[int]]:
 
 
 def schedule_answers(
-    base: str, parts: Sequence[str], keys: Mapping[str, str], table: str
+    base: str, parts: Sequence[str], keys: Mapping[str, str], file: str
 ) -> dict[str, Measured]:
     """Return the answers on LR schedules, and write the steps of each to the target.
 
@@ -596,7 +596,7 @@ def schedule_answers(
         base: The part with the runs at constant LR.
         parts: Those with other LR schedules.
         keys: Questions by name of the schedule.
-        table: Name of the table that is written.
+        file: Name of the table that is written.
     """
     constant = curves(base)
     others = pd.concat([curves(part, "schedules.parquet") for part in parts])
@@ -614,7 +614,7 @@ def schedule_answers(
     tables = {
         name: table.assign(size=SIZE, budget_tokens=SHORT[-1]) for name, table in tables.items()
     }
-    write(table, schedules_table(tables))
+    write(file, schedules_table(tables))
     found = {}
     for name, key in keys.items():
         if name in tables:
@@ -624,7 +624,7 @@ def schedule_answers(
                 log_tokens(tables[name], batch) - log_tokens(tables[CONSTANT], batch)
                 for batch in batches
             ]
-            found |= measurements({key: mean_of(*apart)}, known, table)
+            found |= measurements({key: mean_of(*apart)}, known, file)
     return found
 
 
