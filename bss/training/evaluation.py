@@ -29,6 +29,7 @@ from bss.registry import Registry
 from bss.training import sharding
 from bss.training.batches import Source, open_source, other_shards
 from bss.training.optimizers import Optimizer
+from bss.training.out_of_memory import naming_size
 from bss.training.program_cache import compile_cached, static_key
 from bss.training.run_config import HeldOutSet, RunConfig
 from bss.training.step import State, select_average, with_matmul_precision
@@ -192,7 +193,8 @@ class Evaluation:
         sequences = jax.ShapeDtypeStruct(shape, jnp.int32)
         jitted = jax.jit(sums, in_shardings=shardings)
         key = "sums", n, key, static_key(self.run.model), self.attention, self.vmapped
-        return compile_cached(key, jitted, self.state.params, sequences, options=self.options)
+        with naming_size("evaluation_bucket", shape[1] // mesh.size):
+            return compile_cached(key, jitted, self.state.params, sequences, options=self.options)
 
     @property
     def loss(self) -> Measure:
@@ -359,11 +361,13 @@ class Evaluator:
     def _columns(self, name: str, state: State) -> dict[str, Any]:
         """Return means and standard errors of a set, for the parameters and every average."""
         sequences, programs = self._programs[name]
+        bucket = sequences.sharding.shard_shape(sequences.shape)[1]
         columns: dict[str, Any] = {}
         n, width, *_ = self._held_out.sets[name]
         for half_life, params in self._weights(state):
             for metric, program in programs.items():
-                sums = jax.device_get(program(params, sequences))
+                with naming_size("evaluation_bucket", bucket):
+                    sums = jax.device_get(program(params, sequences))
                 column = HeldOutColumn(metric, name, half_life)
                 columns |= _numbers(column, sums, n, width - 1)
         return columns

@@ -27,8 +27,8 @@ from bss.training.checkpoint import missing_forks, saved
 from bss.training.distributed import HostAction, Interrupted, on_all_hosts
 from bss.training.evaluation import Evaluator
 from bss.training.execution import Execution
-from bss.training.hardware import GB, machine_memory
 from bss.training.loggers import Loggers
+from bss.training.out_of_memory import check_memory, naming_size
 from bss.training.programs import CompiledGroup, Programs, compilation_counter, compile_group
 from bss.training.recorder import (
     NoActiveRuns,
@@ -441,7 +441,8 @@ class Devices:
         if key in self._executed:
             return programs[key].result()
         self.guard.pause()
-        program = programs[key].result()
+        with naming_size("buckets", key):
+            program = programs[key].result()
         check_memory(program, key)
         return program
 
@@ -457,7 +458,7 @@ class Devices:
             # The first execution of a program with cuDNN's kernels captures a CUDA graph: instead
             # of executing, it records everything that is started on the devices meanwhile. So
             # nothing else may be started, neither a transfer of the next batch nor an evaluation.
-            with self.busy:
+            with self.busy, naming_size("buckets", batch.program):
                 state, metrics = jax.block_until_ready(program(*arguments))
             self._executed.add(batch.program)
         self.recompilations += self._compilations() - before
@@ -475,23 +476,6 @@ class Devices:
     def close(self) -> None:
         """Stop the guard."""
         self.guard.close()
-
-
-def check_memory(program: Any, bucket: int) -> None:
-    """Raise InputError if a program needs more memory than this machine has; on CPUs only.
-
-    The system would end the process without a message.
-    """
-    if jax.default_backend() != "cpu":
-        return
-    uses = program.memory_analysis()
-    held = uses.argument_size_in_bytes + uses.output_size_in_bytes - uses.alias_size_in_bytes
-    needed = held + uses.temp_size_in_bytes
-    if needed > (present := machine_memory()):
-        raise InputError(
-            f"execution.buckets: a micro-batch of {bucket} sequences needs {needed / GB:.3g} GB, "
-            f"this machine has {present / GB:.3g}; name smaller sizes"
-        )
 
 
 def _select_run(losses: Mapping[str, Any], m: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import jax
 from jax.errors import JaxRuntimeError
 
 from bss.training.execution import Execution, compiler_options
+from bss.training.out_of_memory import lacks_memory
 from bss.training.programs import step_programs
 from bss.training.run_config import RunConfig
 from bss.training.sharding import mesh_of
@@ -50,7 +51,7 @@ def step_memory(
             peak += uses.temp_size_in_bytes + uses.generated_code_size_in_bytes
             peak -= uses.alias_size_in_bytes
         except JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
+            if not lacks_memory(error):
                 raise
             peak = None  # a TPU's compiler refuses what does not fit
         flops = bucket * seq_len * run.model.training_flops_per_token(seq_len)
