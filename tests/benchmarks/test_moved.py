@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.moved import moved
+from benchmarks.moved import by_pass, moved
 
 MODULE = """HloModule jit_step, is_scheduled=true
 
@@ -34,3 +34,8 @@ ENTRY %main (a: bf16[4,2]) -> f32[8] {
 def test_bytes_are_of_operands_and_results(backend, turns):
     found = moved(MODULE.replace("{BACKEND}", backend))
     assert found == {"fusion": (16 + 32) + turns * (32 + 32), "__gemm": 32 + 32 + 32 + 16}
+
+
+def test_passes_are_named_by_all_that_they_write():
+    found = moved(MODULE.replace("{BACKEND}", '{"known_trip_count":{"n":"5"}}'), by_pass)
+    assert found == {"w -> f32[8]": 48, "y -> f32[8]": 5 * 64, "g -> f32[8], s8[16]": 112}
