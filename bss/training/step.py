@@ -283,7 +283,8 @@ def many_steps(
         state: the state before them.
         steps: traced number of steps.
     """
-    shapes = jax.eval_shape(take, jnp.int32(0), state)[1]
+    take = jax.jit(take, inline=True)  # traced once, for the shapes and for the loop
+    shapes = jax.eval_shape(take, 0, state)[1]
     empty = jax.tree.map(lambda x: jnp.zeros((most, *x.shape), x.dtype), shapes)
 
     def one(k: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:

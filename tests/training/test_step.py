@@ -12,7 +12,7 @@ from bss.models import network
 from bss.training.optimizers import StepSettings
 from bss.training.programs import step_programs
 from bss.training.sharding import make_mesh, replicated
-from bss.training.step import Sums, accumulate, init_state, make_step
+from bss.training.step import Sums, accumulate, init_state, make_step, many_steps
 
 BATCH = 12
 
@@ -138,6 +138,19 @@ def test_steps_taken_by_one_call_have_the_bits_of_steps_one_by_one(
     np.testing.assert_array_equal(told.loss[:4], losses)
     single = jax.jit(make_step(tiny_run))(start, rows[:3], np.int32(count), each[0])[1]
     np.testing.assert_allclose(single.loss, losses[0], rtol=1e-6)
+
+
+def test_many_steps_trace_a_step_once():
+    traced = []
+
+    def take(k, state):
+        traced.append(k)
+        return state + k, state * 2
+
+    add_up = jax.jit(lambda state, steps: many_steps(take, 5, state, steps))
+    state, doubled = add_up(jnp.float32(3), 4)
+    assert len(traced) == 1
+    assert (float(state), doubled.tolist()) == (9, [6, 6, 8, 12, 0])
 
 
 def test_seeds_of_any_size_start_different_runs(tiny_run):
