@@ -5,6 +5,7 @@ check` are not equal. For bad input and errors of the system it is 2, with one l
 running work is saved it is 130 at Ctrl-C and 143 at SIGTERM.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -90,7 +91,10 @@ ONE_THREAD = ("plan", "advise", "rules", "schedule", "fit branches")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
-    given = [str(one) for one in (sys.argv[1:] if arguments is None else arguments)]
+    if arguments is None:
+        gc.disable()  # while modules are imported; `_run` enables it
+        arguments = sys.argv[1:]
+    given = [str(one) for one in arguments]
     name = next((" ".join(given[:n]) for n in (2, 1) if " ".join(given[:n]) in COMMANDS), "")
     if name in ONE_THREAD and "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -152,6 +156,9 @@ def _run(given: list[str], name: str) -> int:
         called = f"bss {name}".strip()
         print(f"{called}: {_problem(error)}; see {called} --help", file=sys.stderr)
         return 2
+    if not gc.isenabled():
+        gc.freeze()  # modules stay until the end, so the collector need not visit them
+        gc.enable()
     show = next((one for one in bound.arguments.values() if isinstance(one, Show)), Show())
     trusts = any(isinstance(one, Trust) and one.trust for one in bound.arguments.values())
     with warnings.catch_warnings(), trusting() if trusts else nullcontext(), _waiting(name):

@@ -11,6 +11,9 @@ from bss.cli.output import Output, Show
 from bss.cli.plan import warn_about
 from bss.errors import InputError
 from bss.files import read_json
+from bss.sweeps.engines import JointEngine
+from bss.sweeps.progress import Progress
+from bss.sweeps.setup import EngineConfig
 from bss.training.allocator import keep_freed_memory
 from bss.training.distributed import (
     DistributedConfig,
@@ -56,10 +59,6 @@ def _train(path: Path, show: Show) -> Output | int:
     if not execution.compilation_cache:
         compiled = str(Path(execution.runs) / COMPILED)
         execution = replace(execution, compilation_cache=compiled)
-    from bss.sweeps.engines import JointEngine
-    from bss.sweeps.progress import Progress
-    from bss.sweeps.setup import EngineConfig
-
     warn_about(config.plan(), second_moment=config.optimizer.second_moment)
     progress = Progress(f"run {config.id}", quiet=show.json or not is_primary())
     status = JointEngine(EngineConfig()).train([config], execution, progress)[config.id]

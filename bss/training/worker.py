@@ -11,6 +11,7 @@ JAX is not imported with this module, so that environment variables can be set b
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 import queue
@@ -131,8 +132,11 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end)
     threading.Thread(target=read, daemon=True).start()
-    from bss.training.distributed import Interrupted
+    gc.disable()  # while modules are imported
+    from bss.training.loop import Interrupted
 
+    gc.freeze()  # they stay until the end, so the collector need not visit them
+    gc.enable()
     for line in iter(jobs.get, None):
         try:
             result = train_job(json.loads(line), stop)

@@ -44,3 +44,12 @@ def test_nothing_happens_where_malloc_is_another(monkeypatch):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr("bss.training.allocator.ctypes", SimpleNamespace(CDLL=lambda _: object()))
     assert not keep_freed_memory()
+
+
+def test_the_collector_does_not_visit_the_modules_of_a_command():
+    program = (
+        "import gc, sys; from bss.cli import main; sys.argv = ['bss', 'models', '--json']; main(); "
+        "print(gc.isenabled(), gc.get_freeze_count() > len(gc.get_objects()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True True", done.stderr
