@@ -67,8 +67,10 @@ def _apart(variants: Row) -> float | None:
 
 def _of_ours(shape: Shape) -> dict[str, int]:
     """Return the names of our variants, and their steps per dispatch; only one fits a GPU."""
-    several = {} if shape.gpu else {f"{shape.several} steps": shape.several}
-    return {"1 step": 1, **several}
+    one = {"1 step": 1}
+    if shape.gpu or shape.several == 1:
+        return one
+    return one | {f"{shape.several} steps": shape.several}
 
 
 def _ratios(names: Sequence[str], variants: Row) -> Row:

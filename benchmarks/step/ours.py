@@ -10,7 +10,6 @@ from jax.sharding import Mesh
 
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, DECAY, LR, Shape, batches
-from bss.models.sizes import named
 from bss.schedules.buckets import LARGEST, BucketSizes
 from bss.training.allocator import keep_freed_memory
 from bss.training.bucket_choice import core_cache, largest_bucket
@@ -49,7 +48,7 @@ def ours(
     if keep:
         keep_freed_memory()
     shape = Shape(**fields)
-    run = RunConfig(named(shape.model), DataConfig(seq_len=shape.seq_len))
+    run = RunConfig(shape.config, DataConfig(seq_len=shape.seq_len))
     mesh = mesh_of(jax.local_devices()[:1])
     most = LARGEST if shape.gpu else largest_bucket(run, 1, core_cache(), cores)
     sizes = BucketSizes([*buckets] or range(1, most + 1))

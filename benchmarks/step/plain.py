@@ -14,7 +14,6 @@ from flax import nnx
 
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, CLIP, DECAY, EPS, LR, Shape, batches
-from bss.models.sizes import named
 from bss.models.transformer import TransformerConfig
 
 
@@ -113,7 +112,7 @@ def loss_of(model: Transformer, sequences_BxT1: jax.Array) -> jax.Array:
 def plain(**fields) -> Turn:
     """Return a jitted step whose state is donated."""
     shape = Shape(**fields)
-    config = named(shape.model)
+    config = shape.config
     model = jax.jit(lambda: nnx.split(Transformer(config, nnx.Rngs(0))))
     graphdef, params = model()
     adamw = optax.adamw(

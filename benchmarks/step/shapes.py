@@ -1,10 +1,13 @@
 """The shapes whose steps are timed: a size, its sequences, a batch; and their tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bss.errors import InputError
+from bss.models import sizes
+from bss.models.size_fields import BYTES
+from bss.models.transformer import TransformerConfig
 
 # AdamW of every variant; norms are not decayed.
 LR = 1e-3
@@ -40,12 +43,21 @@ class Shape:
         """Of a step."""
         return self.batch * self.seq_len
 
+    @property
+    def config(self) -> TransformerConfig:
+        """The model: on CPUs in float32, with bytes as tokens and no recomputation."""
+        model = sizes.named(self.model)
+        if self.gpu:
+            return model
+        return replace(model, vocab_size=BYTES, dtype="float32", scan_layers=False, remat=False)
+
 
 SHAPES = {
     "d 64 B 8": Shape("nano", 64, 8),
     "d 64 B 1": Shape("nano", 64, 1),
     "d 128 B 32": Shape("micro", 128, 32),
     "d 256 B 16": Shape("mini", 256, 16, several=2),
+    "d 512 B 8": Shape("25M", 256, 8, several=1),
     "85M": Shape("85M", 1024, 32, gpu=True),
     "302M": Shape("302M", 1024, 32, gpu=True),
 }

@@ -16,7 +16,6 @@ from torch import nn  # pyrefly: ignore[missing-import]
 
 from benchmarks.race import Turn
 from benchmarks.step.shapes import BETAS, CLIP, DECAY, EPS, LR, Shape, batches
-from bss.models.sizes import named
 from bss.models.transformer import TransformerConfig
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -125,7 +124,7 @@ def stepper(
 def rival(mode: str, **fields) -> Turn:
     """Steps of one batch after the other."""
     shape = Shape(**fields)
-    config = named(shape.model)
+    config = shape.config
     step, wait = stepper(config, batches(shape, config.vocab_size), mode)
 
     def turn(steps: int) -> float:
