@@ -127,6 +127,8 @@ def from_dict(cls: type[T], entry: Any, where: str = "", *, strict: bool = True)
     Raises:
         InputError: naming the path, its value and what is expected.
     """
+    if isinstance(entry, str) and hasattr(cls, "choices"):
+        entry = {"name": entry}  # an optimizer, or a model of a named size
     if not isinstance(entry, Mapping):
         raise InputError(f"{where.rstrip('.')} is {entry!r}; expected a group of fields")
     kind: Any = cls.variant(entry) if hasattr(cls, "variant") else cls  # type: ignore[attr-defined]
@@ -172,6 +174,32 @@ def _decoded(kind: Any, entry: Mapping[str, Any], where: str, strict: bool) -> d
             raise
         problem = f"{type(error).__name__}: {error}"
         raise InputError(f"{where.rstrip('.')} cannot be read ({problem})") from None
+
+
+def read_fields(config: Any, where: str) -> None:
+    """Convert fields of a frozen dataclass that were given as in JSON, as `from_dict` does.
+
+    A class calls it first in `__post_init__`, so that in Python too a schedule may be "0:8 40K:16",
+    a token count "1M", and a group of fields a dict.
+
+    Args:
+        config: The dataclass. Fields that have their types stay the same objects.
+        where: Prefix of error messages, which is the name of the group with a final ".".
+
+    Raises:
+        InputError: As `from_dict`.
+    """
+    kind = type(config)
+    names, hints = _fields(kind)
+    given = {key: getattr(config, name) for key, name in names.items()}
+    entry = kind.decoded({**given}) if hasattr(kind, "decoded") else given
+    for key, value in entry.items():
+        hint = hints[key]
+        typed = value
+        if type(value) is not hint and not (hint is float and type(value) is int):
+            typed = _value(hint, value, f"{where}{key}", True)
+        if typed is not given[key]:
+            object.__setattr__(config, names[key], typed)
 
 
 def replace_fields(value: T, entry: Mapping[str, Any]) -> T:
@@ -232,6 +260,8 @@ def _value(kind: Any, value: Any, where: str, strict: bool) -> Any:
             raise InputError(f"{where} is {value!r}; expected a text")
         return kind.parse(value)
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+        if isinstance(value, kind):
+            return value
         return from_dict(typing.cast(type, kind), value, f"{where}.", strict=strict)
     return _scalar(kind, value, where, strict)
 
@@ -274,8 +304,12 @@ def _sequence(origin: Any, members: tuple[Any, ...], value: Any, where: str, str
 
 
 def _scalar(kind: type, value: Any, where: str, strict: bool) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
     if kind is int and isinstance(value, str):
         return parse_tokens(value, field=where)
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
     if kind is float and value is None and not strict:
         return math.nan
     if kind is float and strict and isinstance(value, str):

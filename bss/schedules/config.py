@@ -13,6 +13,7 @@ from bss.schedules.momentum import share_of
 from bss.schedules.notation import UNITS, pairs_of, split_unit
 from bss.schedules.rates import RATES, SETTINGS, Shape
 from bss.units import parse_tokens
+from bss.values import read_fields
 
 
 def without_units(entry: dict[str, Any], seq_len: int) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class ScheduleConfig:
 
     Attributes:
         tokens: tokens of the run.
-        batch: sequences per step; "0:8 2M:16" or "0:8 50%:16" in JSON and on the command line.
+        batch: sequences per step; also an integer, or a text as "0:8 2M:16" or "0:8 50%:16".
         rate: LR schedule, registered in `bss.schedules.rates` or `package.module:ATTRIBUTE`.
         warmup: linear warm-up, in tokens.
         decay: length of the final decay, in tokens, for an LR schedule that has one.
@@ -74,6 +75,8 @@ class ScheduleConfig:
     Examples:
         >>> ScheduleConfig(tokens=1_000_000, warmup=10_000, decay=100_000).stable_tokens
         900000
+        >>> str(ScheduleConfig(tokens="1M", batch="0:8 50%:16").batch)
+        '0:8 500K:16'
     """
 
     dynamic_fields: ClassVar[tuple[str, ...]] = (
@@ -94,6 +97,7 @@ class ScheduleConfig:
     reference_batch: int = 0
 
     def __post_init__(self) -> None:
+        read_fields(self, "schedule.")
         if self.batch.seq_lens:
             raise InputError(
                 f"schedule.batch: {self.batch} changes the length of sequences, and a run has one; "

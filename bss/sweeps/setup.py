@@ -15,6 +15,7 @@ from bss.training.execution import COMPILED, Execution, SharedExecution
 from bss.training.optimizers import AdamW, Optimizer
 from bss.training.run_config import DataConfig, EvaluationConfig, RunConfig
 from bss.units import parse_tokens
+from bss.values import read_fields
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class TextConfig:
     root: str = "data"
     seq_len: int = 128
     text_feature: str = "text"
+
+    def __post_init__(self) -> None:
+        read_fields(self, "text.")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class EngineConfig(SharedExecution):
     slurm: str = ""
 
     def __post_init__(self) -> None:
+        read_fields(self, "engine.")
         check_least("engine", self, workers=0, retries=0, vmap_runs=0)
         parse_processes(self.processes)
 
@@ -107,6 +112,7 @@ class RunSetup:
     averages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        read_fields(self, "setup.")
         if isinstance(self.model, str) and self.model not in SIZES:
             object.__setattr__(self, "model", group_of(self.model))
         model_of(self.model)  # refused before a corpus is prepared for it

@@ -25,7 +25,7 @@ from bss.schedules.plan import Plan
 from bss.training.hardware import cores, memory_fraction, target_of
 from bss.training.run_config import RunConfig
 from bss.training.sharding import on_gpus
-from bss.values import to_dict
+from bss.values import read_fields, to_dict
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/")  # a Path keeps one slash
 
@@ -108,6 +108,7 @@ class Execution(SharedExecution):
     registration: str = ""
 
     def __post_init__(self) -> None:
+        read_fields(self, "execution.")
         zero = (
             *("devices", "checkpoint_seconds", "step_limit", "steps_per_dispatch", "unroll"),
             *("evaluation_bucket", "log_every"),

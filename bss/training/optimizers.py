@@ -21,6 +21,7 @@ import optax.contrib
 
 from bss.errors import InputError
 from bss.registry import Registered, Registry
+from bss.values import read_fields
 
 
 class StepSettings(NamedTuple):
@@ -92,6 +93,7 @@ class Optimizer(Registered):
     clip: float = 1.0
 
     def __post_init__(self) -> None:
+        read_fields(self, "optimizer.")
         for name, low, high in (("beta1", 0, 1), ("beta2", 0, 1), ("clip", 0, math.inf)):
             self._check(name, low <= getattr(self, name) < high, f"{low} <= {name} < {high}")
         for name in ("lr", "eps"):

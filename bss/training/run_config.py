@@ -23,7 +23,7 @@ from bss.schedules.momentum import beta1_by
 from bss.schedules.plan import Plan, resolve
 from bss.training.optimizers import AdamW, Optimizer
 from bss.units import parse_tokens
-from bss.values import to_dict
+from bss.values import read_fields, to_dict
 
 TAKEN_NAMES = ("eval", "test", "train", "grad", "noise")
 """Reserved column prefixes."""
@@ -52,6 +52,7 @@ class DataConfig:
     repeat: bool = False
 
     def __post_init__(self) -> None:
+        read_fields(self, "data.")
         _check_seed("data.seed", self.seed)
 
 
@@ -111,6 +112,7 @@ class EvaluationConfig:
     every_tokens: int = 0
 
     def __post_init__(self) -> None:
+        read_fields(self, "evaluation.")
         least = {"tokens": 1, "test_tokens": 0, "per_efold": 1, "first": 1, "seq_len": 0}
         least |= {"every_steps": 0, "every_tokens": 0}
         check_least("evaluation", self, **least)
@@ -139,6 +141,7 @@ class NoiseScaleConfig:
     split: bool = False
 
     def __post_init__(self) -> None:
+        read_fields(self, "noise_scale.")
         check_least("noise_scale", self, half_life=0)
         if self.split and not self.half_life:
             raise InputError(
@@ -200,6 +203,7 @@ class RunConfig:
     spike_scatters: float = 6.0
 
     def __post_init__(self) -> None:
+        read_fields(self, "run.")
         _check_seed("seed", self.seed)
         if self.spike_policy not in get_args(SpikePolicy):
             raise InputError(f"spike_policy is {self.spike_policy!r}; expected stop or skip")
