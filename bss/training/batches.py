@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -26,7 +26,7 @@ from bss.data.shards import Shards, open_shards, sibling
 from bss.data.synthetic import SyntheticLanguage, is_synthetic, language_of
 from bss.errors import InputError
 from bss.models.base import ModelFamily
-from bss.schedules.buckets import BucketSizes
+from bss.schedules.buckets import LARGEST, BucketSizes
 from bss.schedules.plan import Plan
 from bss.training.distributed import is_multihost
 from bss.training.execution import Execution
@@ -254,6 +254,18 @@ def step_capacity(execution: Execution, mesh: Mesh, *, vmapped: bool = False) ->
     return max_steps_per_dispatch(execution, mesh)
 
 
+def microbatch_capacity(buckets: BucketSizes, plan: Plan, capacity: int) -> dict[int, int]:
+    """Return, by micro-batch size, the most of them that one step of a program may accumulate.
+
+    A program of several steps has room for LARGEST sequences per step or more, so that runs of
+    smaller batch sizes share it. On GPUs a single micro-batch has a faster program.
+    """
+    most = buckets.max_microbatches(plan)
+    if capacity == 1:
+        return most
+    return {bucket: max(count, LARGEST // bucket) for bucket, count in most.items()}
+
+
 def step_chunks(
     plan: Plan,
     first: int,
@@ -287,6 +299,7 @@ def step_batches(
     most: int,
     source: Source,
     buckets: BucketSizes,
+    max_microbatches: Mapping[int, int],
     half_lives: tuple[str, ...] = (),
 ) -> Iterator[StepBatch]:
     """Yield the batches of a run.
@@ -300,15 +313,15 @@ def step_batches(
         most: the capacity of a program in steps.
         source: the sequences.
         buckets: the micro-batch sizes.
+        max_microbatches: see `microbatch_capacity`.
         half_lives: Half-lives of the weight averages.
     """
-    microbatches = buckets.max_microbatches(plan)
     for steps in chunks:
         batch = plan.at(steps[0]).batch
         bucket = buckets.bucket(batch)
         position = plan.tokens_at(steps[0]) // plan.seq_len
         count = batch * len(steps)
-        sequences = source.batch(position, count, most * microbatches[bucket], bucket)
+        sequences = source.batch(position, count, most * max_microbatches[bucket], bucket)
         ends = tuple(plan.tokens_at(k + 1) for k in steps)
         each = [
             step_settings(plan.at(k), end, half_lives) for k, end in zip(steps, ends, strict=True)

@@ -24,6 +24,7 @@ from bss.training.batches import (
     Source,
     StepBatch,
     max_steps_per_dispatch,
+    microbatch_capacity,
     step_batches,
     step_capacity,
     step_chunks,
@@ -207,10 +208,10 @@ def compile_group(
         (state,) = states
         shapes = sharding.abstract(state)
         select = _select_only
+        microbatches = microbatch_capacity(buckets, lead.plan, capacity)
         batches = step_batches(
-            lead.plan, chunks, capacity, sources[run.data], buckets, run.averages
+            lead.plan, chunks, capacity, sources[run.data], buckets, microbatches, run.averages
         )
-        microbatches = buckets.max_microbatches(lead.plan)
         programs = step_programs(
             run, shapes, microbatches, mesh, options, capacity, attention, layers
         )

@@ -16,7 +16,9 @@ from bss.training.sharding import make_mesh
 def consumed(run, shards, first=0) -> np.ndarray:
     plan = run.plan()
     source = TextSource(shards, run.data, make_mesh(1))
-    batches = step_batches(plan, step_chunks(plan, first), 1, source, BucketSizes((1, 2, 4)))
+    buckets = BucketSizes((1, 2, 4))
+    room = buckets.max_microbatches(plan)
+    batches = step_batches(plan, step_chunks(plan, first), 1, source, buckets, room)
     prefetched, taken = prefetch(batches), []
     for item in prefetched:
         used = np.asarray(item.arguments[0])[: item.buckets]

@@ -26,8 +26,9 @@ def compiled(monkeypatch):
 def trained(tiny_execution):
     """Trains a run in a folder of its own: its curve without seconds."""
 
-    def train_in(folder, run):
-        execution = dataclasses.replace(tiny_execution, runs=f"{tiny_execution.runs}/{folder}")
+    def train_in(folder, run, **settings):
+        runs = f"{tiny_execution.runs}/{folder}"
+        execution = dataclasses.replace(tiny_execution, runs=runs, **settings)
         assert train(run, execution).finished
         rows = read_curve(Path(execution.runs) / run.id)
         return [{name: x for name, x in row.items() if name != "seconds"} for row in rows]
@@ -80,6 +81,19 @@ def test_rates_and_schedules_compile_nothing(tiny_run, compiled, trained):
     changed = overlay(tiny_run, SHORT | {"optimizer.lr": 3e-3, "optimizer.weight_decay": 0.5})
     trained("runs", changed)
     trained("runs", decayed(changed, 0.2))
+    assert {*compiled} == before
+
+
+def test_batches_of_one_micro_batch_size_compile_one_program(tiny_run, compiled, trained):
+    one, two, ramp = (
+        overlay(tiny_run, SHORT | {"schedule.batch": b}) for b in ("2", "4", "0:2 512:8")
+    )
+    alone = trained("alone", two, buckets=(2,))
+    compiled.clear()
+    trained("runs", one, buckets=(2,))
+    before = {*compiled}
+    assert trained("runs", two, buckets=(2,)) == alone
+    trained("runs", ramp, buckets=(2,))
     assert {*compiled} == before
 
 
