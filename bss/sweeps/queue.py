@@ -2,7 +2,8 @@
 
 A forked run waits for its parent, and runs that have ended before are not trained again. The
 longest runs go first, measured by the FLOPs of a run and of the forked runs that wait for it. This
-avoids a long run at the end while other workers are idle.
+avoids a long run at the end while other workers are idle. Of about equally long runs, those of
+different programs go first, so that workers that start together do not compile the same program.
 
 Each run enters and leaves a heap once, so that a sweep of N runs takes N log N operations.
 """
@@ -18,6 +19,7 @@ from bss.sweeps.cost import estimate_cost
 from bss.sweeps.progress import Progress
 from bss.training.execution import Execution
 from bss.training.loop import is_done
+from bss.training.program_cache import step_key
 from bss.training.run_config import RunConfig
 from bss.training.run_directory import RunStatus, run_path, status_at
 from bss.training.vmapped import vmap_key
@@ -25,8 +27,9 @@ from bss.training.vmapped import vmap_key
 Statuses = dict[str, RunStatus]
 """Statuses of runs, by id."""
 
-_Heap = list[tuple[float, int, str]]
-"""Negative length, number of arrival and id of runs. Ids of runs that have left are passed over."""
+_Order = tuple[int, int, float]
+_Heap = list[tuple[_Order, int, str]]
+"""Order, number of arrival and id of runs. Ids of runs that have left are passed over."""
 
 
 class Queue:
@@ -66,7 +69,7 @@ class Queue:
             if is_done(run, plan, execution):
                 self._record(run, status_at(run_path(execution.runs, run), plan))
         left = {run.id: run for run in runs if run.id not in self.statuses}
-        self._lengths = lengths([*left.values()])
+        self._orders = orders([*left.values()], execution)
         self._limits = {run.id: runs_per_program(run) for run in left.values()}
         self._keys: dict[str, Hashable] = {
             run.id: vmap_key(run, execution) for run in left.values() if self._limits[run.id] > 1
@@ -143,7 +146,7 @@ class Queue:
 
     def _add(self, run: RunConfig) -> None:
         self._ready[run.id] = run
-        entry = (-self._lengths[run.id], next(self._arrivals), run.id)
+        entry = self._orders[run.id], next(self._arrivals), run.id
         heapq.heappush(self._heap, entry)
         key = self._keys.get(run.id)
         if key is not None:
@@ -175,6 +178,23 @@ class Queue:
 def skip(parent: str) -> RunStatus:
     """Return the status of a run whose parent did not finish."""
     return RunStatus("skipped", message=f"{parent} failed")
+
+
+def orders(runs: Sequence[RunConfig], execution: Execution) -> dict[str, _Order]:
+    """Return by id what runs are sorted by: length to a factor of 2, turn and length.
+
+    The turn of a run is the number of longer runs with its programs, as long to a factor of 2.
+    """
+    length = lengths(runs)
+    turns = Counter[Hashable]()
+    found: dict[str, _Order] = {}
+    for run in sorted(runs, key=lambda run: -length[run.id]):
+        doublings = math.frexp(length[run.id])[1]
+        buckets = execution.bucket_sizes(run).max_microbatches(run.plan())
+        programs = doublings, step_key(run), *buckets
+        found[run.id] = -doublings, turns[programs], -length[run.id]
+        turns[programs] += 1
+    return found
 
 
 def lengths(runs: Sequence[RunConfig]) -> dict[str, float]:

@@ -55,6 +55,16 @@ def test_the_longest_go_first_and_each_run_goes_once(queue, tiny_run):
     assert (waiting.waiting, waiting.take(4)) == (0, [])
 
 
+def test_workers_that_start_together_compile_different_programs(tiny_run, tmp_path):
+    """A batch size of 4 does not divide the tokens, so its runs are a little shorter."""
+    axes = [("1", 1e-3), ("1", 2e-3), ("2", 1e-3), ("2", 2e-3), ("4", 1e-3), ("4", 2e-3)]
+    short = overlay(tiny_run, {"schedule.tokens": 62 * tiny_run.data.seq_len})
+    runs = [overlay(short, {"schedule.batch": b, "optimizer.lr": lr}) for b, lr in axes]
+    waiting = Queue(runs, Execution(str(tmp_path)), Progress("runs", quiet=True))
+    taken = [run.schedule.batch.constant_batch for (run,) in waiting.take(6)]
+    assert taken == [1, 2, 4, 1, 2, 4]
+
+
 def test_runs_of_one_program_are_grouped_and_shared_among_the_workers(queue, tiny_run):
     other = overlay(tiny_run, {"data.seq_len": 2 * tiny_run.data.seq_len})
     runs = [*seeded(tiny_run, 9, 7, 5, 3), *seeded(other, 8, 6)]
