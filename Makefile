@@ -97,10 +97,14 @@ format: setup  ## what `make test` checks, mended
 
 setup: .venv/ready
 
+# The pip of an older Python, e.g. of 3.11.7, compares every file of an index with every tag of the
+# machine, which takes more time than all the rest.
 .venv/ready: requirements.lock requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps \
-		-r requirements.lock --editable .
+		--constraint requirements.lock pip==25.3 setuptools
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps \
+		--no-build-isolation -r requirements.lock --editable .
 	touch $@
 
 lock: setup  ## renew the exact versions
