@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bss.laws.base import BestBatch, Options, bounded, tails
+from bss.laws.resampling import symmetric_root
 
 FEWEST = 3  # batches of a minimum
 MISFIT = 0.3  # of the rise above the least, by which a parabola may be off
@@ -187,8 +188,8 @@ class _Cubic(NamedTuple):
     def vertex_draws(self, sizes: np.ndarray, freedom: int, count: int) -> np.ndarray:
         """Return draws [count] of `vertex`, wider with few degrees of freedom, as Student's t."""
         generator = np.random.default_rng(0)
-        zero = np.zeros(len(self.coefficients))
-        changes = generator.multivariate_normal(zero, self.covariance, count)
+        normal = generator.standard_normal((count, len(self.coefficients)))
+        changes = normal @ symmetric_root(self.covariance)
         if freedom:
             changes *= np.sqrt(freedom / generator.chisquare(freedom, count))[:, None]
         return _vertices(self.coefficients + changes, sizes - self.centre) + self.centre

@@ -35,6 +35,17 @@ def robust_scale(values: np.ndarray) -> float:
     return 1.4826 * float(np.median(np.abs(values)))  # of a normal distribution
 
 
+def symmetric_root(covariance: np.ndarray) -> np.ndarray:
+    """Return the symmetric square root [m, m] of a covariance [m, m].
+
+    It is unique, so draws with it are the same on all machines. Eigenvectors alone are another
+    root, with signs that differ between versions of LAPACK. Eigenvalues below 0 are rounding and
+    count as 0.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+
+
 def draw_noise(
     deviation: float, dof: float, shape: tuple[int, int], generator: "np.random.Generator"
 ) -> np.ndarray:

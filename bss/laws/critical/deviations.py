@@ -18,6 +18,7 @@ from scipy import special
 from bss.laws.at_batch import USUAL
 from bss.laws.critical.data import StepsCurve
 from bss.laws.critical.law import Shape
+from bss.laws.resampling import symmetric_root
 
 LENGTH = 1.0  # of a deviation in log B: of 1, 1.5 and 2 the one that holds a sharp bend most often
 
@@ -64,13 +65,13 @@ class SmoothCurves:
         draws = np.empty((len(rounded), len(batch)))
         expected = np.zeros(len(batch))
         for i, (ratio, one) in enumerate(zip(ratios, others, strict=True)):
-            gain, spread = _posterior(curve, shape, batch, ratio)
+            gain, root = _posterior(curve, shape, batch, ratio)
             expected += weights[i] * (gain @ residuals)
             here = np.flatnonzero(chosen == i)
             means = (residuals + rounded[here]) @ gain.T
             noise = np.sqrt(one.squares / generator.chisquare(one.freedom, len(here)))
             normal = generator.standard_normal((len(here), len(batch)))
-            draws[here] = means + noise[:, None] * (normal @ spread.T)
+            draws[here] = means + noise[:, None] * (normal @ root)
         by_law = shape.log_steps(batch)
         return cls(batch, by_law + expected, by_law + draws, float(special.expit(odds)))
 
@@ -116,7 +117,7 @@ def _slopes(shape: Shape, batch: np.ndarray) -> np.ndarray:
 def _posterior(
     curve: StepsCurve, shape: Shape, batch: np.ndarray, ratio: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gain [m, n] and a root [m, m] of the covariance, in variances of the noise."""
+    """Return the gain [m, n] and the root [m, m] of the covariance, in variances of the noise."""
     flat = 100.0  # standard deviations of the noise: what is known of log a and log κ before
     slopes = flat * _slopes(shape, curve.batch)
     fine = flat * _slopes(shape, batch)
@@ -124,5 +125,4 @@ def _posterior(
     across = _covariance(ratio, batch, curve.batch) + fine @ slopes.T
     gain = np.linalg.solve(noisy + slopes @ slopes.T, across.T).T
     prior = _covariance(ratio, batch, batch) + fine @ fine.T
-    values, vectors = np.linalg.eigh(prior - gain @ across.T)
-    return gain, vectors * np.sqrt(np.maximum(values, 0.0))
+    return gain, symmetric_root(prior - gain @ across.T)

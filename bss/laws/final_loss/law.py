@@ -19,6 +19,7 @@ from bss.laws.final_loss.forms import FORMS, Form, losses
 from bss.laws.final_loss.points import LossPoints
 from bss.laws.final_loss.residual_gp import covariance, residuals_on_grid
 from bss.laws.minimum import parabola_vertex
+from bss.laws.resampling import symmetric_root
 from bss.values import SLACK, Nonnegative, Positive, PositiveCount, Range
 
 STEP = 1e-5  # of a parameter, for central differences in float64
@@ -228,11 +229,8 @@ class LossLaw:
     ) -> np.ndarray:
         """Return [1 + resamples, m], expected losses and draws of them; arguments broadcast."""
         mean, spread = self.posterior(self.logs(params, tokens, batch, lr))
-        roots, axes = np.linalg.eigh(spread)
-        normal = np.random.default_rng(self.seed).standard_normal((self.resamples, len(roots)))
-        # The symmetric root is unique; axes have any sign, which differs between machines.
-        drawn = mean + normal @ (axes * np.sqrt(np.maximum(roots, 0.0))) @ axes.T
-        return np.concatenate([mean[None], drawn])
+        normal = np.random.default_rng(self.seed).standard_normal((self.resamples, len(mean)))
+        return np.concatenate([mean[None], mean + normal @ symmetric_root(spread)])
 
     def predictions(
         self, params: ArrayLike, tokens: ArrayLike, batch: ArrayLike, lr: Any = None
