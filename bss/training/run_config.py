@@ -53,12 +53,6 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         read_fields(self, "data.")
-        _check_seed("data.seed", self.seed)
-
-
-def _check_seed(field: str, seed: object) -> None:
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise InputError(f"{field} is {seed!r}; expected an integer, e.g. 0 or 20261128")
 
 
 @dataclass(frozen=True)
@@ -204,7 +198,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         read_fields(self, "run.")
-        _check_seed("seed", self.seed)
         if self.spike_policy not in get_args(SpikePolicy):
             raise InputError(f"spike_policy is {self.spike_policy!r}; expected stop or skip")
         check_least("run", self, spike_scatters=1)

@@ -7,7 +7,6 @@ import warnings
 import jax
 import pytest
 
-from bss.errors import InputError
 from bss.models.transformer import TransformerConfig
 from bss.training import bucket_choice
 from bss.training.bucket_choice import choose_buckets, core_cache, largest_bucket
@@ -130,15 +129,6 @@ def test_a_resumed_run_equals_the_whole_one_on_a_machine_with_other_caches(
     without = [[row | {"seconds": 0} for row in read_curve(one)] for one in (path, whole)]
     assert without[0] == without[1]
     assert json.loads((path / "execution.json").read_text())[0]["evaluation_bucket"] == 1
-
-
-def test_sizes_that_exceed_the_memory_are_refused_before_a_step(
-    monkeypatch, tiny_run, tiny_execution
-):
-    monkeypatch.setattr("bss.training.loop.machine_memory", lambda: 1e4)
-    with pytest.raises(InputError, match=r"execution.buckets: a micro-batch of 2 sequences needs"):
-        train(tiny_run, tiny_execution)
-    assert read_curve(run_path(tiny_execution.runs, tiny_run)) == []
 
 
 def test_the_memory_of_a_container_counts(tmp_path):

@@ -9,7 +9,7 @@ from jax.errors import JaxRuntimeError
 from bss.errors import InputError
 from bss.training import evaluation, out_of_memory
 from bss.training.loop import Devices, train
-from bss.training.run_directory import read_status, run_path
+from bss.training.run_directory import read_curve, read_status, run_path
 
 EXHAUSTED = JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 21 bytes.\nBuffers: ...")
 
@@ -58,7 +58,9 @@ def test_a_machine_with_less_memory_is_told_before_the_first_step(
     monkeypatch.setattr(out_of_memory, "machine_memory", lambda: 1e3)
     with pytest.raises(InputError, match=r"buckets: .* needs .* GB, this machine has 1e-06; name"):
         train(tiny_run, tiny_execution)
-    assert read_status(run_path(tiny_execution.runs, tiny_run)).status == "failed"
+    directory = run_path(tiny_execution.runs, tiny_run)
+    assert read_status(directory).status == "failed"
+    assert read_curve(directory) == []
 
 
 def test_an_evaluation_without_memory_names_its_own_size_and_keeps_the_run(
