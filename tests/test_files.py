@@ -74,6 +74,22 @@ def test_a_device_is_written_and_stays_a_device(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["null.csv"]
 
 
+def test_frames_that_are_appended_make_one_table(tmp_path, monkeypatch):
+    """In any number of parts; a column that some frames lack is null there."""
+    frames = [pd.DataFrame({"run": [f"r{i}"] * 2, "step": [1, 2]}) for i in range(6)]
+    frames[3]["seed"] = 7
+    tables = []
+    for part in (1, 3, 100):
+        monkeypatch.setattr("bss.tables.storage.PART", part)
+        with appending(tmp_path / "runs.parquet") as append:
+            for frame in frames:
+                append(frame)
+        tables.append(pd.read_parquet(tmp_path / "runs.parquet"))
+    assert tables[0]["run"].tolist() == [f"r{i // 2}" for i in range(12)]
+    assert tables[0]["seed"].dropna().tolist() == [7, 7]
+    assert tables[0].equals(tables[1]) and tables[0].equals(tables[2])
+
+
 def test_a_full_device_is_an_error_and_stays_a_device(tmp_path):
     full = make_node(tmp_path / "full.json", stat.S_IFCHR, minor=7)
     with pytest.raises(OSError, match="No space left"):

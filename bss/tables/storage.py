@@ -24,6 +24,8 @@ MISSING = (
     *("None", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 """Texts of a missing value, as pandas has them, in columns that are not names."""
+PART = 2**16
+"""Rows up to which frames are written together. Writing many small ones takes the longest."""
 _NO_TEXT = {
     **{begin: f"is compressed; unpack it with {program}" for begin, program in PACKED.items()},
     b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save it as CSV",
@@ -74,16 +76,29 @@ def appending(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """
     path = Path(path)
     check_name(path)
+    waiting: list[pd.DataFrame] = []
+    rows = 0
     schemas: list[pa.Schema] = []
     with replacing(path) as temporary, TemporaryDirectory(dir=temporary.parent) as folder:
 
-        def append(frame: pd.DataFrame) -> None:
-            table = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
+        def write() -> None:
+            table = pa.Table.from_pandas(pd.concat(waiting), preserve_index=False, nthreads=1)
             table = table.replace_schema_metadata()
             pq.write_table(table, Path(folder, f"{len(schemas)}.parquet"))
             schemas.append(table.schema)
+            waiting.clear()
+
+        def append(frame: pd.DataFrame) -> None:
+            nonlocal rows
+            if waiting and (rows >= PART or not frame.dtypes.equals(waiting[0].dtypes)):
+                write()
+                rows = 0
+            waiting.append(frame)
+            rows += len(frame)
 
         yield append
+        if waiting:
+            write()
         if not schemas:
             raise InputError(f"{path}: there are no rows to write")
         schema = pa.unify_schemas(schemas, promote_options="permissive")
