@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.log import COUNTS, LOSSES, Correction, Log, Rows
+from bss.importers.log import COUNTS, LOSSES, Columns, Correction, Log, Rows, present
 
 SETTING = "setting "
 """Beginning of the names of columns that are only compared between the runs of a log."""
@@ -40,7 +40,8 @@ class Attempts:
     @property
     def rows(self) -> Rows:
         """The rows of the last attempt, in order."""
-        return pd.concat([log.rows for log in self.logs], ignore_index=True)
+        rows = [log.rows for log in self.logs]
+        return pd.concat(rows, ignore_index=True) if len(rows) > 1 else rows[0]
 
 
 def runs_of(logs: Iterable[Log]) -> list[Attempts]:
@@ -65,6 +66,9 @@ def runs_of(logs: Iterable[Log]) -> list[Attempts]:
 def parts_of(log: Log) -> Iterator[Log]:
     """Yield the attempts of a log, each as a log; what ends the file belongs to the last one."""
     starts = beginnings(log.rows)
+    if len(starts) == 1:
+        yield log
+        return
     ends = [*starts[1:], len(log.rows)]
     for start, end in zip(starts, ends, strict=True):
         part = replace(log, rows=log.rows.iloc[start:end])
@@ -171,12 +175,12 @@ def settings_of_attempts(
 
 def _count(rows: Rows) -> str | None:
     """Return the column that counts the rows; None if there is none."""
-    return next((name for name in COUNTS if name in rows and rows[name].notna().any()), None)
+    return next((name for name in COUNTS if name in rows and present(rows, name).any()), None)
 
 
-def _logged(rows: Rows, counts: np.ndarray) -> list[np.ndarray]:
+def _logged(rows: Rows | Columns, counts: np.ndarray) -> list[np.ndarray]:
     """Return which rows have each loss, and a count."""
-    there = [rows[column].notna().to_numpy() for column in LOSSES if column in rows]
+    there = [present(rows, column) for column in LOSSES if column in rows]
     return [mask & np.isfinite(counts) for mask in there] or [np.zeros(len(rows), bool)]
 
 
@@ -269,9 +273,9 @@ def _is_run(last: Attempts, before: Rows, part: Log) -> bool:
     return key is not None and part.rows[key].max() <= before[key].max()
 
 
-def finished(rows: Rows, planned: float) -> bool:
+def finished(rows: Rows | Columns, planned: float) -> bool:
     """Return whether the last row is the last one that can be logged of a planned run."""
-    steps = rows["step"].to_numpy()
+    steps = np.asarray(rows["step"])
     logged = [np.unique(steps[mask]) for mask in _logged(rows, steps)]
     longest = _longest(logged)
     distance = longest[-1] - longest[-2] if len(longest) > 1 else 0

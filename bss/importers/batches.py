@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError, check
-from bss.importers.log import COLUMNS, LOSSES, Rows, some
+from bss.importers.log import COLUMNS, LOSSES, Columns, present, some
 from bss.schedules.batch import BatchSchedule
 from bss.schedules.plan import resolve
 from bss.tables.likeness import held_out_name, unit_of_loss
@@ -144,9 +144,10 @@ def _refuse_other_loss(ours: str, theirs: str) -> None:
         raise InputError(f"{given}: is named as {unit}; a loss is in nats per token, so convert it")
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def counted(
-    rows: Rows, run: str, schedule: BatchSchedule | None, seq_len: int | None, given: str
-) -> tuple[Rows, str]:
+    rows: Columns, run: str, schedule: BatchSchedule | None, seq_len: int | None, given: str
+) -> tuple[Columns, str]:
     """Return the rows with their batch, and with tokens if a log or a schedule gives them.
 
     Args:
@@ -166,14 +167,14 @@ def counted(
     length = seq_len or 1
     rounded = rows.get("rounded_tokens")
     if _numbers_batches(rows):
-        rows = rows.drop(columns="batch")
+        rows = {name: values for name, values in rows.items() if name != "batch"}
     if "samples" in rows:
         rows = _with_tokens(rows, rows["samples"] * length)
     if "batch_tokens" in rows and "batch" not in rows:
-        rows = rows.assign(batch=_sequences(rows["batch_tokens"], run, length))
+        rows = rows | {"batch": _sequences(rows["batch_tokens"], run, length)}
     if ASSUMED in rows and "batch" not in rows and schedule is None:
-        rows = rows.assign(batch=rows[ASSUMED])
-    rows = rows.drop(columns=[*DROPPED], errors="ignore")
+        rows = rows | {"batch": rows[ASSUMED]}
+    rows = {name: values for name, values in rows.items() if name not in DROPPED}
     logged = "batch" in rows and bool(np.isfinite(rows["batch"]).any())
     given_batch = schedule is not None or logged
     stepped = None if given_batch else _tokens_per_step(rows, length)
@@ -189,22 +190,24 @@ def counted(
         if logged:
             _compare(rows, table["batch"], run, given)
     elif logged or stepped is None:
-        batch = rows["batch"].where(np.isfinite(rows["batch"])).bfill().ffill()
-        table = _filled(rows.assign(batch=batch), seq_len)
+        finite = np.where(np.isfinite(rows["batch"]), rows["batch"], np.nan)
+        batch = pd.Series(finite).bfill().ffill().to_numpy()
+        table = _filled(rows | {"batch": batch}, seq_len)
         source = "logged"
     else:
-        table = rows.assign(batch=stepped)
+        table = rows | {"batch": stepped}
         source = "tokens per step"
     if rounded is not None:
         _compare_rounded(table, rounded, run, source if source == given else "the batch")
     return table, source
 
 
-def _numbers_batches(rows: Rows) -> bool:
+def _numbers_batches(rows: Columns) -> bool:
     """Return whether the column `batch` is the number of the batch, which grows with the steps."""
-    if not {"batch", "step"} <= {*rows} or rows["batch"].min() == rows["batch"].max():
+    if not {"batch", "step"} <= {*rows} or (rows["batch"] == rows["batch"][0]).all():
         return False
-    there = rows[["batch", "step"]].dropna().drop_duplicates()
+    there = pd.DataFrame({name: rows[name] for name in ("batch", "step")})
+    there = there.dropna().drop_duplicates()
     more = there.diff()[1:]
     if len(there) < 3 or not (more > 0).all(axis=None):
         return False
@@ -214,12 +217,14 @@ def _numbers_batches(rows: Rows) -> bool:
     return bool((slopes == slope).all()) and abs(before_first) <= max(1.0, slope)
 
 
-def _with_tokens(rows: Rows, tokens: pd.Series) -> Rows:
+def _with_tokens(rows: Columns, tokens: np.ndarray) -> Columns:
     """Return the rows, with missing tokens replaced by these."""
-    return rows.assign(tokens=rows["tokens"].fillna(tokens) if "tokens" in rows else tokens)
+    if "tokens" in rows:
+        tokens = np.where(present(rows, "tokens"), rows["tokens"], tokens)
+    return rows | {"tokens": tokens}
 
 
-def _sequences(batch_tokens: pd.Series, run: str, seq_len: int) -> pd.Series:
+def _sequences(batch_tokens: np.ndarray, run: str, seq_len: int) -> np.ndarray:
     for value in batch_tokens[np.isfinite(batch_tokens) & (batch_tokens % seq_len != 0)][:1]:
         raise InputError(
             f"run {run}: a batch of {value:.0f} tokens is not a multiple of the sequence "
@@ -228,7 +233,7 @@ def _sequences(batch_tokens: pd.Series, run: str, seq_len: int) -> pd.Series:
     return batch_tokens / seq_len
 
 
-def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> Rows:
+def _scheduled(rows: Columns, run: str, schedule: BatchSchedule, seq_len: int) -> Columns:
     """Return the rows with batch and tokens of a schedule's plan; tokens of the log go first."""
     counted_by = "step" if _all_there(rows, "step") else "tokens"
     counts = rows[counted_by]
@@ -243,13 +248,13 @@ def _scheduled(rows: Rows, run: str, schedule: BatchSchedule, seq_len: int) -> R
         at = np.searchsorted([s.end_tokens for s in segments[:-1]], rows["tokens"])
     else:
         at = np.searchsorted([s.start_step for s in segments[1:]], counts)
-    rows = rows.assign(batch=np.array([s.batch for s in segments], float)[at])
+    rows = rows | {"batch": np.array([s.batch for s in segments], float)[at]}
     if counted_by == "tokens":
         return rows
-    return _with_tokens(rows, pd.Series(plan.tokens_at_each(counts.to_numpy()), rows.index))
+    return _with_tokens(rows, plan.tokens_at_each(counts))
 
 
-def _compare(rows: Rows, expected: pd.Series, run: str, given: str) -> None:
+def _compare(rows: Columns, expected: np.ndarray, run: str, given: str) -> None:
     logged = rows["batch"]
     for i in np.flatnonzero(np.isfinite(logged) & (logged != expected))[:1]:
         at = f" at step {rows['step'][i]:.0f}" if "step" in rows else ""
@@ -259,7 +264,7 @@ def _compare(rows: Rows, expected: pd.Series, run: str, given: str) -> None:
         )
 
 
-def _compare_rounded(rows: Rows, rounded: pd.Series, run: str, given: str) -> None:
+def _compare_rounded(rows: Columns, rounded: np.ndarray, run: str, given: str) -> None:
     """Refuse printed tokens, of three digits, that the exact ones do not round to."""
     digit = 10 ** (np.floor(np.log10(np.maximum(rounded, 1))) - 2)
     for i in np.flatnonzero(np.abs(rows["tokens"] - rounded) > ROUNDED * digit)[:1]:
@@ -269,26 +274,26 @@ def _compare_rounded(rows: Rows, rounded: pd.Series, run: str, given: str) -> No
         )
 
 
-def _filled(rows: Rows, seq_len: int) -> Rows:
+def _filled(rows: Columns, seq_len: int) -> Columns:
     """Return the rows with all tokens, from those that the log has, by steps and batches."""
     if "step" not in rows or "tokens" not in rows or _all_there(rows, "tokens"):
         return rows
     total = np.cumsum(np.diff(rows["step"], prepend=0) * rows["batch"] * seq_len)
-    return _with_tokens(rows, total + (rows["tokens"] - total).ffill().bfill())
+    before = pd.Series(rows["tokens"] - total).ffill().bfill()
+    return _with_tokens(rows, total + before.to_numpy())
 
 
-def _tokens_per_step(rows: Rows, seq_len: int) -> pd.Series | None:
+def _tokens_per_step(rows: Columns, seq_len: int) -> np.ndarray | None:
     """Return the batch as tokens per step if it is whole in every row; else None."""
     if not (_all_there(rows, "step") and _all_there(rows, "tokens")):
         return None
-    counts = rows[["step", "tokens"]]
-    taken = counts.diff().fillna(counts)
+    taken = {name: np.diff(rows[name], prepend=0) for name in ("step", "tokens")}
     batch = taken["tokens"] / (taken["step"] * seq_len)
-    if len(batch) > 1 and not counts.iloc[0].any():
+    if len(batch) > 1 and rows["step"][0] == rows["tokens"][0] == 0:
         batch[0] = batch[1]
     whole = np.isfinite(batch).all() and (batch >= 1).all() and not (batch % 1).any()
     return batch if whole else None
 
 
-def _all_there(rows: Rows, column: str) -> bool:
-    return column in rows and not rows[column].isna().any()
+def _all_there(rows: Columns, column: str) -> bool:
+    return column in rows and bool(present(rows, column).all())

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bss.importers.attempts import SETTING
 from bss.importers.lines import Cells
-from bss.importers.log import Rows
+from bss.importers.log import Columns, Rows
 from bss.importers.names import plain_name
 from bss.tables.likeness import kind_of_name, words_of_name
 
@@ -82,19 +82,26 @@ def _grows_evenly(values: np.ndarray) -> bool:
     return 2 * len(up) > len(more) and bool(np.mean(up == np.median(up)) >= EVENLY)
 
 
-def with_claims(rows: Rows, cells: Cells, read: Collection[str]) -> Rows:
-    """Return rows with what is not read and compared: counts and settings.
+def claims_of(cells: Cells, read: Collection[str]) -> Columns:
+    """Return the columns that are not read and compared: counts and settings.
 
     Counts of tokens and samples are called CLAIM NAME; batch sizes and seeds, SETTING NAME.
     """
+    claims: Columns = {}
     for name, values in cells.numbers.items():
         if name in read:
             continue
         if _counts(name) and _rises(values):
-            rows = rows.assign(**{f"{CLAIM}{name}": values[rows.index]})
+            claims[f"{CLAIM}{name}"] = values
         if is_setting(name):
-            rows = rows.assign(**{f"{SETTING}{name}": values[rows.index]})
-    return rows
+            claims[f"{SETTING}{name}"] = values
+    return claims
+
+
+def with_claims(rows: Rows, claims: Columns) -> Rows:
+    """Return the rows of a run with the claims of its table."""
+    own = {name: values[rows.index] for name, values in claims.items()}
+    return rows.assign(**own) if own else rows
 
 
 def counted_names(names: Iterable[str]) -> list[str]:
@@ -149,21 +156,21 @@ def accumulation(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def contradictions(
-    claims: pd.DataFrame, table: pd.DataFrame, accumulated: Mapping[str, int]
+    claims: Columns, table: Columns, accumulated: Mapping[str, int]
 ) -> Iterator[str]:
     """Yield a warning for each count that contradicts the tokens of a table by one factor.
 
     Args:
-        claims: Columns of `with_claims`, a row for each row of the table.
+        claims: Columns called CLAIM NAME, a row for each row of the table.
         table: The run table of one run.
         accumulated: As `accumulation` returns it.
     """
-    for column in claims:
+    for column, values in claims.items():
         name = column.removeprefix(CLAIM)
-        count = claims[column].to_numpy(float) * _unit(name)
+        count = values * _unit(name)
         if not words_of_name(name) & _TOKENS:
-            count = count * table["seq_len"].to_numpy(float)
-        factor = _factor(table["tokens"].to_numpy(float), count)
+            count = count * table["seq_len"]
+        factor = _factor(table["tokens"].astype(float), count)
         if factor not in (0, 1):
             larger = max(factor, 1 / factor)
             times = f"{larger:g} times as many" if factor > 1 else f"1/{larger:g} of them"
@@ -175,7 +182,7 @@ def contradictions(
             )
 
 
-def larger_batches(settings: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
+def larger_batches(settings: Columns, table: Columns) -> Iterator[str]:
     """Yield a warning for each batch size that is not read and divides no batch of a table.
 
     A batch size of a device or of a micro-batch divides the batch.
@@ -184,11 +191,11 @@ def larger_batches(settings: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]
         settings: Columns called SETTING NAME.
         table: The run table of one run.
     """
-    batches = table["batch"].unique()
-    in_tokens = batches * table["seq_len"].iloc[0]
-    for column in settings:
+    batches = pd.unique(table["batch"])
+    in_tokens = batches * table["seq_len"][0]
+    for column, values in settings.items():
         name = column.removeprefix(SETTING)
-        sizes = settings[column].dropna().unique()
+        sizes = np.unique(values[~np.isnan(values)])
         if column == name or words_of_name(name) & {"seed", *_TOKENS}:
             continue
         whole = len(sizes) == 1 and sizes[0] >= 1
@@ -199,14 +206,14 @@ def larger_batches(settings: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]
             )
 
 
-def agrees(claims: pd.DataFrame, table: pd.DataFrame) -> bool:
+def agrees(claims: Columns, table: Columns) -> bool:
     """Return whether a count of tokens or samples agrees with the tokens of a table."""
-    for column in claims:
+    for column, values in claims.items():
         name = column.removeprefix(CLAIM)
-        count = claims[column].to_numpy(float) * _unit(name)
+        count = values * _unit(name)
         if not words_of_name(name) & _TOKENS:
-            count = count * table["seq_len"].to_numpy(float)
-        if _factor(table["tokens"].to_numpy(float), count) == 1:
+            count = count * table["seq_len"]
+        if _factor(table["tokens"].astype(float), count) == 1:
             return True
     return False
 

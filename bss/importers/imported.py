@@ -193,12 +193,13 @@ def collect(
 ) -> ImportReport:
     """Pass the table of each run on, and return the report of all."""
     reports: list[Report] = []
-    first: list[pd.DataFrame] = []
+    first: list[tuple[int, float]] = []
     for frame, read in import_runs(logs, options):
         append(frame)
         reports.append(read)
-        first.append(_first_loss(frame))
-    return ImportReport(tuple(reports), tuple(skipped), scaling_with_batch(pd.concat(first)))
+        first += _first_loss(frame)
+    scaling = scaling_with_batch(pd.DataFrame(first, columns=["batch", "loss"]))
+    return ImportReport(tuple(reports), tuple(skipped), scaling)
 
 
 def importer_of(
@@ -249,8 +250,8 @@ def _paths(path: Any) -> list[Path]:
     return [Path(one) for one in several]
 
 
-def _first_loss(run: pd.DataFrame) -> pd.DataFrame:
+def _first_loss(run: pd.DataFrame) -> list[tuple[int, float]]:
     """Return the batch and the loss of a run's first row; the held-out one if it has no other."""
     losses = run["loss" if "loss" in run else "eval_loss"].to_numpy()
-    first = np.flatnonzero(losses > 0)[:1]
-    return pd.DataFrame({"batch": run["batch"].to_numpy()[first], "loss": losses[first]})
+    batches = run["batch"].to_numpy()
+    return [(batches[row], losses[row]) for row in np.flatnonzero(losses > 0)[:1]]

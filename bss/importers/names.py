@@ -20,7 +20,18 @@ import pandas as pd
 from bss.errors import InputError
 from bss.importers.attempts import each_attempt, refuse_epochs
 from bss.importers.lines import Cells, misspelt
-from bss.importers.log import COLUMNS, COUNTS, LOSSES, Correction, Log, Rows, run_name, some
+from bss.importers.log import (
+    COLUMNS,
+    COUNTS,
+    LOSSES,
+    Correction,
+    Log,
+    Rows,
+    only,
+    present,
+    run_name,
+    some,
+)
 from bss.tables.likeness import (
     clear_held_out_loss,
     held_out_name,
@@ -395,7 +406,7 @@ def log_of(
     passes = _passes(rows)
     log = Log(
         run=run or run_name(file),
-        rows=rows.filter([name for name in COLUMNS if name != "epoch" or passes]),
+        rows=only(rows, [name for name in COLUMNS if name != "epoch" or passes]),
         source=str(file),
         place=f"{file}:{run}" if run else str(file),
         notes=(*notes, *_uncounted(rows), *passes),
@@ -490,9 +501,9 @@ def _uncounted(rows: Rows) -> Iterator[str]:
     counted = np.zeros(len(rows), bool)
     for count in COUNTS:
         if count in rows:
-            counted |= rows[count].notna().to_numpy()
+            counted |= present(rows, count)
     for column in LOSSES:
-        lost = int(rows[column][~counted].notna().sum()) if column in rows else 0
+        lost = int(present(rows, column)[~counted].sum()) if column in rows else 0
         if lost:
             yield f"{lost} values of {column} have no step and are left out"
 

@@ -29,13 +29,14 @@ from bss.importers.attempts import parts_of
 from bss.importers.batches import ASSUMED, LONG
 from bss.importers.counts import (
     accumulation,
+    claims_of,
     counted_names,
     named_like_steps,
     step_by_name,
     with_claims,
 )
 from bss.importers.lines import columns_of, misspelt, number
-from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows, some
+from bss.importers.log import COLUMNS, COUNTS, LOSSES, Importer, Log, Rows, only, present, some
 from bss.importers.names import (
     NAMES,
     MetricNames,
@@ -120,20 +121,28 @@ class PlainTable(Importer):
             del chosen["epoch"]
         notes += (*table.notes, *misspelt(cells.sizes, chosen.values()))
         rows = _held_out(_logged(cells.rows(chosen, file)), cells.labels(split or ""))
+        lengths = rows.get("seq_len", pd.Series(np.nan, rows.index)).to_numpy()
+        rows = only(rows, (*COLUMNS, "steps_per_second"))
+        claims = claims_of(cells, chosen.values())
+        texts = {name: cells.labels(name) for name in told}
         left_out = table.left_out
         for run, part in rows.groupby(cells.labels(by or ""), sort=False):
             if {"epoch", "step"} <= names.keys() and _counts_from_0(part):
                 part = completed(part)
                 notes = tuple(dict.fromkeys((*notes, FROM_0)))
-            settings, part = _settings(file, str(run), part)
+            settings, part = _settings(file, str(run), part, lengths[part.index])
             log = log_of(file, part, settings, notes, table.cut, str(run), unread)
             log = held_out_by_source(log, chosen.get("loss", ""), columns)
             logged = {n: cells.numbers[n][part.index] for n in counts if n in cells.numbers}
-            rows_with_claims = with_claims(log.rows, cells, chosen.values())
-            log = replace(log, rows=rows_with_claims, accumulated=accumulation(logged))
-            for attempt in parts_of(replace(log, left_out=left_out)):
+            log = replace(
+                log,
+                rows=with_claims(log.rows, claims),
+                left_out=left_out,
+                accumulated=accumulation(logged),
+            )
+            for attempt in parts_of(log):
                 at = attempt.rows.index
-                labels = _labels({name: cells.labels(name)[at] for name in told})
+                labels = _labels({name: column[at] for name, column in texts.items()})
                 yield replace(attempt, labels=labels)
             left_out = {}  # of the file, so told once
 
@@ -182,20 +191,19 @@ def _counts_from_0(rows: Rows) -> bool:
     return bool(apart and (apart > 1 or not steps[0]) and not ((steps + 1) % apart).any())
 
 
-def _settings(file: Path, run: str, rows: Rows) -> tuple[dict[str, int], Rows]:
+def _settings(file: Path, run: str, rows: Rows, lengths: np.ndarray) -> tuple[dict[str, int], Rows]:
     """Return the sequence length of a run, and a batch that only rows without a loss have.
 
     Also return the rows without such a batch.
     """
-    several = np.unique(rows["seq_len"]) if "seq_len" in rows else np.zeros(0)
-    several = several[np.isfinite(several)]
+    several = np.unique(lengths[np.isfinite(lengths)])
     if len(several) > 1 or (several % 1).any():
         shown = " and ".join(f"{value:g}" for value in several)
         raise InputError(f"{file}: seq_len of run {run} is {shown}; expected one count")
     settings = {"seq_len": int(several[0])} if len(several) else {}
     logged = with_loss(rows)
     for name in {"batch", "batch_tokens"} & {*rows}:
-        if rows[name][logged].isna().all():
+        if not present(rows, name)[logged].any():
             known = np.unique(rows[name][~logged])
             known = known[np.isfinite(known)]
             if len(known) == 1:

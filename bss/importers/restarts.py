@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bss.errors import InputError
-from bss.importers.log import COUNTS, LOSSES, Rows
+from bss.importers.log import COUNTS, LOSSES, Columns, Rows, present
 
 MOST_RESTARTS = 0.1
 """A larger share of rows that go back is no restart: two processes write one log."""
@@ -39,7 +39,7 @@ class Merged:
         diverged_at: the count from which no loss is finite; those rows are left out.
     """
 
-    rows: Rows
+    rows: Columns
     fates: np.ndarray
     restarts: int = 0
     superseded: int = 0
@@ -51,17 +51,17 @@ class Merged:
 class _Attempts:
     """The rows of each loss, one per step, and the other fields as in `Merged`."""
 
-    parts: list[Rows]
+    parts: list[Columns]
     fates: np.ndarray
     restarts: int
     superseded: int
     duplicates: int
 
 
-def count_of(rows: Rows) -> str:
+def count_of(rows: Columns) -> str:
     """Return the column that counts the rows of a run; raise InputError if there is none."""
     for column in COUNTS:
-        if column in rows and rows[column].notna().any():
+        if column in rows and present(rows, column).any():
             return column
     raise InputError(
         "no step and no count of tokens is logged; name the metric with --columns step=NAME"
@@ -73,7 +73,7 @@ def with_loss(rows: Rows) -> np.ndarray:
     found = np.zeros(len(rows), bool)
     for column in LOSSES:
         if column in rows:
-            found |= rows[column].notna().to_numpy()
+            found |= present(rows, column)
     return found
 
 
@@ -88,19 +88,22 @@ def merge(*places: Rows) -> Merged:
         InputError: If losses or counts are missing or are counted differently, if a step goes back
             too often or to a step that was not logged, or if a loss is infinite.
     """
-    for rows in places:
-        if not with_loss(rows).any():
-            raise InputError("no loss is logged; name the metric with --columns loss=NAME")
-    keys = {count_of(rows) for rows in places}
+    logged = [with_loss(rows) for rows in places]
+    if not all(there.any() for there in logged):
+        raise InputError("no loss is logged; name the metric with --columns loss=NAME")
+    tables = [_columns(rows) for rows in places]
+    keys = {count_of(columns) for columns in tables}
     if len(keys) > 1:
         raise InputError(f"losses are logged by {' and '.join(sorted(keys))}; export them by one")
     key = keys.pop()
-    attempts = [_last_attempts(rows, key) for rows in places]
+    attempts = [
+        _last_attempts(columns, there, key) for columns, there in zip(tables, logged, strict=True)
+    ]
     parts = [part for place in attempts for part in place.parts]
     whole, diverged_at = _finite(_aligned(parts, key), key)
     fates = np.concatenate([place.fates for place in attempts])
     if diverged_at is not None:
-        counts = np.concatenate([rows[key].to_numpy() for rows in places])
+        counts = np.concatenate([columns[key] for columns in tables])
         fates[(fates == KEPT) & (counts >= diverged_at)] = DIVERGED
     return Merged(
         rows=whole,
@@ -112,31 +115,41 @@ def merge(*places: Rows) -> Merged:
     )
 
 
-def _aligned(parts: list[Rows], key: str) -> Rows:
+def _columns(rows: Rows) -> Columns:
+    """Return the columns of rows; those of pandas' own types, e.g. text, as pandas has them."""
+    return {
+        str(name): column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+        for name, column in rows.items()
+    }
+
+
+def _aligned(parts: list[Columns], key: str) -> Columns:
     """Return a row for each count of any part, in order, with the first value of several."""
     [first, *others] = parts
-    if others or not _rising(first[key].to_numpy()):
-        return pd.concat(parts).groupby(key).first().reset_index()
-    return first.set_index(key).reset_index()
+    if others or not _rising(first[key]):
+        frames = [pd.DataFrame(part) for part in parts]
+        return _columns(pd.concat(frames).groupby(key).first().reset_index())
+    return {key: first[key], **first}
 
 
-def _last_attempts(rows: Rows, key: str) -> _Attempts:
-    """Return the rows that count, and what becomes of the others."""
-    lost = ~with_loss(rows)
-    there = ~lost & rows[key].notna().to_numpy()
-    fates = np.where(lost, NO_LOSS, np.where(there, KEPT, NO_COUNT)).astype(object)
-    rows = rows[there]
-    if rows.empty:
+def _last_attempts(rows: Columns, logged: np.ndarray, key: str) -> _Attempts:
+    """Return the rows that count, and what becomes of the others; `logged` ones have a loss."""
+    there = logged & present(rows, key)
+    fates = np.where(logged, np.where(there, KEPT, NO_COUNT), NO_LOSS).astype(object)
+    rows = _taken(rows, np.flatnonzero(there))
+    counts = rows[key]
+    if not len(counts):
         raise InputError(f"no row has both a loss and {key}; log them together")
-    counts = rows[key].to_numpy()
-    counting = np.ones(len(rows), bool)
-    repeated = np.zeros(len(rows), bool)
+    if _rising(counts):
+        return _Attempts([rows], fates, 0, 0, 0)
+    counting = np.ones(len(counts), bool)
+    repeated = np.zeros(len(counts), bool)
     places: dict[str, np.ndarray] = {}
     restarts = 0
     superseded = 0
     duplicates = 0
     for column in [column for column in LOSSES if column in rows]:
-        place = np.flatnonzero(rows[column].notna() & counting)
+        place = np.flatnonzero(present(rows, column) & counting)
         if not _rising(counts[place]):
             distinct = _without_repeats(_of(rows, column), place, key)
             repeated[np.setdiff1d(place, distinct)] = True
@@ -151,32 +164,38 @@ def _last_attempts(rows: Rows, key: str) -> _Attempts:
             place = once
         places[column] = place
     kept = {loss: place[counting[place]] for loss, place in places.items()}
-    left_out = np.ones(len(rows), bool)
+    left_out = np.ones(len(counts), bool)
     left_out[np.concatenate([*kept.values()])] = False
     why = np.where(repeated & counting, REPEATED, SUPERSEDED)
     fates[np.flatnonzero(there)[left_out]] = why[left_out]
-    parts = [_of(rows, loss).iloc[place] for loss, place in kept.items()]
+    parts = [_taken(_of(rows, loss), place) for loss, place in kept.items()]
     return _Attempts(parts, fates, restarts, superseded, duplicates)
 
 
-def _of(rows: Rows, loss: str) -> Rows:
+def _of(rows: Columns, loss: str) -> Columns:
     """Return the rows with one of the losses."""
-    return rows.drop(columns={*LOSSES} - {loss}, errors="ignore")
+    others = {*LOSSES} - {loss}
+    return {name: values for name, values in rows.items() if name not in others}
+
+
+def _taken(rows: Columns, place: np.ndarray) -> Columns:
+    """Return the rows at some positions."""
+    return {name: values[place] for name, values in rows.items()}
 
 
 def _rising(counts: np.ndarray) -> bool:
     return bool((np.diff(counts) > 0).all())
 
 
-def _without_repeats(rows: Rows, place: np.ndarray, key: str) -> np.ndarray:
+def _without_repeats(rows: Columns, place: np.ndarray, key: str) -> np.ndarray:
     """Return the places without those whose row repeats an earlier one exactly.
 
     If steps are there twice with other values too, an attempt may log some that are equal by
     chance: then only those go after which the log continues as if they were not there.
     """
-    rows = rows.iloc[place]
-    new = ~rows.duplicated().to_numpy()
-    counts = rows[key].to_numpy()
+    rows = _taken(rows, place)
+    new = ~pd.DataFrame(rows).duplicated().to_numpy()
+    counts = rows[key]
     if len(np.unique(counts[new])) < new.sum():
         before = np.concatenate([[-np.inf], counts[:-1]])
         after = np.concatenate([counts[1:], [np.inf]])
@@ -208,20 +227,20 @@ def _supersede(everywhere: np.ndarray, place: np.ndarray, counting: np.ndarray, 
     return len(back)
 
 
-def _finite(rows: Rows, key: str) -> tuple[Rows, int | None]:
+def _finite(rows: Columns, key: str) -> tuple[Columns, int | None]:
     """Return the rows before the losses stop being finite; refuse gaps between finite ones."""
-    losses = rows[[column for column in LOSSES if column in rows]]
-    bad = np.isinf(losses.to_numpy()).any(axis=1)
+    losses = {column: rows[column] for column in LOSSES if column in rows}
+    bad = np.any([np.isinf(values) for values in losses.values()], axis=0)
     if not bad.any():
         return rows, None
     first = int(np.argmax(bad))
     at = int(rows[key][first])
-    for column in losses:
-        if np.isfinite(losses[column][first:]).any():
+    for column, values in losses.items():
+        if np.isfinite(values[first:]).any():
             raise InputError(
                 f"{column} is NaN or infinite at {key} {at} and finite later; correct it, or "
                 "leave the row out"
             )
     if not first:
         raise InputError(f"no loss is finite from {key} {at} on; leave the run out")
-    return rows[:first], at
+    return {name: values[:first] for name, values in rows.items()}, at

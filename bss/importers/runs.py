@@ -14,11 +14,12 @@ from bss.importers.attempts import SETTING, Attempts, finished, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
 from bss.importers.counts import CLAIM, agrees, contradictions, larger_batches
 from bss.importers.files import at_once
-from bss.importers.log import LOSSES, Log, Rows
+from bss.importers.log import LOSSES, Columns, Log, present
 from bss.importers.naming import distinguished
 from bss.importers.restarts import KEPT, NO_LOSS, SUPERSEDED, Merged, merge, with_loss
-from bss.tables import check_runs
+from bss.tables.columns import Origin
 from bss.tables.likeness import adds_nothing, unread_notes
+from bss.tables.schema import check_columns
 from bss.units import parse_tokens
 
 WANTED = ("loss", "eval_loss", "lr")
@@ -127,8 +128,8 @@ def import_runs(logs: Sequence[Log], options: LogOptions) -> Iterator[tuple[pd.D
             refused.append(error)
         else:
             with np.errstate(over="ignore"):
-                values = table.filter(LOSSES).to_numpy(np.float32)
-                losses = hash((len(table), values.tobytes()))
+                values = [table[name].to_numpy(np.float32) for name in LOSSES if name in table]
+                losses = hash((len(table), np.stack(values, axis=1).tobytes()))
             if (same := known.setdefault(losses, run)) != run and len(table) > 1:
                 note = f"has every loss of run {same}; leave one out if they are one run"
                 report = replace(report, notes=(*report.notes, note), repeats=same)
@@ -269,34 +270,35 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
             raise InputError(f"run {run}: --batch says {schedule}, its name {own}; correct one")
         schedule = own
     given = "--run-regex" if "batch" in named else "--batch"
-    names = [*merged.rows]
-    claims = merged.rows[[name for name in names if name.startswith(CLAIM)]]
-    compared = merged.rows[[name for name in names if name.startswith((CLAIM, SETTING))]]
-    rows = merged.rows.drop(columns=compared.columns) if len(compared.columns) else merged.rows
+    compared = {name: v for name, v in merged.rows.items() if name.startswith((CLAIM, SETTING))}
+    claims = {name: values for name, values in compared.items() if name.startswith(CLAIM)}
+    rows = {name: values for name, values in merged.rows.items() if name not in compared}
     table, batch_from = counted(rows, run, schedule, seq_len, given)
-    gaps = [c for c in ("step", "tokens") if c in table and table[c].isna().any()]
+    gaps = [c for c in ("step", "tokens") if c in table and not present(table, c).all()]
+    table = {name: values for name, values in table.items() if name not in gaps}
+    count = len(table["batch"])
+    table["seq_len"] = np.full(count, seq_len)
+    checked = check_columns(table, {run: np.arange(count)}, Origin(f"run {run}"))
+    for name in {*LOSSES} - {*merged.rows}:  # the held-out loss was put in its place
+        checked.pop(name, None)
     constants = {"run": run, **(logs[0].labels or {}), **_columns(named), "seq_len": seq_len}
-    checked = check_runs(table.drop(columns=gaps).assign(**constants), f"run {run}")
-    order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time"]
-    unlogged = {*LOSSES} - {*merged.rows}  # `check_runs` puts the held-out loss in its place
-    order += [column for column in checked if column not in order]
-    order = [column for column in order if column not in unlogged]
-    checked = checked.loc[:, [column for column in order if column in checked]]
+    columns = checked | constants
+    order = [*constants, "step", "tokens", "batch", "lr", *LOSSES, "step_time", *checked]
+    ordered = {name: columns[name] for name in order if name in columns}
+    frame = pd.DataFrame(ordered, range(count))
     status = "cut" if any(place.logs[-1].cut for place in found.places) else "finished"
     status = status if merged.diverged_at is None else "diverged"
     status = constants.get("status", status)
     if status != "finished":
-        checked = checked.assign(status=status)
+        frame = frame.assign(status=status)
     told = {"run": run, "status": status, "batch_from": batch_from}
     report = _report(found, merged, checked, told)
     report = _with_counts(report, logs, claims, checked)
     sizes = [*larger_batches(compared, checked)]
-    return checked, replace(report, warnings=(*report.warnings, *sizes))
+    return frame, replace(report, warnings=(*report.warnings, *sizes))
 
 
-def _with_counts(
-    report: Report, logs: Sequence[Log], claims: pd.DataFrame, table: pd.DataFrame
-) -> Report:
+def _with_counts(report: Report, logs: Sequence[Log], claims: Columns, table: Columns) -> Report:
     """Return the report with what other counts and accumulation say about the tokens."""
     accumulated = {name: n for log in logs for name, n in log.accumulated.items()}
     warnings = [*contradictions(claims, table, accumulated)]
@@ -310,11 +312,12 @@ def _with_counts(
     return replace(report, warnings=(*report.warnings, *warnings))
 
 
-def _length(rows: Rows) -> int | None:
+@np.errstate(divide="ignore", invalid="ignore")
+def _length(rows: Columns) -> int | None:
     """Return tokens per sequence, if the log has its batch in sequences and in tokens."""
     if not {"batch", "batch_tokens"} <= {*rows}:
         return None
-    lengths = (rows["batch_tokens"] / rows["batch"]).unique()
+    lengths = np.unique(rows["batch_tokens"] / rows["batch"])
     lengths = lengths[np.isfinite(lengths)]
     return int(lengths[0]) if len(lengths) == 1 and lengths[0] % 1 == 0 else None
 
@@ -344,28 +347,29 @@ def _columns(named: Mapping[str, str]) -> dict[str, Any]:
     return columns
 
 
-def _warnings(logs: Sequence[Log], table: pd.DataFrame) -> Iterator[str]:
+def _warnings(logs: Sequence[Log], table: Columns) -> Iterator[str]:
     """Yield a warning for losses above the loss of a uniform guess, and for too large a batch."""
     size = max((log.vocabulary or 0 for log in logs), default=0)
     uniform = math.log(size or VOCABULARY)
     for column in LOSSES:
-        if column in table and (median := float(table[column].median())) > uniform:
+        losses = table[column][present(table, column)] if column in table else ()
+        if len(losses) and (median := float(np.median(losses))) > uniform:
             above = f"ln({size or VOCABULARY:,}) = {uniform:.2f}, of a uniform guess"
             why = "it may be a sum over micro-batches, or in other units than nats per token"
             yield f"the median of {column}, {median:.4g}, is above {above}; {why}"
     tokens = table["batch"] * table["seq_len"]
     if (largest := int(tokens.max())) > MOST_TOKENS:
-        batch = table["batch"][tokens.idxmax()]
+        batch = table["batch"][int(tokens.argmax())]
         yield (
             f"a batch of {batch:,} sequences has {largest:,} tokens; if its column counts tokens, "
             "read it with --columns batch_tokens=NAME"
         )
 
 
-def _gaps(table: pd.DataFrame) -> Iterator[str]:
+def _gaps(table: Columns) -> Iterator[str]:
     """Yield a note if a loss that is logged at equal distances lacks a few rows."""
     for column in LOSSES:
-        steps = table["step"][table[column].notna()].to_numpy() if column in table else np.zeros(0)
+        steps = table["step"][present(table, column)] if column in table else ()
         if len(steps) > 3:
             apart = np.diff(steps)
             usual = int(np.median(apart))
@@ -380,15 +384,15 @@ def _early_end(merged: Merged) -> Iterator[str]:
     rows = merged.rows
     if not {"step", "planned_steps"} <= {*rows} or merged.diverged_at is not None:
         return
-    planned = rows["planned_steps"].dropna()
-    if len(planned) and not finished(rows, float(planned.iloc[-1])):
-        yield f"its log ends at step {rows['step'].max():,.0f} of {planned.iloc[-1]:,.0f}"
+    planned = rows["planned_steps"][present(rows, "planned_steps")]
+    if len(planned) and not finished(rows, float(planned[-1])):
+        yield f"its log ends at step {np.nanmax(rows['step']):,.0f} of {planned[-1]:,.0f}"
 
 
-def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, Any]) -> Report:
+def _report(run: _Run, merged: Merged, table: Columns, told: Mapping[str, Any]) -> Report:
     logs = run.logs
     abandoned = [log for place in run.places for logs in place.abandoned for log in logs]
-    batches = table["batch"].unique().tolist()
+    batches = pd.unique(table["batch"]).tolist()
     shown = " ".join(str(batch) for batch in batches[:4]) + (" …" if len(batches) > 4 else "")
     notes = [note for log in logs for note in (log.cut, *log.notes)]
     early = () if any(log.cut for log in logs) else _early_end(merged)
@@ -398,16 +402,16 @@ def _report(run: _Run, merged: Merged, table: pd.DataFrame, told: Mapping[str, A
         **told,
         sources=tuple(dict.fromkeys(log.source for log in logs)),
         read=sum(int(with_loss(log.rows).sum()) for log in [*abandoned, *logs]),
-        rows=len(table),
+        rows=len(table["batch"]),
         restarts=merged.restarts + max(len(place.abandoned) for place in run.places),
         superseded=merged.superseded + sum(int(with_loss(log.rows).sum()) for log in abandoned),
         duplicates=merged.duplicates,
         diverged_at=merged.diverged_at,
         files=_files(logs, abandoned, merged.fates),
         batch=shown,
-        seq_len=int(table["seq_len"].iloc[0]),
-        steps=int(table["step"].iloc[-1]),
-        tokens=int(table["tokens"].iloc[-1]),
+        seq_len=int(table["seq_len"][0]),
+        steps=int(table["step"][-1]),
+        tokens=int(table["tokens"][-1]),
         missing=tuple(column for column in WANTED if column not in merged.rows),
         notes=tuple(
             dict.fromkeys([*filter(None, notes), *early, *_gaps(table), *unread_notes(unread)])

@@ -24,6 +24,7 @@ from bss.errors import InputError
 from bss.importers.beside import read_yaml
 from bss.importers.counts import (
     accumulation,
+    claims_of,
     counted_names,
     named_like_steps,
     step_by_name,
@@ -90,6 +91,7 @@ def _histories(
         curves = {ours: name for ours, name in chosen.names.items() if name != result}
         chosen = replace(chosen, names=curves, unread=(*chosen.unread, result))
     rows = cells.rows(chosen.names, file)
+    claims = claims_of(cells, chosen.names.values())
     config = {} if by else _config(file)
     settings = chosen.trainer.settings(config)
     chosen_notes = (note.replace("W&B", table.tracker) for note in chosen.notes)
@@ -104,7 +106,7 @@ def _histories(
         logged = {name: cells.numbers[name][part.index] for name in counts if name in cells.numbers}
         log = replace(
             log,
-            rows=with_claims(log.rows, cells, chosen.names.values()),
+            rows=with_claims(log.rows, claims),
             left_out=left_out,
             accumulated=accumulation({**flat(config), **logged}),
         )

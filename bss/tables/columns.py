@@ -9,6 +9,9 @@ import pandas as pd
 
 from bss.errors import InputError
 
+Columns = pd.DataFrame | Mapping[str, Any]
+"""Columns by name: a table, or series and arrays of one length."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -73,16 +76,14 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
         raise InputError(f"{origin.source}: no column {', '.join(lacking)}; {present}; {fix}")
 
 
-def numbers(
-    frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
-) -> np.ndarray:
+def numbers(frame: Columns, column: str, origin: Origin, missing_ok: bool = False) -> np.ndarray:
     """Return a column of finite numbers; refuse text, infinities and, unless `missing_ok`, gaps."""
-    values = as_numbers(pd.Series(frame[column]))
+    values = as_numbers(frame[column])
     refused = ~np.isfinite(values)
     if missing_ok and refused.any():
-        refused &= frame[column].notna().to_numpy()
+        refused &= pd.Series(frame[column]).notna().to_numpy()
     for i in np.flatnonzero(refused)[:1]:
-        value = frame[column].iloc[i]
+        value = pd.Series(frame[column]).iloc[i]
         origin.refuse(i, f"{column} is {value}; {_mend(column, str(value))}")
     return values
 
@@ -95,25 +96,28 @@ def _mend(column: str, text: str) -> str:
     return "drop the rows after divergence" if diverged else "write a finite number"
 
 
-def as_numbers(column: pd.Series) -> np.ndarray:
-    """Return a column as the numbers it holds; NaN for what is none."""
-    values = pd.Series(pd.to_numeric(column, errors="coerce"))
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
-        return values.to_numpy()
-    return values.to_numpy(float, na_value=np.nan)
+def as_numbers(column: Any) -> np.ndarray:
+    """Return a column, a series or an array, as the numbers it holds; NaN for what is none."""
+    if not _of_numbers(column):
+        column = pd.Series(pd.to_numeric(pd.Series(column), errors="coerce"))
+    return np.asarray(column) if _of_numbers(column) else column.to_numpy(float, na_value=np.nan)
 
 
-def positive(
-    frame: pd.DataFrame, column: str, origin: Origin, missing_ok: bool = False
-) -> np.ndarray:
+def _of_numbers(column: Any) -> bool:
+    """Return whether a column is of a type of numbers that NumPy has."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
+
+
+def positive(frame: Columns, column: str, origin: Origin, missing_ok: bool = False) -> np.ndarray:
     """Return the same of numbers above 0, in float64."""
     values = numbers(frame, column, origin, missing_ok).astype(float)
     for i in np.flatnonzero(values <= 0)[:1]:
-        origin.refuse(i, f"{column} is {frame[column].iloc[i]}; write a positive number")
+        value = pd.Series(frame[column]).iloc[i]
+        origin.refuse(i, f"{column} is {value}; write a positive number")
     return values
 
 
-def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> np.ndarray:
+def counts(frame: Columns, column: str, origin: Origin, least: int = 1) -> np.ndarray:
     """Return a column of whole numbers from `least` on, in int64."""
     values = numbers(frame, column, origin)
     refused = (values < least) | (values >= 2**63)
@@ -121,7 +125,7 @@ def counts(frame: pd.DataFrame, column: str, origin: Origin, least: int = 1) -> 
         refused |= values % 1 != 0
     for i in np.flatnonzero(refused)[:1]:
         below = " and below 2^63" if values[i] >= 2**63 else ""
-        value = frame[column].iloc[i]
+        value = pd.Series(frame[column]).iloc[i]
         origin.refuse(i, f"{column} is {value}; write a whole number of at least {least}{below}")
     return values.astype(np.int64)
 

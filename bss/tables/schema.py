@@ -12,8 +12,9 @@ A table of points has steps and tokens to a target loss, one row for a target of
 """
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -98,14 +99,29 @@ def check_runs(
     for i in np.flatnonzero(runs["run"].isna())[:1]:
         origin.refuse(i, "run is missing; name the run of every row")
     runs["run"] = runs["run"].astype(str)
-    runs["batch"] = counts(runs, "batch", origin)
+    rows = {str(name): rows for name, rows in runs.groupby("run").indices.items()}
+    return pd.DataFrame(check_columns(dict(runs.items()), rows, origin, need_loss), runs.index)
+
+
+def check_columns(
+    columns: dict[str, Any], rows: Mapping[str, np.ndarray], origin: Origin, need_loss: bool = True
+) -> dict[str, Any]:
+    """Return columns that are checked and derived as `check_runs` does it, without a frame.
+
+    Args:
+        columns: Series or arrays by name, those that `check_runs` needs and others.
+        rows: Positions of the rows of each run, in order.
+        origin: The origin of the columns.
+        need_loss: as in `check_runs`.
+    """
+    runs = {**columns, "batch": counts(columns, "batch", origin)}
     runs["seq_len"] = _sequence_lengths(runs, origin)
     for column in ("step", "tokens"):
         if column in runs:
             runs[column] = counts(runs, column, origin, least=0)
-    runs = _mark_diverged(runs, need_loss)
-    _check_losses(runs, origin, need_loss)
-    return _integrated(runs, origin)
+    runs = _mark_diverged(runs, rows, need_loss)
+    runs = _with_losses(runs, origin, need_loss)
+    return _integrated(runs, rows, origin)
 
 
 class _Run(NamedTuple):
@@ -124,14 +140,16 @@ class _Run(NamedTuple):
     size: np.ndarray
 
 
-def _integrated(runs: pd.DataFrame, origin: Origin) -> pd.DataFrame:
+def _integrated(
+    runs: dict[str, Any], rows_of_runs: Mapping[str, np.ndarray], origin: Origin
+) -> dict[str, Any]:
     """Return runs with steps or tokens derived from the other, or compared with it."""
-    given = {column: runs[column].to_numpy() for column in ("step", "tokens") if column in runs}
-    lengths = runs["seq_len"].to_numpy()
-    sizes = runs["batch"].to_numpy() * lengths
-    derived = np.zeros(len(runs), np.int64)
-    for name, rows in runs.groupby("run", sort=False).indices.items():
-        run = _Run(str(name), rows, lengths[rows], sizes[rows])
+    given = {column: runs[column] for column in ("step", "tokens") if column in runs}
+    lengths = runs["seq_len"]
+    sizes = runs["batch"] * lengths
+    derived = np.zeros(len(sizes), np.int64)
+    for name, rows in rows_of_runs.items():
+        run = _Run(name, rows, lengths[rows], sizes[rows])
         counted = {column: values[rows] for column, values in given.items()}
         for column, values in counted.items():
             _refuse_going_back(run, column, values, origin)
@@ -144,7 +162,7 @@ def _integrated(runs: pd.DataFrame, origin: Origin) -> pd.DataFrame:
             derived[rows] = np.rint(np.cumsum(consumed / run.size)).astype(np.int64)
             _refuse_going_back(run, "step", derived[rows], origin)
     lacking = {"step", "tokens"} - given.keys()
-    return runs.assign(**dict.fromkeys(lacking, derived))
+    return runs | dict.fromkeys(lacking, derived)
 
 
 def _refuse_contradiction(run: _Run, step: np.ndarray, tokens: np.ndarray, origin: Origin) -> None:
@@ -172,11 +190,11 @@ def _refuse_contradiction(run: _Run, step: np.ndarray, tokens: np.ndarray, origi
         origin.refuse(int(run.rows[i]), f"{reason}; correct step, tokens, batch or seq_len")
 
 
-def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
+def _sequence_lengths(runs: Mapping[str, Any], origin: Origin) -> np.ndarray:
     if "batch_tokens" not in runs:
         return counts(runs, "seq_len", origin)
     size = counts(runs, "batch_tokens", origin)
-    batch = runs["batch"].to_numpy()
+    batch = runs["batch"]
     if "seq_len" in runs:
         lengths = counts(runs, "seq_len", origin)
         rule = "batch times seq_len"
@@ -189,31 +207,33 @@ def _sequence_lengths(runs: pd.DataFrame, origin: Origin) -> np.ndarray:
     return lengths
 
 
-def _mark_diverged(runs: pd.DataFrame, need_loss: bool) -> pd.DataFrame:
+def _mark_diverged(
+    runs: dict[str, Any], rows_of_runs: Mapping[str, np.ndarray], need_loss: bool
+) -> dict[str, Any]:
     """Mark runs that have no finite loss at their end as "diverged" in the column `status`.
 
     Their infinite losses become missing ones. If no run would be left, none is marked, so that the
     rows are refused.
     """
     columns = [column for column in ("loss", "eval_loss") if column in runs]
-    losses = {name: as_numbers(pd.Series(runs[name])).astype(float) for name in columns}
-    infinite = {name: np.isinf(values) for name, values in losses.items()}
-    lost = np.all([infinite[name] | runs[name].isna() for name in columns], axis=0)
+    infinite = {name: np.isinf(as_numbers(runs[name])) for name in columns}
+    lost = np.all([infinite[name] | pd.isna(runs[name]) for name in columns], axis=0)
     if not need_loss:  # a row without a loss is of the schedule alone
         lost &= np.any([*infinite.values()], axis=0)
     if not np.any(lost):
         return runs
-    ends = lost & ~runs["run"].duplicated(keep="last").to_numpy()
-    marked = runs["run"].isin(runs.loc[ends, "run"])
+    marked = np.zeros(len(runs["batch"]), bool)
+    for rows in rows_of_runs.values():
+        marked[rows] = lost[rows[-1]]
     if not columns or not marked.any() or marked.all():
         return runs
-    finite = {name: runs[name].mask(marked & infinite[name]) for name in columns}
-    status = runs["status"] if "status" in runs else pd.Series("", runs.index)
-    return runs.assign(**finite, status=status.mask(marked, "diverged"))
+    finite = {name: pd.Series(runs[name]).mask(marked & infinite[name]) for name in columns}
+    status = pd.Series(runs.get("status", ""), range(len(marked)))
+    return runs | finite | {"status": status.mask(marked, "diverged")}
 
 
-def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
-    """Make the loss columns numbers, none infinite; a row has one of them where it needs it.
+def _with_losses(runs: dict[str, Any], origin: Origin, need_loss: bool) -> dict[str, Any]:
+    """Return runs with losses that are numbers, none infinite; a row has one where it needs it.
 
     An empty column eval_loss counts as missing.
     """
@@ -221,13 +241,14 @@ def _check_losses(runs: pd.DataFrame, origin: Origin, need_loss: bool) -> None:
     losses = {column: positive(runs, column, origin, missing_ok=True) for column in columns}
     lacking = np.all([np.isnan(values) for values in losses.values()], axis=0) & need_loss
     if "status" in runs:
-        lacking &= (runs["status"] != "diverged").to_numpy()
+        lacking &= np.asarray(runs["status"] != "diverged")
     for i in np.flatnonzero(lacking)[:1]:
         origin.refuse(i, f"{columns[0]} is missing or NaN; drop the rows after divergence")
-    for column in ("loss", *columns):
-        runs[column] = losses.get(column, losses.get("eval_loss", np.nan))
-    if "eval_loss" in losses and np.isnan(losses["eval_loss"]).all():
-        del runs["eval_loss"]
+    held_out = losses.get("eval_loss", np.full(len(runs["batch"]), np.nan))
+    runs = runs | {"loss": held_out} | losses  # the held-out loss, if there is no other
+    if np.isnan(held_out).all():
+        runs.pop("eval_loss", None)
+    return runs
 
 
 def _refuse_going_back(run: _Run, column: str, values: np.ndarray, origin: Origin) -> None:
