@@ -59,15 +59,8 @@ def rate_numbers(run: pd.DataFrame, column: str) -> np.ndarray:
     return pd.Series(pd.to_numeric(run[column], errors="coerce"), dtype=float).to_numpy()
 
 
-def peak_rate(run: pd.DataFrame) -> float:
-    """Return the peak LR of a run: its peak_lr, else its largest lr, else NaN."""
-    columns = [rate_numbers(run, column) for column in ("peak_lr", "lr") if column in run]
-    known = next((rates[np.isfinite(rates)] for rates in columns if np.isfinite(rates).any()), None)
-    return np.nan if known is None else float(known.max())
-
-
 def peak_rates(runs: pd.DataFrame) -> pd.Series:
-    """Return the `peak_rate` of each run of a run table, by its name."""
+    """Return the peak LR of each run, by its name: its peak_lr, else its largest lr, else NaN."""
     known = pd.Series(np.nan, runs["run"].unique())
     for column in [name for name in ("peak_lr", "lr") if name in runs]:
         rates = pd.Series(rate_numbers(runs, column))
@@ -187,9 +180,13 @@ def points(
         )
     # the curve of decayed losses has a point per token budget
     _warn(curves, sparse_too=column != "loss" and lr_phase == "constant")
-    pairs = itertools.product(curves.values(), sorted(set(targets), reverse=True))
+    pairs = itertools.product(curves, sorted(set(targets), reverse=True))
+    peaks = peak_rates(runs)
     phase = {"lr_phase": lr_phase, "weights": weights}
-    rows = [_row(*curve, float(target)) | phase for curve, target in pairs]
+    rows = [
+        _row(*curves[name], float(target)) | {"peak_lr": peaks[name], **phase}
+        for name, target in pairs
+    ]
     settings = (name for name in SETTINGS if name in runs)
     return pd.DataFrame(rows, columns=["run", *POINTS, *settings])
 
@@ -288,7 +285,6 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float) -> dict[str, Any]:
         "model": first.get("model", ""),
         **{name: first.get(name, math.nan) for name in numbers},
         **{name: first[name] for name in SETTINGS if name in first},
-        "peak_lr": peak_rate(run),
         "budget_tokens": int(curve.tokens[-1]),
         "target_loss": target,
         "batch": first["batch"] if constant else tokens / (steps * first["seq_len"]),

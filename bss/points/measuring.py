@@ -29,7 +29,7 @@ from bss.points.curve import (
     default_targets,
     evaluated,
     loss_column,
-    peak_rate,
+    peak_rates,
     points,
     rate_numbers,
 )
@@ -146,9 +146,9 @@ def _targets_apart(points: pd.DataFrame) -> list[str]:
 
 def _rates_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the model, batch and peak LR of each run of a run table, as a table of points."""
-    own = [(run.iloc[0], peak_rate(run)) for _, run in runs.groupby("run", sort=False)]
-    rows = [(first.get("model", ""), first["batch"], rate) for first, rate in own]
-    return pd.DataFrame(rows, columns=["model", "batch", "peak_lr"])
+    first = runs.drop_duplicates("run").set_index("run")
+    rows = {"model": first.get("model", ""), "batch": first["batch"], "peak_lr": peak_rates(runs)}
+    return pd.DataFrame(rows)
 
 
 def independent_points(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -283,10 +283,10 @@ def runs_at_peak_lr(runs: pd.DataFrame, rate: float) -> pd.DataFrame:
     Raises:
         InputError: If no run has this peak LR.
     """
-    peaks = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    names = [name for name, peak in peaks.items() if abs(peak - rate) <= NEAR * rate]
-    if not names:
-        known = sorted(set(near_as_one(peaks.values()).values()))
+    peaks = peak_rates(runs)
+    names = peaks.index[(peaks - rate).abs() <= NEAR * rate]
+    if names.empty:
+        known = sorted(set(near_as_one(peaks).values()))
         there = ", ".join(map(rate_text, known)) or "unknown (add a column peak_lr or lr)"
         raise InputError(f"--peak-lr {rate:g}: no run has this peak LR; the peak LRs are {there}")
     return runs.loc[runs["run"].isin(names)]

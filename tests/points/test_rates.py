@@ -6,7 +6,7 @@ import pytest
 
 from bss.errors import InputError
 from bss.points.conditions import near_as_one
-from bss.points.curve import peak_rate, peak_rates, points
+from bss.points.curve import peak_rates, points
 from bss.points.measuring import one_rate, rate_warnings, runs_at_peak_lr
 from bss.tables import check_runs
 
@@ -63,10 +63,10 @@ def test_several_rates_at_every_batch_are_said():
 
 
 def test_a_peak_is_the_highest_known_of_the_first_column_that_tells_one():
-    run = pd.DataFrame({"peak_lr": [np.nan, np.nan], "lr": [1e-3, np.nan]})
-    assert peak_rate(run) == 1e-3
-    assert peak_rate(run.assign(peak_lr=["2e-3", ""])) == 2e-3
-    assert np.isnan(peak_rate(run.drop(columns="lr")))
+    run = pd.DataFrame({"run": "a", "peak_lr": [np.nan, np.nan], "lr": [1e-3, np.nan]})
+    assert peak_rates(run)["a"] == 1e-3
+    assert peak_rates(run.assign(peak_lr=["2e-3", ""]))["a"] == 2e-3
+    assert np.isnan(peak_rates(run.drop(columns="lr"))["a"])
 
 
 def test_rates_within_a_percent_are_one():
@@ -121,6 +121,5 @@ def test_peaks_of_a_table_are_those_of_its_runs():
             "lr": [1.0, 2.0, 3.0, 0.1, "0.4", 0.3, 1.0, 1.0, np.nan, np.inf],
         }
     )
-    known = {name: peak_rate(run) for name, run in runs.groupby("run", sort=False)}
-    pd.testing.assert_series_equal(peak_rates(runs), pd.Series(known), check_names=False)
-    assert known["b"] == 0.2 and known["a"] == 0.4 and known["c"] == 3.0 and np.isnan(known["d"])
+    expected = pd.Series({"b": 0.2, "a": 0.4, "c": 3.0, "d": np.nan})
+    pd.testing.assert_series_equal(peak_rates(runs), expected)
