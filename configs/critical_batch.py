@@ -32,6 +32,7 @@ and c4-cosine settings.toml, and for the other parts of c4 sizes.toml.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -82,6 +83,12 @@ def grid(
         entry["beta2"] = round(max(0.95, 2 ** (-tokens / half_life)), 5)
         entries.append(entry | {"ends": (ends or {}).get(tokens, ())})
     return entries
+
+
+def with_horizons(ends: Mapping[int, tuple[int, ...]], **settings: Any) -> list[dict]:
+    """Return the batch sizes that have horizons, of the grid of 12k parameters."""
+    entries = grid(32, 2_048, rate=3e-3, bend=1_100, ends=ends, **settings)
+    return [entry for entry in entries if entry["ends"]]
 
 
 def mup(name: str) -> dict:
@@ -148,7 +155,7 @@ SCHEDULES = (
     {"name": "schedule-free", "changes": {"optimizer.name": "schedule_free"}, "factor": 2.0},
 )
 COMPARED = {
-    "grid": [e for e in grid(32, 2_048, rate=3e-3, bend=1_100, ends=HORIZONS) if e["ends"]],
+    "grid": with_horizons(HORIZONS),
     "rounds": 0,
     "decay": 0.2,
 }
@@ -213,11 +220,7 @@ SIZES = {
     },
     "c4-cosine": {
         "title": "A cosine at lower LRs",
-        "grid": [
-            entry
-            for entry in grid(32, 2_048, rate=3e-3, bend=1_100, powers=(-2, -1, 0, 1), ends=LONGER)
-            if entry["ends"]
-        ],
+        "grid": with_horizons(LONGER, powers=(-2, -1, 0, 1)),
         "schedules": (
             {"name": "cosine", "changes": {"schedule.rate": "cosine"}, "annealed": True},
         ),

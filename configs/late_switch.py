@@ -28,8 +28,8 @@ except in b2 and b3. Evaluated seeds are 40 and above; seeds 0 and 1 were pilots
 b1l were repeated with seeds that no earlier part had. Questions and how they are decided:
 experiments/late_switch/questions.toml; of b4 and b5: difficulty.toml and endings.toml beside it.
 The tasks of b4 are named by `mode_decay`. In pilots (12k, batch 4, one seed, 2M tokens) the
-averaged loss fell to its limit as tokens to the power -0.20, -0.49 and -0.72. TUNED is
-the LR of the parts b5.
+averaged loss fell to its limit as tokens to the power -0.20, -0.49 and -0.72. TUNED is the LR of
+the parts b5.
 """
 
 from collections.abc import Sequence

@@ -116,6 +116,7 @@ def _lr(runs: pd.DataFrame) -> str:
 
 
 def _beta2(runs: pd.DataFrame, optimizer: Mapping[str, Any]) -> str:
+    """Return the rule of beta2 in words, with its floor, which `beta2_rule` does not know."""
     half_life = float(optimizer.get("beta2_half_life") or 0)
     column = runs.get("optimizer.beta2_half_life")
     if column is not None:
