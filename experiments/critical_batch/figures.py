@@ -76,7 +76,7 @@ def relative_steps(steps: pd.DataFrame, by: str, budget: int, smallest: int = 64
     """Return tokens to the target of a budget, relative to the tokens of a small batch size.
 
     Args:
-        steps: Table of `analysis.minima`.
+        steps: Table of `measuring.minima`.
         by: Column of the compared cells.
         budget: D in tokens.
         smallest: Batch size in tokens whose ratio is 1.

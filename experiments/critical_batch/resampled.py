@@ -1,15 +1,10 @@
-"""Critical batch sizes of many curves and their exponents in N and D, refitted to resampled runs.
+"""Critical batch sizes of many curves, measured and from resampled runs.
 
 A run of one batch size and LR gives the log tokens to the target of every budget, with every weight
 average. These numbers share the errors of the run, and runs of one seed share an effect over batch
 sizes. A resample draws two parts. For each seed of a model it draws the effect of a random seed of
 a random model at all batch sizes together. For each run it draws the remainder of a random run of
-the same batch size.
-
-The unit of replication of an exponent is the model: budgets are read off the same curves, and seeds
-of one model share its misfit. Its error is the larger of two errors, from leaving one model size
-out (jackknife) and from the resamples, with one degree of freedom fewer than sizes. The method is
-derived here; tests/experiments/test_critical_batch.py tests its coverage on planted grids.
+the same batch size (derived here).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +17,9 @@ from numpy.typing import ArrayLike
 from bss.laws.critical.law import CbsDefinition, fit_log_steps
 from bss.laws.minimum import FEWEST
 from bss.stats import Effect
+from experiments.critical_batch.cells import Cell
 
-CELL = ["size", "params", "seq_len"]
+RESAMPLES = 1000
 LEAST_DONORS = 4
 OVERHEAD = 0.2
 
@@ -41,46 +37,6 @@ def estimated(draws: ArrayLike, freedom: int, seeds: int) -> Effect:
     error = float(high - low) / 2
     test = f"resampled seeds, t with {freedom} degrees of freedom"
     return Effect(value=float(values[0]), error=error, freedom=freedom, seeds=seeds, test=test)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Log tokens to the targets of one model and sequence length.
-
-    Attributes:
-        size, params, seq_len: The model and its sequences.
-        batches: Batch sizes in tokens, ascending.
-        budgets: D in tokens, ascending.
-        logs: By batch size, log tokens [LR, average, seed, D]; NaN if a target was missed.
-    """
-
-    size: str
-    params: float
-    seq_len: int
-    batches: tuple[int, ...]
-    budgets: tuple[int, ...]
-    logs: tuple[np.ndarray, ...]
-
-
-def cells_of(points: pd.DataFrame) -> list[Cell]:
-    """Return the cells of a table of points with the columns of `analysis.measured`."""
-    logs = np.log(points["tokens_to_target"]).where(points["reached"])
-    table = points.assign(log_tokens=logs, tokens=points["batch"] * points["seq_len"])
-    axes = ["peak_lr", "average", "seed", "budget_tokens"]
-    found = []
-    for (size, params, seq_len), some in table.groupby(CELL, sort=False):  # type: ignore[misc]
-        arrays = {}
-        for batch, here in some.groupby("tokens"):
-            levels = [sorted(here[axis].unique()) for axis in axes]
-            wide = here.set_index(axes)["log_tokens"]
-            wide = wide.reindex(pd.MultiIndex.from_product(levels))
-            arrays[round(float(str(batch)))] = wide.to_numpy(float).reshape(
-                [len(x) for x in levels]
-            )
-        budgets = tuple(sorted(int(d) for d in some["budget_tokens"].unique()))
-        at = (str(size), float(params), int(seq_len), (*arrays,), budgets, (*arrays.values(),))
-        found.append(Cell(*at))
-    return found
 
 
 def resampled(
@@ -245,78 +201,24 @@ def critical(cell: Cell, tokens: np.ndarray, smallest: int = 0) -> dict[str, np.
     return {"cbs": definition.by_law(bend, max(cell.batches[0], smallest)), "b/a": bend}
 
 
-@dataclass(frozen=True)
-class Exponents:
-    """Exponents p of N and q of D in a law of critical batch sizes over curves.
+def critical_values(cells: Sequence[Cell]) -> list[dict[str, np.ndarray]]:
+    """Return per cell what `critical` returns of the measured and of the resampled tokens."""
+    draws = resampled(cells, RESAMPLES)
+    return [critical(cell, tokens) for cell, tokens in zip(cells, draws, strict=True)]
 
-    Attributes:
-        draws: log c, p, q [1 + R, 3].
-        without: log c, p, q without each model size [size, 3].
-        inverse: (XᵀX)⁻¹ of the design.
-        spread: Residual standard deviation of log batch about the law.
-        sizes: Names of the model sizes [size].
-        seeds: Seeds of each model.
+
+def critical_sizes(
+    cells: Sequence[Cell], values: Sequence[Mapping[str, np.ndarray]]
+) -> pd.DataFrame:
+    """Return the critical batch size and B_crit = b/a of every curve in tokens.
+
+    The columns `cbs_low` and `cbs_high` are 95% ends of the resampled runs.
     """
-
-    draws: np.ndarray
-    without: np.ndarray
-    inverse: np.ndarray
-    spread: float
-    sizes: tuple[str, ...]
-    seeds: int
-
-    def of(self, n: float, d: float, less: float = 0.0) -> Effect:
-        """Return n·p + d·q − less; its error is the largest of sizes, refits and residuals."""
-        weights = np.array([0.0, n, d])
-        freedom = len(self.sizes) - 1
-        refits = estimated(self.draws @ weights - less, freedom, self.seeds)
-        left = self.without @ weights
-        jackknife = float(np.sqrt(freedom / len(left) * ((left - left.mean()) ** 2).sum()))
-        residual = self.spread * float(np.sqrt(weights @ self.inverse @ weights))
-        return Effect(
-            value=refits.value,
-            error=max(refits.error, jackknife, residual),
-            freedom=freedom,
-            seeds=self.seeds,
-            test=f"{len(left)} model sizes, t with {freedom} degrees of freedom",
-        )
-
-
-def exponents(cells: Sequence[Cell], values: Sequence[np.ndarray]) -> Exponents:
-    """Fit log batch = log c + p log N + q log D to all curves, [1 + R, D] per cell."""
-    logs = np.concatenate([np.log(value) for value in values], axis=1)
-    rows = [(1.0, np.log(cell.params), np.log(d)) for cell in cells for d in cell.budgets]
-    sizes = np.array([cell.size for cell in cells for _ in cell.budgets])
-    known = np.isfinite(logs).all(axis=0)
-    X = np.array(rows)[known]
-    y = logs[:, known]
-    size = sizes[known]
-    inverse = np.linalg.inv(X.T @ X)
-    draws = y @ X @ inverse
-    rest = y[0] - X @ draws[0]
-    spread = float(np.sqrt(rest @ rest / max(len(X) - X.shape[1], 1)))
-    names = tuple(dict.fromkeys(map(str, size)))
-    without = np.stack(
-        [np.linalg.lstsq(X[size != name], y[0, size != name], rcond=None)[0] for name in names]
-    )
-    return Exponents(draws, without, inverse, spread, names, cells[0].logs[0].shape[2])
-
-
-def exponents_table(fits: Mapping[str, Exponents]) -> pd.DataFrame:
-    """Return the exponents by quantity with 95% intervals, and without each model size.
-
-    The column `without` names the size that was left out; "" for none.
-    """
-    names = {"N": (1, 0), "D": (0, 1), "D - N": (-1, 1), "N + D": (1, 1)}
     rows = []
-    for quantity, fit in fits.items():
-        for name, weights in names.items():
-            one = fit.of(*weights)
-            low, high = one.ends()
-            row = {"quantity": quantity, "exponent": name, "without": "", "value": one.value}
-            rows.append(row | {"low": low, "high": high, "error": one.error})
-            for size, law in zip(fit.sizes, fit.without, strict=True):
-                value = float(law @ [0.0, *weights])
-                known = {"quantity": quantity, "exponent": name, "without": size}
-                rows.append(known | {"value": value})
+    for cell, value in zip(cells, values, strict=True):
+        low, high = np.nanquantile(value["cbs"][1:], [0.025, 0.975], axis=0)
+        for k, budget in enumerate(cell.budgets):
+            row = {"size": cell.size, "params": cell.params, "tokens": budget}
+            row |= {"cbs": value["cbs"][0, k], "cbs_low": low[k], "cbs_high": high[k]}
+            rows.append(row | {"B_crit": value["b/a"][0, k]})
     return pd.DataFrame(rows)

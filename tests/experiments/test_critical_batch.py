@@ -16,20 +16,24 @@ from bss.sweeps.setup import planned_run
 from bss.theory.least_squares import LeastSquares, risk_curve
 from bss.values import from_dict
 from configs.critical_batch import SIZES, get_config
-from experiments.critical_batch import analysis, figures
-from experiments.critical_batch.resampled import (
-    Cell,
-    cells_of,
-    critical,
-    deviations,
-    exponents,
-    exponents_table,
-    resampled,
-    seed_effects,
+from experiments.critical_batch import (
+    analysis,
+    comparisons,
+    figures,
+    fits,
+    measuring,
+    schedules,
+    settings,
+    sizes,
 )
+from experiments.critical_batch import resampled as resampling
+from experiments.critical_batch.cells import Cell, cells_of
+from experiments.critical_batch.exponents import exponents, exponents_table, laws_of
+from experiments.critical_batch.resampled import critical, deviations, resampled, seed_effects
 from experiments.critical_batch.run import Study, arms, experiment, scheduled
 from experiments.findings import read_questions
 from experiments.preregister import FOLDER, read_json
+from experiments.tables import Tables
 from tests.drawn import points, texts
 
 RESULTS = Path(__file__).parents[2] / "results/critical_batch"
@@ -72,7 +76,7 @@ def planted(sizes=SIZES_N, rates=(BEST_RATE / 2, BEST_RATE, 2 * BEST_RATE), leng
                 for seed in SEEDS:
                     tokens, loss = curve(params, batch, lr, seed, length)
                     columns = {"tokens": tokens, "step": tokens / batch, "eval_loss": loss}
-                    columns |= {f"eval_loss_avg_{h}": loss for h in analysis.HALF_LIVES}
+                    columns |= {f"eval_loss_avg_{h}": loss for h in measuring.HALF_LIVES}
                     run = {"run": f"{size}-{batch}-{lr}-{seed}", "size": size, "model": size}
                     run |= {"params": params, "seq_len": 32, "batch": batch // 32, "seed": seed}
                     run |= {"data_seed": seed, "peak_lr": lr, "parent": None}
@@ -82,7 +86,7 @@ def planted(sizes=SIZES_N, rates=(BEST_RATE / 2, BEST_RATE, 2 * BEST_RATE), leng
 
 @pytest.fixture(scope="module")
 def table():
-    return analysis.measured(planted(), BUDGETS)
+    return measuring.measured(planted(), BUDGETS)
 
 
 def test_the_registered_questions_are_those_that_are_answered():
@@ -94,13 +98,13 @@ def test_the_registered_questions_are_those_that_are_answered():
 def test_the_questions_over_widths_are_those_that_were_registered():
     registered = read_json(FOLDER / "critical_batch_sizes.json", "")
     stated = {one["key"]: one["number"] for one in registered["statements"]}
-    assert stated == {q.key: q.number for q in read_questions(analysis.WIDTH_QUESTIONS)}
+    assert stated == {q.key: q.number for q in read_questions(sizes.QUESTIONS)}
     parts = {config.partition(":")[2] for config in registered["runs"]}
-    assert parts == set(analysis.WIDTHS)
+    assert parts == set(sizes.WIDTHS)
 
 
 def test_planted_exponents_over_widths_are_answered(monkeypatch, tmp_path, capsys):
-    widths = dict(zip(analysis.WIDTHS[:4], (7_008, 12_416, 27_816, 49_216), strict=True))
+    widths = dict(zip(sizes.WIDTHS[:4], (7_008, 12_416, 27_816, 49_216), strict=True))
     for part, params in widths.items():
         runs = planted({part.removeprefix("c4-"): params})
         if part == "c4-7k":  # one more seed than the others
@@ -109,31 +113,30 @@ def test_planted_exponents_over_widths_are_answered(monkeypatch, tmp_path, capsy
         (tmp_path / part).mkdir()
         runs.to_parquet(tmp_path / part / "runs.parquet")
         shutil.copy(RESULTS / "c1-12k/experiment.json", tmp_path / part)
-    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
-    monkeypatch.setattr(analysis, "RESAMPLES", 50)
-    found = analysis.width_answers()
+    monkeypatch.setattr(resampling, "RESAMPLES", 50)
+    found = sizes.answers(Tables(tmp_path))
     assert "seeds 12 are not of every width" in capsys.readouterr().err
     # The critical batch is 1.2 of the smallest and 0.2 of b/a: its exponents are smaller.
     difference = found["data_size_widths"].effect
     assert 0.7 * (OF_D - OF_N) < difference.value < OF_D - OF_N and difference.freedom == 3
     assert 0 < found["size_widths"].effect.value < OF_N
-    sizes = pd.read_csv(tmp_path / "curves_widths.csv")
+    written = pd.read_csv(tmp_path / "curves_widths.csv")
     expected = 1.2 * 32 + 0.2 * np.array(
-        [bend(n, d) for n, d in zip(sizes["params"], sizes["tokens"], strict=True)]
+        [bend(n, d) for n, d in zip(written["params"], written["tokens"], strict=True)]
     )
-    assert sizes["cbs"].to_numpy() == pytest.approx(expected, rel=0.1)
-    assert (sizes["cbs_low"] <= sizes["cbs_high"]).all()
+    assert written["cbs"].to_numpy() == pytest.approx(expected, rel=0.1)
+    assert (written["cbs_low"] <= written["cbs_high"]).all()
 
 
 def test_a_planted_critical_batch_of_less_momentum_is_compared(monkeypatch, tmp_path):
-    parts = {analysis.BETA1.base: {"12k": 12_416}, analysis.BETA1.part: {"beta1 0.7": 49_216}}
-    for part, sizes in parts.items():
+    parts = {settings.BETA1.base: {"12k": 12_416}, settings.BETA1.part: {"beta1 0.7": 49_216}}
+    for part, models in parts.items():
         (tmp_path / part).mkdir()
-        planted(sizes).to_parquet(tmp_path / part / "runs.parquet")
+        planted(models).to_parquet(tmp_path / part / "runs.parquet")
         shutil.copy(RESULTS / "c1-12k/experiment.json", tmp_path / part)
-    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
-    monkeypatch.setattr(analysis, "RESAMPLES", 50)
-    found = analysis.setting_answers()
+    for module in (resampling, comparisons):
+        monkeypatch.setattr(module, "RESAMPLES", 50)
+    found = settings.answers(Tables(tmp_path))
     assert set(found) == {"beta1_lower"}  # no cosine was trained
     planted_ratio = OF_N * np.log(49_216 / 12_416)
     assert 0.5 * planted_ratio < found["beta1_lower"].effect.value < planted_ratio
@@ -206,7 +209,7 @@ def test_planted_exponents_of_n_and_d_are_found(table):
 
 @pytest.mark.slow
 def test_the_critical_batches_are_those_of_fit_critical(table):
-    fit = analysis.fitted(table)
+    fit = fits.fitted(table)
     [first, *_] = cells_of(table)
     ours = critical(first, resampled([first], 1)[0])
     theirs = [at for at in fit.fits if at.curve.params == first.params]
@@ -225,10 +228,10 @@ def test_deviations_have_the_variance_of_one_run(table):
 
 
 def test_a_best_rate_at_an_end_of_those_tried_is_named_per_curve():
-    some = analysis.measured(planted({"12k": 12_416}, (BEST_RATE, 2 * BEST_RATE)), BUDGETS[:1])
-    best, fit = analysis.minima(some), analysis.fitted(some)
+    some = measuring.measured(planted({"12k": 12_416}, (BEST_RATE, 2 * BEST_RATE)), BUDGETS[:1])
+    best, fit = measuring.minima(some), fits.fitted(some)
     assert not best["bracketed"].any()
-    assert analysis.notes(best, fit) == [
+    assert fits.notes(best, fit) == [
         "the best LR is an end of those tried at batch 1, 2, 4, 8, 16, 32, 64"
     ]
 
@@ -236,16 +239,16 @@ def test_a_best_rate_at_an_end_of_those_tried_is_named_per_curve():
 def test_a_target_that_small_batches_miss_is_named_per_curve(table):
     some = table.loc[(table["size"] == "12k") & (table["budget_tokens"] == BUDGETS[0])]
     some = some.assign(reached=some["reached"] & (some["batch"] >= 4))
-    [note] = analysis.notes(analysis.minima(some), analysis.fitted(some))
+    [note] = fits.notes(measuring.minima(some), fits.fitted(some))
     assert "the target was missed at batch 1, 2" in note
     assert "the smallest batch 4 is" in note and "above linear scaling" in note
 
 
 def test_a_budget_that_the_smallest_batch_did_not_reach_is_one_line():
     some = planted({"12k": 12_416}, length=300_000)
-    assert set(analysis.measured(some, BUDGETS)["budget_tokens"]) == {100_000, 200_000}
+    assert set(measuring.measured(some, BUDGETS)["budget_tokens"]) == {100_000, 200_000}
     with pytest.raises(InputError, match="no run of the smallest batch size reached D = 400000"):
-        analysis.measured(some, BUDGETS[-1:])
+        measuring.measured(some, BUDGETS[-1:])
 
 
 def test_budgets_of_one_model_are_no_replication(table):
@@ -286,11 +289,11 @@ def test_the_last_loss_of_each_horizon_makes_a_curve():
         for end in ends
         for at in (end // 2, end)
     ]
-    kept = analysis.final_losses(pd.DataFrame(rows))
+    kept = schedules.final_losses(pd.DataFrame(rows))
     assert kept["tokens"].tolist() == [100, 200, 300] and set(kept["peak_lr"]) == {1e-3}
 
 
-def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch, tmp_path):
+def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(tmp_path):
     runs, rows = planted({"12k": 12_416}).assign(size="12k"), []
     for name, run in runs[runs["batch"].isin([2, 16, 64])].groupby("run"):
         batch_tokens = 32 * run["batch"].iloc[0]
@@ -305,8 +308,9 @@ def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch,
         (tmp_path / part).mkdir()
         table.to_parquet(tmp_path / part / name)
         shutil.copy(RESULTS / part / "experiment.json", tmp_path / part)
-    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
-    found = analysis.schedule_answers("c1-12k", ["c3"], analysis.SCHEDULES, "schedules.csv")
+    found = schedules.schedule_answers(
+        Tables(tmp_path), "c1-12k", ["c3"], analysis.SCHEDULES, "schedules.csv"
+    )
     assert set(found) == {"schedule_cosine"}
     table = pd.read_csv(tmp_path / "schedules.csv")
     relative = table.loc[table["schedule"] == "cosine", "relative"]
@@ -315,7 +319,7 @@ def test_a_schedule_that_needs_more_steps_is_compared_at_one_target(monkeypatch,
 
 
 def test_published_runs_have_the_known_bends_and_the_odd_row_is_named():
-    rows = analysis.published_table().set_index("model")
+    rows = fits.published_table().set_index("model")
     assert 82 <= rows.loc["llama31_8b", "B_crit"] <= 84
     assert rows.loc["gpt_oss_20b", "B_crit"] == pytest.approx(72, abs=1)
     assert rows.loc["gpt_oss_20b", "above_linear"] == pytest.approx(16 / 72, abs=0.01)
@@ -325,30 +329,29 @@ def test_published_runs_have_the_known_bends_and_the_odd_row_is_named():
 
 @pytest.mark.slow
 def test_figures_have_every_curve(table):
-    fit = analysis.fitted(table)
-    curves = analysis.curve_table(table, {"both": fit})
+    fit = fits.fitted(table)
+    curves = fits.curve_table(table, {"both": fit})
     cells = cells_of(table)
     values = [critical(c, t) for c, t in zip(cells, resampled(cells, 20), strict=True)]
     laws = exponents_table({"cbs": exponents(cells, [v["cbs"] for v in values])})
     drawn = figures.growth_figure(curves, laws)
     assert {"N = 12k", "D = 0.2M"} <= texts(drawn) and min(points(drawn)) >= 9
-    by_size = analysis.by_size(fit)
+    by_size = fits.by_size(fit)
     assert len(by_size) == 3 and all(isinstance(one, CriticalFit) for one in by_size.values())
     assert len(figures.steps_panels(by_size).axes) >= 3
 
 
 @pytest.mark.slow
-def test_the_smoke_size_end_to_end_and_again(tmp_path, monkeypatch):
+def test_the_smoke_size_end_to_end_and_again(tmp_path):
     one = study("smoke", results=str(tmp_path / "c3"))
     engine = replace(one.setup.engine, runs=str(tmp_path / "runs"))
     one = replace(one, setup=replace(one.setup, engine=engine))
     experiment(one)
-    monkeypatch.setattr(analysis, "RESULTS", tmp_path)
-    runs = analysis.curves("c3")
+    runs = measuring.curves(Tables(tmp_path), "c3")
     assert set(runs["size"]) == {"7k"} and runs["run"].nunique() == 6
-    others = analysis.curves("c3", "schedules.parquet")
+    others = measuring.curves(Tables(tmp_path), "c3", "schedules.parquet")
     assert set(others["name"]) == {"WSD", "cosine", "schedule-free"}
-    found = analysis.minima(analysis.measured(runs, one.budgets))
+    found = measuring.minima(measuring.measured(runs, one.budgets))
     assert set(found["budget_tokens"]) == set(one.budgets)
     kept = sorted(path.name for path in (tmp_path / "runs").iterdir())
     experiment(one)
@@ -390,8 +393,7 @@ def noisy(cells, generator):
 
 def laws(cells, resamples, seed=0):
     drawn = resampled(cells, resamples, seed)
-    values = [critical(cell, tokens) for cell, tokens in zip(cells, drawn, strict=True)]
-    return {name: exponents(cells, [v[name] for v in values]) for name in ("cbs", "b/a")}
+    return laws_of(cells, [critical(c, tokens) for c, tokens in zip(cells, drawn, strict=True)])
 
 
 @pytest.mark.slow
