@@ -12,7 +12,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from bss.errors import InputError, check_least
 from bss.models import ModelFamily
@@ -198,8 +198,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         read_fields(self, "run.")
-        if self.spike_policy not in get_args(SpikePolicy):
-            raise InputError(f"spike_policy is {self.spike_policy!r}; expected stop or skip")
         check_least("run", self, spike_scatters=1)
         for text in self.averages:
             half_life(text, self.schedule.tokens)
