@@ -134,11 +134,12 @@ def main() -> None:
             layers=execution.layers_of(run, mesh),
         )
         program = programs[options.bucket].result()
-    found = moved(program.as_text())
+    text = program.as_text()
+    found = moved(text)
     print(f"{sum(found.values()) / 1e9:.1f} GB moved, ", end="")
     print(f"{program.memory_analysis().temp_size_in_bytes / 1e9:.1f} GB of temporaries")
     print(", ".join(f"{name} {size / 1e9:.2f}" for name, size in found.most_common(5)))
-    for name, size in moved(program.as_text(), by_pass).most_common(options.passes):
+    for name, size in moved(text, by_pass).most_common(options.passes):
         print(f"{size / 1e9:6.2f} GB  {name}")
 
 
