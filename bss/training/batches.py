@@ -257,7 +257,7 @@ def step_capacity(execution: Execution, mesh: Mesh, *, vmapped: bool = False) ->
 def microbatch_capacity(buckets: BucketSizes, plan: Plan, capacity: int) -> dict[int, int]:
     """Return, by micro-batch size, the most of them that one step of a program may accumulate.
 
-    A program of several steps has room for LARGEST sequences per step or more, so that runs of
+    A program of several steps takes LARGEST sequences per step or more, so that runs of
     smaller batch sizes share it. On GPUs a single micro-batch has a faster program.
     """
     most = buckets.max_microbatches(plan)
