@@ -29,6 +29,7 @@ from bss.reading import (
 )
 from bss.tables import Reading, check_runs
 from bss.tables.columns import Origin
+from bss.tables.joining import stacked
 from bss.units import parse_tokens
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ class FitsApart(Mapping[int, Any]):
         return {n: fit.to_dict() for n, fit in self.fits.items()}
 
     def _joined(self, table: "Callable[[EsFit], pd.DataFrame]") -> pd.DataFrame:
-        frames = [table(fit).assign(seq_len=n) for n, fit in self.fits.items()]
-        return pd.concat(frames, ignore_index=True)
+        return stacked([table(fit).assign(seq_len=n) for n, fit in self.fits.items()])
 
     def __repr__(self) -> str:
         return "\n".join(f"seq_len {n}: {fit!r}" for n, fit in self.fits.items())

@@ -11,7 +11,7 @@ from bss.errors import InputError
 from bss.points.measuring import measure_points, tuned_points
 from bss.tables import Reading, check_runs, holds_points
 from bss.tables.columns import Origin, refuse_odd
-from bss.tables.joining import holds_losses, holds_runs, join_tables, tables_in
+from bss.tables.joining import holds_losses, holds_runs, join_tables, stacked, tables_in
 from bss.tables.likeness import held_out_name, unit_of_loss
 from bss.tables.reading import only, without
 from bss.tables.schema import check_points
@@ -136,7 +136,7 @@ def read_branches(
             tables.append(_table_of(one, how))
     if len(tables) == 1:
         return *tables[0], warnings
-    joined = pd.concat([frame for frame, _ in tables], ignore_index=True)
+    joined = stacked([frame for frame, _ in tables])
     return joined, Origin("branches"), warnings
 
 
@@ -150,13 +150,17 @@ def read_own_tables(
         columns: the table's names of columns, by the names of the law.
 
     Raises:
-        InputError: if a file cannot be read, or `columns` is a text that names no columns.
+        InputError: if a file cannot be read, `columns` is a text that names no columns, or a column
+            is there twice.
     """
     theirs = {name: ours for ours, name in _own_names(columns).items()}
-    frames = [
-        source if isinstance(source, pd.DataFrame) else read_table(source)[0] for source in sources
-    ]
-    return pd.concat([frame.rename(columns=theirs) for frame in frames], ignore_index=True)
+    frames: list[pd.DataFrame] = []
+    for source in sources:
+        given = isinstance(source, pd.DataFrame)
+        frame = (source if given else read_table(source)[0]).rename(columns=theirs)
+        refuse_odd(frame, Origin("table" if given else str(source)))
+        frames.append(frame)
+    return stacked(frames)
 
 
 def _own_names(columns: str | Mapping[str, str] | None) -> dict[str, str]:

@@ -133,6 +133,8 @@ class GroupFits(Mapping[Any, Fit]):
         """
         import pandas as pd
 
+        from bss.tables.joining import stacked
+
         first = next(iter(self)) if against is None else against
         base = self[first]
         name = _label(self.by, first if isinstance(first, tuple) else (first,))
@@ -142,7 +144,7 @@ class GroupFits(Mapping[Any, Fit]):
             if fit is not base
         ]
         known = [frame for frame in frames if len(frame)]
-        return pd.concat(known, ignore_index=True) if known else pd.DataFrame()
+        return stacked(known) if known else pd.DataFrame()
 
     def tables(self) -> dict[str, "pd.DataFrame"]:
         """Return the summary, the differences that have a value, and the penalties, by title."""
@@ -215,10 +217,9 @@ class GroupFits(Mapping[Any, Fit]):
         write_json(file, finite(self.to_dict()))
 
     def _joined(self, table: Callable[[Fit], "pd.DataFrame"]) -> "pd.DataFrame":
-        import pandas as pd
+        from bss.tables.joining import stacked
 
-        frames = [self._labelled(key, table(fit)) for key, fit in self.fits.items()]
-        return pd.concat(frames, ignore_index=True)
+        return stacked([self._labelled(key, table(fit)) for key, fit in self.fits.items()])
 
     def _labelled(self, key: tuple[Any, ...], frame: "pd.DataFrame") -> "pd.DataFrame":
         """Return a table of one group with the columns of the groups in front."""

@@ -37,7 +37,23 @@ def join_tables(tables: Sequence[tuple[Path, pd.DataFrame]]) -> pd.DataFrame:
     for path, table in tables:
         own = {run: f"{paths[path]}/{run}" for run in twice}
         renamed.append(table.assign(run=table["run"].replace(own)) if "run" in table else table)
-    return pd.concat(renamed, ignore_index=True)
+    return stacked(renamed)
+
+
+def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of tables one after another, with a new index.
+
+    A column has the type of the values that there are. Without this, the types of empty columns
+    would depend on the version of pandas.
+
+    Examples:
+        >>> unknown = pd.DataFrame({"batch": [8], "lr": [None]})
+        >>> stacked([unknown, pd.DataFrame({"batch": [16], "lr": [0.5]})])["lr"].tolist()
+        [nan, 0.5]
+    """
+    columns = dict.fromkeys(name for table in tables for name in table)
+    known = [table.dropna(axis="columns", how="all") for table in tables]
+    return pd.concat(known, ignore_index=True).reindex(columns=[*columns])
 
 
 def distinct_paths(paths: Sequence[Path]) -> dict[Path, str]:

@@ -28,7 +28,7 @@ def rows(run: str, batch: int, **columns) -> pd.DataFrame:
 def saved(path, rates, **columns):
     """A run table with the rates of each batch; None is one that is not told."""
     tables = [
-        rows(f"{batch}/{i}", batch, lr=rate, **columns)
+        rows(f"{batch}/{i}", batch, lr=rate, **columns).astype({"lr": float})
         for batch, some in rates.items()
         for i, rate in enumerate(some)
     ]

@@ -187,6 +187,7 @@ def test_columns_of_a_law_have_other_names_in_fit_and_predict(tmp_path, monkeypa
         (Power("p"), RISING[:2], "table: 2 rows for the 2 parameters of the law p"),
         (Power("p"), RISING.drop(columns="y"), "the law p needs y; found params"),
         (Power("p"), RISING.assign(params=-1.0), "params is -1.0 in row 1"),
+        (Power("p"), pd.concat([RISING, RISING["y"]], axis=1), "table: column y is there twice"),
     ],
 )
 def test_a_law_that_says_nothing_is_refused_in_one_line(law, table, told):
