@@ -34,6 +34,7 @@ _NO_TEXT = {
     b"\xfe\xff": "is in UTF-16; save it in UTF-8",
 }
 """By how a file begins that is no CSV, what to do with it."""
+_PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
@@ -202,8 +203,10 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     # A run or a model may be called NA or None; only an empty cell is a missing name.
     header = next(csv.reader([numbered[0][1]]))
     missing = {name: [""] if name in names else [*MISSING] for name in header}
+    # Before 3.1, pandas rounds some numbers in their last digit unless it is told not to.
+    exact: dict[str, Any] = {} if _PANDAS >= (3, 1) else {"float_precision": "round_trip"}
     frame = pd.read_csv(
-        text, dtype=names, index_col=False, keep_default_na=False, na_values=missing
+        text, dtype=names, index_col=False, keep_default_na=False, na_values=missing, **exact
     )
     return frame, [number for number, _ in numbered[1:]]
 
