@@ -209,11 +209,12 @@ def _mark_stages(ax: Axes, marks: Mapping[str, float], colour: str) -> None:
     """Mark the steps between a law's stages."""
     low, high = ax.get_xlim()
     text = {"ha": "center", "va": "bottom", "size": style.SMALL, "color": colour}
+    above = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points"}
     shown = [(x, name[2:]) for name, x in marks.items() if name[:2] == "S_" and low < x < high]
     for i, (x, index) in enumerate(sorted(shown)):
         ax.axvline(x, color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=1)
-        y = 1.01 + 0.06 * (i % 3)  # neighbours stand on different lines
-        ax.text(x, y, f"$S_{{{index}}}$", transform=ax.get_xaxis_transform(), **text)
+        y = 2 + 1.5 * style.SMALL * (i % 3)  # points: neighbours stand on different lines
+        ax.annotate(f"$S_{{{index}}}$", (x, 1), (0, y), **above, **text)
 
 
 def _handles(points: pd.DataFrame, fits: Mapping[str, EsFit], *, optimum: bool) -> list[Line2D]:
