@@ -10,6 +10,7 @@ conditions.
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def tests_of(found: pd.DataFrame, paper: str) -> str:
     rows = rows.loc[rows["answer"] != "not tested"]
     kinds = rows["test"].replace(r", \d+ trimmed.*", ", trimmed", regex=True)
     kinds = kinds.replace("none: bounds", "no test, only bounds")
-    texts = [f"{name}: {count}" for name, count in kinds.value_counts().items()]
+    counts = sorted(Counter(kinds).items(), key=lambda pair: -pair[1])  # equal ones as they come
+    texts = [f"{name}: {count}" for name, count in counts]
     families = sorted({int(size) for size in rows["family"] if size > 1}, reverse=True)
     return f"{'; '.join(texts)} | {' and '.join(map(str, families))} tests"
 

@@ -59,7 +59,7 @@ def tokens_to_loss(
     for key, some in table.groupby(["batch", "beta1", "seed"]):
         arm = tuple(key)[:2]  # type: ignore[arg-type]
         if arm in wanted:
-            read = some.loc[some["run"] == some["run"].value_counts().idxmax()]
+            read = some.loc[some["run"] == some["run"].mode()[0]]
             paths[key] = read[["tokens", "eval_loss"]].to_numpy(float)
     target = max(path[:, 1].min() for path in paths.values())
     reached = {
