@@ -20,17 +20,19 @@ def _write(name: str, table: pd.DataFrame) -> None:
 
 
 def _write_rates(runs: dict[str, pd.DataFrame]) -> None:
-    """Write the tables of best LRs, with the rows of other sources as they were."""
+    """Write the tables of best LRs; other sources and the order of sources stay as they were."""
     for name, numbers in (("lr_powers", tuning.lr_powers), ("kept_lr", tuning.kept_lr)):
-        file = DERIVED / f"{name}.csv"
-        kept = [table[~table["source"].isin(list(runs))] for table in _committed(file)]
-        _write(
-            name, pd.concat([*kept, *(numbers(source, table) for source, table in runs.items())])
-        )
+        known = _committed(DERIVED / f"{name}.csv")
+        found = {source: numbers(source, table) for source, table in runs.items()}
+        _write(name, pd.concat((known | found).values()))
 
 
-def _committed(file: Path) -> list[pd.DataFrame]:
-    return [pd.read_csv(file)] if file.exists() else []
+def _committed(file: Path) -> dict[str, pd.DataFrame]:
+    """Return the rows of each source of a table of best LRs."""
+    if not file.exists():
+        return {}
+    table = pd.read_csv(file)
+    return {str(source): rows for source, rows in table.groupby("source", sort=False)}
 
 
 def derive(tables: Path | None) -> None:
