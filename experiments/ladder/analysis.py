@@ -22,7 +22,6 @@ from bss.laws import CriticalFit, LossFit, check_losses, fit_critical, fit_loss
 from bss.laws.base import Estimate, Options
 from bss.laws.minimum import FEWEST
 from bss.points.curve import points, smooth_curve
-from bss.tables import write_table
 from experiments.preregister import schedules
 from experiments.shared import critical_table, laws_table
 from experiments.tables import Tables, analyze
@@ -59,7 +58,7 @@ def write(results: Path) -> None:
     tables = {"losses": found, "scores": scored, "stepwise": stepwise(results)}
     tables |= {"critical": critical_table(fits), "laws": laws_table(fits)}
     for name, table in tables.items():
-        write_table(table, results / f"{name}.csv")
+        Tables(results).write(f"{name}.csv", table)
     print(scored.to_string(index=False))
 
 
