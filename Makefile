@@ -6,19 +6,19 @@ BIN := .venv/bin
 # Without bytecode every process would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow matrix test-ray test-trainers browser bench gpu notebooks docs pictures release format setup lock clean
+.PHONY: demo test test-slow matrix test-ray test-trainers browser bench gpu notebooks docs pictures release format setup develop lock clean
 
 demo: setup  ## train, measure, fit, schedule and show it: runs/demo/report.html
 	$(BIN)/python -m experiments.es_curve --config=configs/es_curve.py:demo
 
-test: setup  ## lint, types, imports, tests
+test: develop  ## lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyrefly check --min-severity error
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder  # by folder: what is compiled serves the next file
 
-test-slow: setup  ## the tests that take minutes
+test-slow: develop  ## the tests that take minutes
 	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
 # PYTHONS="3.13 lowest" runs some of the columns.
@@ -26,11 +26,11 @@ matrix:  ## the fast tests on each Python from 3.11 to 3.13, and with the lowest
 	$(PYTHON) tests/matrix.py $(PYTHONS)
 
 # Ray goes into a copy of the environment, which other tests do not see.
-test-ray: setup .cache/ray/ready  ## sweeps on a Ray cluster of this machine
+test-ray: develop .cache/ray/ready  ## sweeps on a Ray cluster of this machine
 	.cache/ray/bin/python -m pytest -m "slow or not slow" -n 2 tests/sweeps/test_cluster.py \
 		tests/training/test_worker.py "tests/benchmarks/test_unattended.py::test_killed_runs_end_as_undisturbed_ones[Ray]"
 
-.cache/ray/ready: .venv/ready
+.cache/ray/ready: .venv/develop
 	rm -rf .cache/ray && mkdir -p .cache && cp --archive --link .venv .cache/ray
 	.cache/ray/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
 		--constraint requirements.lock --editable '.[ray]'
@@ -64,10 +64,10 @@ browser: .cache/browser/ready  ## what the tests of the page in a browser, and t
 bench: setup  ## this machine's speed beside others': step, ramp, start; ONLY=ramp, ARGS=--cores=1
 	for name in $(or $(ONLY),step ramp start); do $(BIN)/python -m benchmarks.$$name $(ARGS) || exit; done
 
-gpu: setup  ## all measurements of an NVIDIA GPU, in less than an hour: benchmarks/results/gpu.json; ONLY=step,ramp
+gpu: develop  ## all measurements of an NVIDIA GPU, in less than an hour: benchmarks/results/gpu.json; ONLY=step,ramp
 	$(BIN)/python -m benchmarks.gpu $(if $(ONLY),--only $(ONLY))
 
-notebooks: setup  ## run them in place on results/; RUN=cpu or gpu repeats their experiments first
+notebooks: develop  ## run them in place on results/; RUN=cpu or gpu repeats their experiments first
 	$(BIN)/python notebooks/execute.py
 
 # In a folder of their own, so that set-up stays quick.
@@ -91,11 +91,13 @@ release: setup  ## dist/: sdist and wheel, each tried in a fresh environment
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist dist/*.tar.gz
 	for file in dist/*.tar.gz dist/*.whl; do $(BIN)/python tests/release.py $$file || exit; done
 
-format: setup  ## what `make test` checks, mended
+format: develop  ## what `make test` checks, mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-setup: .venv/ready
+setup: .venv/ready  ## what training, fits and reports need
+
+develop: .venv/develop  ## set-up, and what lint, tests and notebooks need as well
 
 # The pip of an older Python, e.g. of 3.11.7, compares every file of an index with every tag of the
 # machine, which takes more time than all the rest.
@@ -103,8 +105,13 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps \
 		--constraint requirements.lock pip==25.3 setuptools
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
+		--constraint requirements.lock --no-build-isolation -r requirements.txt --editable .
+	touch $@
+
+.venv/develop: .venv/ready
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps \
-		--no-build-isolation -r requirements.lock --editable .
+		-r requirements.lock
 	touch $@
 
 lock: setup  ## renew the exact versions
