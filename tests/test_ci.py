@@ -33,13 +33,19 @@ def ci(tmp_path: Path):
         path.write_text(STUB)
         path.chmod(0o755)
 
-    def run(*failing: str, script: str = "everything") -> tuple[int, str, list[str]]:
+    def run(
+        *failing: str, script: str = "everything", seconds: int = 0
+    ) -> tuple[int, str, list[str]]:
         (tmp_path / "failing").write_text("".join(f"{line}\n" for line in failing))
-        folders = {"FOLDER": str(tmp_path), "PYENV_ROOT": str(tmp_path / "none")}
-        path = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+        variables = {
+            "FOLDER": str(tmp_path),
+            "PYENV_ROOT": str(tmp_path / "none"),
+            "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
+            "SECONDS": str(seconds),  # where the clock of bash begins
+        }
         command = ["bash", f".ci/{script}"]
         done = subprocess.run(
-            command, cwd=tmp_path, env=os.environ | folders | path, capture_output=True, text=True
+            command, cwd=tmp_path, env=os.environ | variables, capture_output=True, text=True
         )
         return done.returncode, done.stdout, (tmp_path / "calls").read_text().splitlines()
 
@@ -51,19 +57,27 @@ def test_all_is_run_and_passes(ci) -> None:
     assert status == 0
     assert "did not run" not in said
     made = [call.removeprefix("make ") for call in calls if call.startswith("make ")]
-    wanted = ["setup", "browser", ".cache/ray/ready", "test-slow", "test-ray"]
+    wanted = ["develop", "browser", ".cache/ray/ready", "test-slow", "test-ray"]
     assert made == [*wanted, "matrix PYTHONS=3.13"]
 
 
 def test_the_fast_tests_decide(ci) -> None:
     status, _, calls = ci(script="run")
     assert status == 0
-    assert calls[:2] == ["make test", "make setup"]
+    assert calls[:2] == ["make test", "make develop"]
     status, _, _ = ci("always make test", script="run")
     assert status != 0
 
 
-@pytest.mark.parametrize("target", ["setup", "test-slow", "test-ray", "matrix"])
+def test_a_slow_machine_leaves_out_the_second_python_and_says_so(ci) -> None:
+    status, said, calls = ci(seconds=3000)
+    assert status == 0
+    assert "did not run: fast tests on Python 3.13" in said
+    assert "make test-slow" in calls
+    assert "make matrix PYTHONS=3.13" not in calls
+
+
+@pytest.mark.parametrize("target", ["develop", "test-slow", "test-ray", "matrix"])
 def test_what_fails_twice_fails(ci, target) -> None:
     status, _, _ = ci(f"always make {target}", "always python -m pytest")
     assert status != 0
