@@ -39,7 +39,6 @@ BASE = {
         "runs": "runs/{size}",
         "checkpoint_seconds": 30.0,
         "buckets": (1, 2, 4, 8),
-        "evaluation_bucket": 128,
     },
 }
 SIZES = {
