@@ -110,7 +110,7 @@ def test_a_fit_becomes_a_schedule_that_grows_and_exports(runs, tmp_path, capsys)
 
 def test_a_table_under_other_names_gives_the_same_points(runs, tmp_path, capsys):
     path = tmp_path / "renamed.csv"
-    theirs = pd.read_csv(runs).rename(columns={"batch": "gbsz", "step": "it"})
+    theirs = pd.read_csv(runs, dtype=str).rename(columns={"batch": "gbsz", "step": "it"})
     theirs.drop(columns="seq_len").to_csv(path, index=False)
     names = ("--columns", "batch=gbsz,step=it", "--seq-len", str(SEQ_LEN))
     ours = output(capsys, "points", str(runs), "--targets", "1.8")
