@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis, YAxis
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -242,7 +243,8 @@ def svg(figure: Figure, name: str = "") -> str:
     """
     buffer = io.StringIO()
     with matplotlib.rc_context(_SVG_RC):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        # `savefig` would draw a second time, only for the layout.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
     own = re.sub(r"\W+", "-", name)

@@ -1,9 +1,12 @@
 import dataclasses
+import io
 import re
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from bss.advice.of_fit import PUBLISHED
 from bss.files import read_json
@@ -173,6 +176,21 @@ def test_a_plan_of_ten_trillion_tokens_is_sampled():
     wanted = [float(wsd(t)) for t in tokens]
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
     assert values[-1] < 1e-3 * values.max()
+
+
+def test_a_figure_of_a_page_is_drawn_once(planted, monkeypatch):
+    figure = contenders_figure(planted.contenders())
+    drawn = []
+    draw = Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda *given: (drawn.append(given[0]), draw(*given)))
+    text = svg(figure)
+    assert drawn == [figure]
+    # `savefig` draws first for the layout and then for the file
+    whole = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "bss"}):
+        contenders_figure(planted.contenders()).savefig(whole, format="svg")
+    shapes = r' d="(.*?)"'
+    assert re.findall(shapes, text, re.DOTALL) == re.findall(shapes, whole.getvalue(), re.DOTALL)
 
 
 def test_the_svg_is_reproducible_and_fetches_nothing(planted):
