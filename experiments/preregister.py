@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from scipy.stats import rankdata
 
 from bss.errors import InputError
 from bss.files import read_json, write_json
@@ -385,6 +384,8 @@ def _differences(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
 
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
+    from scipy.stats import rankdata  # of scores; training needs none of it
+
     ranks = rankdata(values, axis=-1)
     return ranks - ranks.mean(axis=-1, keepdims=True)
 
