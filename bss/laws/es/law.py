@@ -57,6 +57,12 @@ class Problem:
         return {key: value[index] for key, value in self.data.items()}
 
 
+def array_module(*values: Any) -> Any:
+    """Return `jax.numpy` if a value is traced or is an array of JAX, else NumPy, which needs no
+    compilation."""
+    return jnp if any(isinstance(value, jax.Array) for value in values) else np
+
+
 def residuals(error: Any, data: Mapping[str, Any]) -> Any:
     """Return weighted errors of a law, one-sided if the target was not reached."""
     return data["weight"] * jnp.where(data["reached"] > 0, error, jnp.minimum(error, 0.0))
@@ -151,7 +157,7 @@ class Law:
         Raises:
             InputError: If E is negative, as with parameters that no fit has.
         """
-        with jax.enable_x64(True), np.errstate(divide="ignore"):
+        with jax.enable_x64(True), np.errstate(all="ignore"):
             E = np.asarray(self.sequences(p, batch, target), np.float64)
             if (E < 0).any():
                 raise InputError(
@@ -203,7 +209,7 @@ class PerTarget(Law):
 
     def shape(self, theta: Any, data: Mapping[str, Any]) -> Any:
         """Return parameters in units of the problem, from fitted numbers [P, ...], here logs."""
-        return self.parameters(*jnp.exp(theta))
+        return self.parameters(*array_module(theta).exp(theta))
 
     def problem(self, data: EsData, targets: np.ndarray) -> Problem:
         """Return one problem per target; short ones are padded to rows [T, M]."""
@@ -239,7 +245,7 @@ class PerTarget(Law):
     def decoded(self, theta: np.ndarray, problem: Problem, index: int) -> Any:
         """Return parameters in steps and sequences, from fitted numbers [..., P]."""
         with jax.enable_x64(True):
-            shape = self.shape(jnp.moveaxis(jnp.asarray(theta), -1, 0), problem.one(index))
+            shape = self.shape(np.moveaxis(theta, -1, 0), problem.one(index))
             return self._scaled(map(np.asarray, shape), *problem.units[index])
 
     def scales(self, units: np.ndarray, seq_len: int) -> dict[str, Scale]:
@@ -344,7 +350,8 @@ class AsymmetricMinimum(PerTarget):
 
     def sequences(self, p: MinimumParameters, batch: Number, target: Number = None) -> Number:
         """Return E at a batch size."""
-        return p.E_min * (1 + p.h * asymmetric_bowl(jnp.log(batch / p.B_opt), p.u, p.v, jnp))
+        xp = array_module(*p, batch)
+        return p.E_min * (1 + p.h * asymmetric_bowl(xp.log(batch / p.B_opt), p.u, p.v, xp))
 
     def quantities(self, p: MinimumParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Return E_min, S_opt and B_opt."""
@@ -404,10 +411,11 @@ class Piecewise(PerTarget):
         """
         log_E, log_B, u, v, g, w = theta
         met = (data["reached"] > 0) & (data["weight"] > 0)
-        smallest = jnp.where(met, data["batch"], jnp.inf).min()
-        E_min = jnp.exp(log_E)
-        B_opt = jnp.exp(log_B)
-        beta = g * jnp.minimum(1.0, smallest / B_opt)
+        xp = array_module(theta)
+        smallest = xp.where(met, data["batch"], np.inf).min()
+        E_min = xp.exp(log_E)
+        B_opt = xp.exp(log_B)
+        beta = g * xp.minimum(1.0, smallest / B_opt)
         S_opt = E_min / B_opt
         S_2 = S_opt * (1 + 2 * w * (1 / beta - 1))
         C = E_min / S_opt**2 * beta**2 / (4 * w * (1 - beta))  # see above
@@ -423,6 +431,7 @@ class Piecewise(PerTarget):
         A_0 > 0 makes E/S strictly decreasing, so that each batch size above B_min = A_1 meets the
         law once: on a quadratic in the first two stages, on a line in the last.
         """
+        xp = array_module(*p, batch)
         B_m1, B_0, A_1, A_0 = outer_stages(p)
         batch_1 = (p.C * (p.S_1 - p.S_opt) ** 2 + p.E_min) / p.S_1
         batch_2 = (p.C * (p.S_2 - p.S_opt) ** 2 + p.E_min) / p.S_2
@@ -430,14 +439,14 @@ class Piecewise(PerTarget):
         product_1 = (B_0 * p.S_min - B_m1) / batch
         tiny = 1e-300  # the smallest square, as a root has no derivative at 0
         # The larger root of x² − sum·x + product.
-        first = 0.5 * (sum_1 + jnp.sqrt(jnp.maximum(sum_1**2 - 4 * product_1, tiny)))
+        first = 0.5 * (sum_1 + xp.sqrt(xp.maximum(sum_1**2 - 4 * product_1, tiny)))
         sum_2 = p.S_opt + 0.5 * batch / p.C  # half of the sum of the roots
         product_2 = p.S_opt**2 + p.E_min / p.C
-        middle = product_2 / (sum_2 + jnp.sqrt(jnp.maximum(sum_2**2 - product_2, tiny)))
+        middle = product_2 / (sum_2 + xp.sqrt(xp.maximum(sum_2**2 - product_2, tiny)))
         met = batch > A_1
-        last = A_0 / jnp.where(met, batch - A_1, 1.0)
-        steps = jnp.where(batch > batch_1, first, jnp.where(batch < batch_2, last, middle))
-        return jnp.where(met, batch * steps, jnp.inf)
+        last = A_0 / xp.where(met, batch - A_1, 1.0)
+        steps = xp.where(batch > batch_1, first, xp.where(batch < batch_2, last, middle))
+        return xp.where(met, batch * steps, np.inf)
 
     def quantities(self, p: StageParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Return S_min, E_min, S_opt, B_min and B_opt."""
@@ -594,10 +603,11 @@ class Surface(Law):
 
     def sequences(self, p: SurfaceParameters, batch: Number, target: Number = None) -> Number:
         """Return E in sequences at a loss; infinite if the surface never reaches it."""
+        xp = array_module(*p, batch, target)
         excess = target - p.L_0 - p.b * batch**-p.m
         met = excess > 0
-        progress = (p.a / jnp.where(met, excess, 1.0)) ** (1 / p.alpha)
-        return jnp.where(met, batch * progress / self.intrinsic_time(p, batch), jnp.inf)
+        progress = (p.a / xp.where(met, excess, 1.0)) ** (1 / p.alpha)
+        return xp.where(met, batch * progress / self.intrinsic_time(p, batch), np.inf)
 
     def quantities(self, p: SurfaceParameters, target: Number = None) -> dict[str, np.ndarray]:
         """Return asymptotes and minimum of E(S), for target losses above L_0 (derived here).

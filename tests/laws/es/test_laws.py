@@ -1,12 +1,13 @@
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bss.laws.es import LAWS
+from bss.laws.es import FAMILIES, LAWS
 from bss.laws.es.law import Piecewise, outer_stages
 from bss.laws.es.law import SurfaceParameters as Surface
 
@@ -43,6 +44,23 @@ def of_shape(theta):
     data = {"batch": 0.8 * one, "reached": one, "weight": one}
     with jax.enable_x64(True):
         return PIECEWISE.parameters(*map(np.asarray, PIECEWISE.shape(np.array(theta), data)))
+
+
+@pytest.mark.parametrize("law", FAMILIES, ids=str)
+def test_numbers_give_what_traced_parameters_give_in_numpy(law):
+    batch = np.array([0.5, 1.0, 3.0, 40.0])
+    one = np.ones(1)
+    data = {"batch": 0.8 * one, "reached": one, "weight": one}
+    theta = np.array(SURFACES[2] if law.joint else law.starts[0])
+
+    def sequences(theta):
+        return law.sequences(Surface(*theta) if law.joint else law.shape(theta, data), batch, 2.4)
+
+    with jax.enable_x64(True):
+        traced = jax.jit(sequences)(jnp.asarray(theta))
+        plain = sequences(theta)
+    assert isinstance(plain, np.ndarray)
+    np.testing.assert_allclose(plain, traced, rtol=1e-13)
 
 
 @pytest.mark.parametrize("law", SURFACES)
