@@ -45,9 +45,8 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
         top.axhline(target, color=style.FAINT, linewidth=0.8, zorder=1)
     for batch, look in looks.items():
         some = [curve for curve in curves if curve.batch == batch]
-        drawn = [_thinned(one.rows.loc[one.rows[column].notna()], len(curves)) for one in some]
         # one line with gaps draws faster than a line for each of hundreds of runs
-        parts = [np.vstack([rows[["tokens", column]].to_numpy(float), GAP]) for rows in drawn]
+        parts = [np.vstack([_losses(one.fit, len(curves)), GAP]) for one in some]
         top.plot(*np.concatenate(parts).T, color=look["color"], linewidth=1.5)
         met = [
             (_first_below(one.fit, t), t) for one in some for t in targets if _crosses(one.fit, t)
@@ -73,6 +72,13 @@ def loss_curves(runs: pd.DataFrame, targets: Sequence[float]) -> Figure:
         listed = ", ".join(f"{batch:,.10g}" for batch in above)
         entries.append(style.handle(f"{listed}: ends above\nthe lower panel", ls="none"))
     return style.side_legend(figure, entries, "batch (sequences)")
+
+
+def _losses(fit: Smooth, runs: int) -> np.ndarray:
+    """Return tokens and measured losses [n, 2] of one of several runs, as many as are drawn."""
+    rows = np.stack([fit.tokens, fit.measured], axis=1)
+    rows = rows[~np.isnan(fit.measured)]
+    return rows[_thinned(len(rows), runs)]
 
 
 def _crosses(fit: Smooth, target: float) -> bool:
@@ -116,9 +122,10 @@ def varied_curves(runs: pd.DataFrame) -> Figure:
     looks = _told_apart(names.values())
     figure, [[top], [bottom]] = style.new_figure(5.2, rows=2, sharex=True, height_ratios=(1.7, 1))
     for look, rows in _drawn(runs, names, looks):
-        seen = _thinned(rows.loc[rows[column].notna()], len(names))
+        known = rows.loc[rows[column].notna()]
+        seen = known.iloc[_thinned(len(known), len(names))]
         top.plot(seen["tokens"], seen[column], color=look["color"], lw=1.3)
-        batch = _thinned(rows, len(names))
+        batch = rows.iloc[_thinned(len(rows), len(names))]
         bottom.plot(batch["tokens"], batch["batch"], ds="steps-pre", color=look["color"], lw=1.5)
     low, high = np.nanquantile(np.concatenate([line.get_ydata() for line in top.lines]), (0, 0.95))
     top.set_ylim(low - 0.04 * (high - low), high + 0.1 * (high - low))
@@ -153,10 +160,10 @@ def _noun(column: str) -> str:
     return f"{'held-out' if column == 'eval_loss' else 'training'} loss (nats per token)"
 
 
-def _thinned(rows: pd.DataFrame, runs: int) -> pd.DataFrame:
-    """Return rows of a run, at most as many as a figure can show, with the last."""
-    most = max(MARKS // runs, 50)
-    return rows if len(rows) <= most else rows.iloc[_spread(len(rows), most)]
+def _thinned(count: int, runs: int) -> np.ndarray:
+    """Return indices of rows of one of several runs: as many as a figure can show, with the
+    last."""
+    return _spread(count, min(count, max(MARKS // runs, 50)))
 
 
 def fitted_curves(fit: CurveFit, runs: pd.DataFrame) -> Figure:

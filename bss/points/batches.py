@@ -8,7 +8,7 @@ import pandas as pd
 
 from bss.errors import InputError
 from bss.points.conditions import NEAR
-from bss.points.curve import FEWEST, Smooth, loss_column, smooth_curve
+from bss.points.curve import FEWEST, Smooth, loss_column, smooth_curves
 
 SETTING = ("model", "params", "seq_len", "peak_lr", "rate")
 GRID_POINTS = 200
@@ -19,10 +19,10 @@ END_SLACK = 0.03
 
 @dataclass(frozen=True)
 class BatchCurve:
-    """A run of one batch size (sequences), its rows, and a monotone fit to its losses."""
+    """A run of one batch size (sequences), its name, and a monotone fit to its losses."""
 
     batch: float
-    rows: pd.DataFrame
+    run: str
     fit: Smooth
 
 
@@ -58,11 +58,14 @@ def batch_curves(runs: pd.DataFrame, column: str) -> list[BatchCurve]:
     Raises:
         InputError: If no run qualifies.
     """
-    curves = []
-    for _, run in runs.groupby("run", sort=False):
-        losses = np.isfinite(run[column].to_numpy(float)).sum()
-        if len(set(run["batch"])) == 1 and losses >= FEWEST:
-            curves.append(BatchCurve(float(run["batch"].iloc[0]), run, smooth_curve(run, column)))
+    finite = pd.Series(np.isfinite(runs[column].to_numpy(float)), runs.index)
+    known = finite.groupby(runs["run"]).transform("sum") >= FEWEST
+    some = runs.loc[known & (runs.groupby("run")["batch"].transform("nunique") == 1)]
+    batches = some.drop_duplicates("run").set_index("run")["batch"].to_dict()
+    curves = [
+        BatchCurve(float(batches[name]), name, fit)
+        for name, fit in smooth_curves(some, column).items()
+    ]
     if not curves:
         raise InputError("runs: no run has one batch size and at least 3 losses; add such a run")
     return sorted(curves, key=lambda curve: curve.batch)

@@ -76,7 +76,8 @@ def _copies(runs: pd.DataFrame) -> list[str]:
     for name in sorted(first["run"], key=lambda name: (forked[name], -len(rows[name]))):
         curve = numbers[rows[name]]
         curve = curve[~np.isnan(curve[:, 1])]
-        others = kept.setdefault(place[name], [])
+        # Only a curve with an equal first row can have an equal start.
+        others = kept.setdefault((place[name], *curve[:1].ravel().tolist()), [])
         if forked[name] or any(_same_start(curve, other) for other in others):
             found.append(name)
         else:

@@ -6,7 +6,6 @@ interpolated in log tokens (derived here). Targets that a run does not reach are
 the run needs more tokens than it consumed.
 """
 
-import itertools
 import math
 import warnings
 from collections.abc import Sequence
@@ -41,12 +40,18 @@ FLAT = 1e-12
 
 @dataclass(frozen=True)
 class Smooth:
-    """One run's monotone curve: losses at evaluations, and its own table of tokens and steps."""
+    """A run's monotone curve, and its rows.
+
+    Attributes:
+        log_tokens, loss: [m], at evaluations up to the lowest loss.
+        tokens, steps, measured: [n], of the rows; `measured` is NaN without a loss.
+    """
 
     log_tokens: np.ndarray
     loss: np.ndarray
     tokens: np.ndarray
     steps: np.ndarray
+    measured: np.ndarray
 
 
 def loss_column(frame: pd.DataFrame) -> str:
@@ -80,15 +85,34 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
     Raises:
         InputError: fewer than 3 losses.
     """
-    consumed = run["tokens"].to_numpy(float)
-    loss = run[column].to_numpy(float)
-    seen = np.isfinite(loss) & (consumed > 0)
+    return _smoothed(run["run"].iloc[0], _numbers(run, column), column, smooth)
+
+
+def smooth_curves(runs: pd.DataFrame, column: str, smooth: int | None = None) -> dict[str, Smooth]:
+    """Return the `smooth_curve` of each run of a table, by name.
+
+    Raises:
+        InputError: If a run has fewer than 3 losses.
+    """
+    numbers = _numbers(runs, column)
+    return {
+        name: _smoothed(name, numbers[:, rows], column, smooth)
+        for name, rows in runs.groupby("run", sort=False).indices.items()
+    }
+
+
+def _numbers(runs: pd.DataFrame, column: str) -> np.ndarray:
+    """Return tokens, steps and losses of rows, [3, n]."""
+    return np.stack([runs[name].to_numpy(float) for name in ("tokens", "step", column)])
+
+
+def _smoothed(name: str, numbers: np.ndarray, column: str, smooth: int | None) -> Smooth:
+    consumed, steps, measured = numbers
+    seen = np.isfinite(measured) & (consumed > 0)
     if seen.sum() < FEWEST:
-        raise InputError(
-            f"runs: run {run['run'].iloc[0]} has {seen.sum()} values of {column}; it needs {FEWEST}"
-        )
+        raise InputError(f"runs: run {name} has {seen.sum()} values of {column}; it needs {FEWEST}")
     tokens = consumed[seen]
-    loss = loss[seen]
+    loss = measured[seen]
     x = np.log(tokens)
     if smooth is None:
         fitted = _local_linear(x, loss, x - EFOLDS / 2, x + EFOLDS / 2)
@@ -104,7 +128,8 @@ def smooth_curve(run: pd.DataFrame, column: str, smooth: int | None = None) -> S
         log_tokens=x[:last],
         loss=monotone,
         tokens=consumed,
-        steps=run["step"].to_numpy(float),
+        steps=steps,
+        measured=measured,
     )
 
 
@@ -168,11 +193,10 @@ def points(
     """
     column = column or loss_column(runs)
     runs = with_second_moment(runs)
-    own = runs.groupby("run", sort=False)
-    curves = {name: (run, smooth_curve(run, column, smooth)) for name, run in own}
+    curves = smooth_curves(runs, column, smooth)
     if not targets or not all(math.isfinite(t) and t > 0 for t in targets):
         raise InputError(f"targets: {list(targets)} must be positive losses in nats, at least one")
-    lowest = min(curve.loss[-1] for _, curve in curves.values())
+    lowest = min(curve.loss[-1] for curve in curves.values())
     if min(targets) < lowest:
         raise InputError(
             f"targets: no run reaches {min(targets):g}; the lowest loss reached is {lowest:.4f}, "
@@ -180,15 +204,27 @@ def points(
         )
     # the curve of decayed losses has a point per token budget
     _warn(curves, sparse_too=column != "loss" and lr_phase == "constant")
-    pairs = itertools.product(curves, sorted(set(targets), reverse=True))
     peaks = peak_rates(runs)
+    settings = [name for name in SETTINGS if name in runs]
+    wanted = sorted({float(target) for target in targets}, reverse=True)
     phase = {"lr_phase": lr_phase, "weights": weights}
-    rows = [
-        _row(*curves[name], float(target)) | {"peak_lr": peaks[name], **phase}
-        for name, target in pairs
-    ]
-    settings = (name for name in SETTINGS if name in runs)
+    rows = []
+    for name, own in _of_runs(runs, settings).items():
+        stated = own | {"peak_lr": peaks[name], **phase}
+        rows += [_crossing(curves[name], target, own["seq_len"]) | stated for target in wanted]
     return pd.DataFrame(rows, columns=["run", *POINTS, *settings])
+
+
+def _of_runs(runs: pd.DataFrame, settings: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return what all points of a run share, by its name; its batch size if that is constant."""
+    names = [name for name in ("model", "params", "seed", "data_seed", *settings) if name in runs]
+    given = runs.drop_duplicates("run")[["run", *names, "seq_len", "batch"]].to_dict("records")
+    missing = {"model": "", "params": math.nan, "seed": math.nan, "data_seed": math.nan}
+    found = {row["run"]: missing | row | {"seq_len": int(row["seq_len"])} for row in given}
+    sizes = runs.groupby("run")["batch"].nunique(dropna=False)
+    for name in sizes.index[sizes > 1]:
+        del found[name]["batch"]
+    return found
 
 
 def default_targets(
@@ -236,12 +272,12 @@ def default_targets(
     start = math.log(max(2 * warmup_tokens, 1))
     highest = math.inf
     reached: dict[Any, float] = {}
-    for _, run in runs.groupby("run", sort=False):
-        curve = smooth_curve(run, column, smooth)
+    batches = runs.drop_duplicates("run", keep="last").set_index("run")["batch"].to_dict()
+    for name, curve in smooth_curves(runs, column, smooth).items():
         if len(curve.log_tokens) < 2:  # it only rises: it crosses no target
             continue
         highest = min(highest, float(np.interp(start, curve.log_tokens, curve.loss)))
-        batch = run["batch"].iloc[-1]
+        batch = batches[name]
         reached[batch] = min(reached.get(batch, math.inf), float(curve.loss[-1]))
     if not reached:
         first = runs["run"].iloc[0]
@@ -264,8 +300,8 @@ def _round_up(number: float, decimals: int) -> float:
     return math.ceil(number * scale) / scale
 
 
-def _row(run: pd.DataFrame, curve: Smooth, target: float) -> dict[str, Any]:
-    first = run.iloc[0]
+def _crossing(curve: Smooth, target: float, seq_len: int) -> dict[str, Any]:
+    """Return the columns of a point that depend on its target; `batch` is E/S in sequences."""
     reached = bool(curve.loss[-1] <= target)
     tokens = float(curve.tokens[-1])
     steps = float(curve.steps[-1])
@@ -278,21 +314,14 @@ def _row(run: pd.DataFrame, curve: Smooth, target: float) -> dict[str, Any]:
             len(curve.log_tokens) > 1
         ):  # one loss, e.g. the first of a run that rises, has no spacing
             spacing = float(np.diff(curve.log_tokens)[max(i - 1, 0)])
-    constant = len(np.unique(run["batch"])) == 1
-    numbers = ("params", "seed", "data_seed")
     return {
-        "run": first["run"],
-        "model": first.get("model", ""),
-        **{name: first.get(name, math.nan) for name in numbers},
-        **{name: first[name] for name in SETTINGS if name in first},
         "budget_tokens": int(curve.tokens[-1]),
         "target_loss": target,
-        "batch": first["batch"] if constant else tokens / (steps * first["seq_len"]),
+        "batch": tokens / (steps * seq_len),
         "steps": steps,
         "tokens_to_target": tokens,
         "reached": reached,
         "eval_spacing": spacing,
-        "seq_len": int(first["seq_len"]),
     }
 
 
@@ -326,9 +355,9 @@ def _local_linear(x: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarra
     return level + mean_v + slope * (u - mean_u)
 
 
-def _warn(curves: dict[Any, tuple[pd.DataFrame, Smooth]], sparse_too: bool) -> None:
+def _warn(curves: dict[str, Smooth], sparse_too: bool) -> None:
     """Warn about runs with too few evaluations for exact crossings."""
-    logs = {name: curve.log_tokens for name, (_, curve) in curves.items()}
+    logs = {name: curve.log_tokens for name, curve in curves.items()}
     sparse = [name for name, x in logs.items() if len(x) < LEAST_EVALUATIONS * np.ptp(x)]
     if sparse_too and sparse:
         warnings.warn(

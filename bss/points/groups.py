@@ -26,7 +26,7 @@ from bss.points.curve import (
     loss_column,
     peak_rates,
     rate_numbers,
-    smooth_curve,
+    smooth_curves,
 )
 
 EFOLD = 1.0
@@ -125,11 +125,10 @@ def run_groups(runs: pd.DataFrame) -> Groups | None:
     if runs["run"].nunique() == runs["batch"].nunique():  # no two runs to compare
         return None
     place = _cells(runs)
-    cells: dict[Any, dict[str, tuple[pd.DataFrame, Smooth]]] = {}
-    for name, run in runs.loc[_has_curve(runs, column)].groupby("run", sort=False):
-        curve = smooth_curve(run, column)
-        cells.setdefault(place[str(name)], {})[str(name)] = run, curve
-    levels = [level for cell, some in cells.items() for level in _levels(cell, some, column)]
+    cells: dict[Any, dict[str, Smooth]] = {}
+    for name, curve in smooth_curves(runs.loc[_has_curve(runs, column)], column).items():
+        cells.setdefault(place[name], {})[name] = curve
+    levels = [level for cell, some in cells.items() for level in _levels(cell, some)]
     return find_groups(levels, runs)
 
 
@@ -151,16 +150,15 @@ def apart(runs: pd.DataFrame) -> list[str]:
     several = {cell: names for cell, names in cells.items() if len(names) > 1}
     found: list[str] = []
     for cell, names in several.items() if len(several) < SORTED else ():
-        some = {name: runs.loc[runs["run"] == name] for name in names}
-        curves = {name: (run, smooth_curve(run, column)) for name, run in some.items()}
-        levels = sorted(_levels(cell, curves, column), key=lambda level: level.loss)
+        some = runs.loc[runs["run"].isin(names)]
+        levels = sorted(_levels(cell, smooth_curves(some, column)), key=lambda level: level.loss)
         if not levels:
             continue
         spread = (levels[-1].loss - levels[0].loss) / levels[0].slope
         noise = max(level.noise for level in levels) / levels[0].slope
         if spread > max(np.log(LARGE), CLEAR * noise):
             best = levels[0].run
-            batch = some[best]["batch"].iloc[0]
+            batch = some.loc[some["run"] == best, "batch"].iloc[0]
             found.append(
                 f"runs of batch {batch} differ by x {np.exp(spread):.2g} in tokens to a loss: "
                 f"{best}, {levels[-1].run}; if they are 2 conditions, keep one, e.g. "
@@ -189,32 +187,31 @@ def _cells(runs: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     return dict(zip(table.index, table.itertuples(index=False, name=None), strict=True))
 
 
-def _levels(cell: Any, curves: dict[str, tuple[pd.DataFrame, Smooth]], column: str) -> list[Level]:
+def _levels(cell: Any, curves: dict[str, Smooth]) -> list[Level]:
     """Return the levels of the runs of a cell, from losses over the tokens that all have."""
-    latest = np.median([curve.log_tokens[-1] for _, curve in curves.values()])
-    usable = {n: pair for n, pair in curves.items() if pair[1].log_tokens[-1] > latest - EARLY}
-    start = max(curve.log_tokens[0] for _, curve in usable.values())
-    end = min(curve.log_tokens[-1] for _, curve in usable.values())
+    latest = np.median([curve.log_tokens[-1] for curve in curves.values()])
+    usable = {n: curve for n, curve in curves.items() if curve.log_tokens[-1] > latest - EARLY}
+    start = max(curve.log_tokens[0] for curve in usable.values())
+    end = min(curve.log_tokens[-1] for curve in usable.values())
     if len(usable) < 2 or not end > start:
         return []
     x = np.linspace(max(start, end - EFOLD), end, GRID)
-    losses = {n: np.interp(x, c.log_tokens, c.loss) for n, (_, c) in usable.items()}
+    losses = {n: np.interp(x, curve.log_tokens, curve.loss) for n, curve in usable.items()}
     mean = np.mean([*losses.values()], axis=0)
     slope = max((mean[0] - mean[-1]) / (x[-1] - x[0]), FLAT * USUAL_SLOPE)
     return [
-        Level(n, cell, float(loss.mean()), slope, _noise(*usable[n], column))
-        for n, loss in losses.items()
+        Level(n, cell, float(loss.mean()), slope, _noise(usable[n])) for n, loss in losses.items()
     ]
 
 
-def _noise(run: pd.DataFrame, curve: Smooth, column: str) -> float:
+def _noise(curve: Smooth) -> float:
     """Return the usual noise of a mean loss in nats: of seeds, and of its evaluations."""
-    tokens = run["tokens"].to_numpy(float)
-    loss = run[column].to_numpy(float)
-    known = np.isfinite(loss) & (tokens >= np.exp(curve.log_tokens[0]) * (1 - NEAR_TOKENS))
+    tokens = curve.tokens
+    known = tokens >= np.exp(curve.log_tokens[0]) * (1 - NEAR_TOKENS)
     known &= tokens <= np.exp(curve.log_tokens[-1]) * (1 + NEAR_TOKENS)
+    known &= np.isfinite(curve.measured)
     x = np.log(tokens[known])
-    rest = loss[known] - np.interp(x, curve.log_tokens, curve.loss)
+    rest = curve.measured[known] - np.interp(x, curve.log_tokens, curve.loss)
     late = x > curve.log_tokens[-1] - EFOLD
     return float(np.hypot(SEED_NOISE, rest[late].std() / np.sqrt(late.sum())))
 

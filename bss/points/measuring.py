@@ -333,16 +333,19 @@ def _between_batches(points: pd.DataFrame) -> list[str]:
 
 def _within_runs(runs: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     """Return a warning about runs whose LR changes after warm-up and before the last target."""
+    if "lr" not in runs:
+        return []
     changing = []
     met = points.loc[points["reached"]].groupby("run")["tokens_to_target"].agg(["min", "max"])
-    for name, run in runs.groupby("run", sort=False) if "lr" in runs else ():
-        if name not in met.index:
+    ends = dict(zip(met.index, met.to_numpy().tolist(), strict=True))
+    rates = rate_numbers(runs, "lr")
+    consumed = rate_numbers(runs, "tokens")
+    for name, rows in runs.groupby("run", sort=False).indices.items():
+        rate = rates[rows]
+        if name not in ends or np.isnan(rate).all():
             continue
-        rate = rate_numbers(run, "lr")
-        tokens = rate_numbers(run, "tokens")
-        if np.isnan(rate).all():
-            continue
-        first, last = met.loc[name].tolist()
+        tokens = consumed[rows]
+        first, last = ends[name]
         full = tokens[np.argmax(rate >= (1 - NEAR) * np.nanmax(rate))]
         used = rate[(tokens >= min(first, full)) & (tokens <= last)]
         used = used[np.isfinite(used)]

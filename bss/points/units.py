@@ -113,14 +113,12 @@ def _curves(runs: pd.DataFrame) -> list[_Curve]:
     """Return the curves of the runs that have enough losses."""
     column = loss_column(runs)
     known = runs.loc[np.isfinite(runs[column].to_numpy(float)) & (runs["tokens"] > 0)]
+    batches = known["batch"].to_numpy(float)
+    tokens = known["tokens"].to_numpy(float)
+    losses = known[column].to_numpy(float)
     return [
-        _Curve(
-            str(run),
-            float(rows["batch"].iloc[-1]),
-            np.log(rows["tokens"].to_numpy(float)),
-            np.log(rows[column].to_numpy(float)),
-        )
-        for run, rows in known.groupby("run", sort=False)
+        _Curve(str(run), float(batches[rows[-1]]), np.log(tokens[rows]), np.log(losses[rows]))
+        for run, rows in known.groupby("run", sort=False).indices.items()
         if len(rows) >= FEWEST
     ]
 

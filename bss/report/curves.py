@@ -48,13 +48,15 @@ def joined(modules: Iterable[Path]) -> str:
 
 def _curves(runs: pd.DataFrame) -> list[dict[str, object]]:
     """Return name, batch, tokens and losses of each run, of at most `MOST_POINTS` rows."""
-    column = loss_column(runs)
+    losses = runs[loss_column(runs)].to_numpy(float)
+    tokens = runs["tokens"].to_numpy()
+    batches = runs["batch"].to_numpy()
     curves: list[dict[str, object]] = []
-    for name, run in runs.groupby("run", sort=False):
-        known = run.loc[np.isfinite(run[column].to_numpy(float))]
+    for name, rows in runs.groupby("run", sort=False).indices.items():
+        known = rows[np.isfinite(losses[rows])]
         if len(known):
-            rows = np.unique(np.linspace(0, len(known) - 1, MOST_POINTS).astype(int))
-            shown = known.iloc[rows]
-            numbers = {"tokens": shown["tokens"].tolist(), "losses": shown[column].tolist()}
-            curves.append({"name": str(name), "batch": int(run["batch"].iloc[0]), **numbers})
+            places = np.unique(np.linspace(0, len(known) - 1, MOST_POINTS).astype(int))
+            shown = known[places]
+            numbers = {"tokens": tokens[shown].tolist(), "losses": losses[shown].tolist()}
+            curves.append({"name": str(name), "batch": int(batches[rows[0]]), **numbers})
     return curves

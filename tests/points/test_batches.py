@@ -19,8 +19,9 @@ from bss.points.curve import Smooth
 def curve(batch, seed, first, last):
     """A loss that is a line in log tokens, from 10 to 12."""
     x = np.array([10.0, 12.0])
-    fit = Smooth(x, np.array([first, last], float), np.exp(x), np.exp(x) / batch)
-    return BatchCurve(batch, pd.DataFrame({"seed": [seed]}), fit)
+    loss = np.array([first, last], float)
+    fit = Smooth(x, loss, np.exp(x), np.exp(x) / batch, loss)
+    return BatchCurve(batch, f"seed {seed}", fit)
 
 
 def run_of(name, batch, loss, seq_len=16, rate=1e-3):
@@ -57,14 +58,14 @@ def test_a_curve_needs_one_batch_and_three_losses():
     changing = run_of("ramp", np.repeat([1, 2], 6), 1.0)
     found = batch_curves(named([short, single("b2", 2, 3.0), shorter, changing]), "eval_loss")
     assert [one.batch for one in found] == [2.0, 4.0]
-    assert set(found[0].rows["run"]) == {"b2"} and len(found[1].fit.loss) == 3
+    assert [one.run for one in found] == ["b2", "short"] and len(found[1].fit.loss) == 3
     with pytest.raises(InputError, match="at least 3 losses"):
         batch_curves(named([shorter, changing]), "eval_loss")
 
 
 def test_the_excess_is_over_the_best_batch_as_long_as_a_curve_is_known():
     long, short = (
-        BatchCurve(batch, pd.DataFrame({"seed": [0]}), Smooth(x, y, np.exp(x), np.exp(x)))
+        BatchCurve(batch, f"batch {batch}", Smooth(x, y, np.exp(x), np.exp(x), y))
         for batch, x, y in [
             (2, np.array([9.0, 12.0]), np.array([3.0, 3.0])),
             (8, np.array([10.0, 11.0]), np.array([3.5, 2.5])),
