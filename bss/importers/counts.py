@@ -155,22 +155,34 @@ def accumulation(values: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def contradictions(
-    claims: Columns, table: Columns, accumulated: Mapping[str, int]
-) -> Iterator[str]:
-    """Yield a warning for each count that contradicts the tokens of a table by one factor.
+def token_factors(claims: Columns, table: Columns) -> dict[str, float]:
+    """Return the factor between the tokens of a table and each count of tokens or samples.
 
     Args:
         claims: Columns called CLAIM NAME, a row for each row of the table.
         table: The run table of one run.
-        accumulated: As `accumulation` returns it.
+
+    Returns:
+        By NAME: 1 if they agree, and 0 if they differ by no factor.
     """
+    factors: dict[str, float] = {}
     for column, values in claims.items():
         name = column.removeprefix(CLAIM)
         count = values * _unit(name)
         if not words_of_name(name) & _TOKENS:
             count = count * table["seq_len"]
-        factor = _factor(table["tokens"].astype(float), count)
+        factors[name] = _factor(table["tokens"].astype(float), count)
+    return factors
+
+
+def contradictions(factors: Mapping[str, float], accumulated: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning for each count that contradicts the tokens of a table by one factor.
+
+    Args:
+        factors: As `token_factors` returns them.
+        accumulated: As `accumulation` returns it.
+    """
+    for name, factor in factors.items():
         if factor not in (0, 1):
             larger = max(factor, 1 / factor)
             times = f"{larger:g} times as many" if factor > 1 else f"1/{larger:g} of them"
@@ -204,18 +216,6 @@ def larger_batches(settings: Columns, table: Columns) -> Iterator[str]:
                 f"{name} is {sizes[0]:g} and not read, but the batch is {batches[0]:g}; correct "
                 f"--batch, or read {name} with --columns batch={name}"
             )
-
-
-def agrees(claims: Columns, table: Columns) -> bool:
-    """Return whether a count of tokens or samples agrees with the tokens of a table."""
-    for column, values in claims.items():
-        name = column.removeprefix(CLAIM)
-        count = values * _unit(name)
-        if not words_of_name(name) & _TOKENS:
-            count = count * table["seq_len"]
-        if _factor(table["tokens"].astype(float), count) == 1:
-            return True
-    return False
 
 
 def _factor(tokens: np.ndarray, count: np.ndarray) -> float:

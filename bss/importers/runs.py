@@ -12,7 +12,7 @@ import pandas as pd
 from bss.errors import InputError, printable
 from bss.importers.attempts import SETTING, Attempts, finished, runs_of
 from bss.importers.batches import Batches, LogOptions, counted
-from bss.importers.counts import CLAIM, agrees, contradictions, larger_batches
+from bss.importers.counts import CLAIM, contradictions, larger_batches, token_factors
 from bss.importers.files import at_once
 from bss.importers.log import LOSSES, Columns, Log, present
 from bss.importers.naming import distinguished
@@ -301,8 +301,9 @@ def _run(found: _Run, options: LogOptions) -> tuple[pd.DataFrame, Report]:
 def _with_counts(report: Report, logs: Sequence[Log], claims: Columns, table: Columns) -> Report:
     """Return the report with what other counts and accumulation say about the tokens."""
     accumulated = {name: n for log in logs for name, n in log.accumulated.items()}
-    warnings = [*contradictions(claims, table, accumulated)]
-    if accumulated and not warnings and not agrees(claims, table):
+    factors = token_factors(claims, table)
+    warnings = [*contradictions(factors, accumulated)]
+    if accumulated and not warnings and 1 not in factors.values():
         named = " and ".join(f"{name} is {n}" for name, n in accumulated.items())
         told = f"{named} and not read; a step is taken as one update, and its batch as of all of it"
         if report.batch_from == "tokens per step":
