@@ -13,8 +13,9 @@ import itertools
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from bss.schedules.plan import Plan
 from bss.sweeps.cost import estimate_cost
 from bss.sweeps.progress import Progress
 from bss.training.execution import Execution
@@ -63,13 +64,15 @@ class Queue:
         self._arrivals = itertools.count()
         self._heap: _Heap = []
         self._heaps: dict[Hashable, _Heap] = {}
+        plans: dict[str, Plan] = {}
         for run in runs:
             plan = execution.plan(run)
+            plans[run.id] = plan
             progress.add(run.id, plan.tokens - run.start)
             if is_done(run, plan, execution):
                 self._record(run, status_at(run_path(execution.runs, run), plan))
         left = {run.id: run for run in runs if run.id not in self.statuses}
-        self._orders = orders([*left.values()], execution)
+        self._orders = orders([*left.values()], plans, execution)
         self._limits = {run.id: runs_per_program(run) for run in left.values()}
         self._keys: dict[str, Hashable] = {
             run.id: vmap_key(run, execution) for run in left.values() if self._limits[run.id] > 1
@@ -180,8 +183,10 @@ def skip(parent: str) -> RunStatus:
     return RunStatus("skipped", message=f"{parent} failed")
 
 
-def orders(runs: Sequence[RunConfig], execution: Execution) -> dict[str, _Order]:
-    """Return by id what runs are sorted by: length to a factor of 2, turn and length.
+def orders(
+    runs: Sequence[RunConfig], plans: Mapping[str, Plan], execution: Execution
+) -> dict[str, _Order]:
+    """Return by id what runs with their plans are sorted by: length to a factor of 2, turn, length.
 
     The turn of a run is the number of longer runs with its programs, as long to a factor of 2.
     """
@@ -190,7 +195,7 @@ def orders(runs: Sequence[RunConfig], execution: Execution) -> dict[str, _Order]
     found: dict[str, _Order] = {}
     for run in sorted(runs, key=lambda run: -length[run.id]):
         doublings = math.frexp(length[run.id])[1]
-        buckets = execution.bucket_sizes(run).max_microbatches(run.plan())
+        buckets = execution.bucket_sizes(run).max_microbatches(plans[run.id])
         programs = doublings, step_key(run), *buckets
         found[run.id] = -doublings, turns[programs], -length[run.id]
         turns[programs] += 1
