@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TABLE = Origin("table")
 AnyFit = TypeVar("AnyFit", bound=Fit)
-Columns = str | Mapping[str, str] | None
+ColumnNames = str | Mapping[str, str] | None
 """The table's names of columns by the names here: {"batch": "gbsz"} or "batch=gbsz"."""
 
 
@@ -144,7 +144,7 @@ def fit_es(
     smooth: str | int | None = None,
     by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     constraints: str = "",
@@ -227,7 +227,7 @@ def fit_critical(
     unit: str = "sequences",
     by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     constraints: str = "",
@@ -291,7 +291,7 @@ def fit_loss(
     equal: str | None = None,
     by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     constraints: str = "",
@@ -387,7 +387,7 @@ def fit_lr(
     *,
     by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     constraints: str = "",
@@ -443,7 +443,7 @@ def fit_own(
     law: Any,
     *,
     by: str | Sequence[str] | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     constraints: str = "",
@@ -498,7 +498,7 @@ def fit_curve(
     since: str | int = 0,
     by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     constraints: str = "",
@@ -560,7 +560,7 @@ def fit_branches(
     tolerance: float = 0.02,
     by: str | Sequence[str] | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
     level: float = 0.90,
@@ -624,7 +624,7 @@ def measure_points(
     warmup: str | int = 0,
     smooth: str | int | None = None,
     seq_len: int | None = None,
-    columns: Columns = None,
+    columns: ColumnNames = None,
     keep: str | Sequence[str] = (),
     drop: str | Sequence[str] = (),
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -672,7 +672,7 @@ def measure_points(
     )
 
 
-def reading(columns: Columns, seq_len: int | None) -> Reading:
+def reading(columns: ColumnNames, seq_len: int | None) -> Reading:
     """Return how a table is read."""
     if seq_len is not None:
         seq_len = parse_tokens(seq_len, field="seq_len")

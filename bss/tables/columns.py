@@ -9,7 +9,7 @@ import pandas as pd
 
 from bss.errors import InputError
 
-Columns = pd.DataFrame | Mapping[str, Any]
+FrameLike = pd.DataFrame | Mapping[str, Any]
 """Columns by name: a table, or series and arrays of one length."""
 
 
@@ -76,7 +76,7 @@ def need(frame: pd.DataFrame, origin: Origin, *columns: str | tuple[str, ...]) -
         raise InputError(f"{origin.source}: no column {', '.join(lacking)}; {present}; {fix}")
 
 
-def numbers(frame: Columns, column: str, origin: Origin, missing_ok: bool = False) -> np.ndarray:
+def numbers(frame: FrameLike, column: str, origin: Origin, missing_ok: bool = False) -> np.ndarray:
     """Return a column of finite numbers; refuse text, infinities and, unless `missing_ok`, gaps."""
     values = as_numbers(frame[column])
     refused = ~np.isfinite(values)
@@ -108,7 +108,7 @@ def _of_numbers(column: Any) -> bool:
     return isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
 
 
-def positive(frame: Columns, column: str, origin: Origin, missing_ok: bool = False) -> np.ndarray:
+def positive(frame: FrameLike, column: str, origin: Origin, missing_ok: bool = False) -> np.ndarray:
     """Return the same of numbers above 0, in float64."""
     values = numbers(frame, column, origin, missing_ok).astype(float)
     for i in np.flatnonzero(values <= 0)[:1]:
@@ -117,7 +117,7 @@ def positive(frame: Columns, column: str, origin: Origin, missing_ok: bool = Fal
     return values
 
 
-def counts(frame: Columns, column: str, origin: Origin, least: int = 1) -> np.ndarray:
+def counts(frame: FrameLike, column: str, origin: Origin, least: int = 1) -> np.ndarray:
     """Return a column of whole numbers from `least` on, in int64."""
     values = numbers(frame, column, origin)
     refused = (values < least) | (values >= 2**63)
