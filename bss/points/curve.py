@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import isotonic_regression
 
 from bss.errors import InputError, check, check_number, check_type
 from bss.points.second_moment import with_second_moment
@@ -107,6 +106,8 @@ def _numbers(runs: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _smoothed(name: str, numbers: np.ndarray, column: str, smooth: int | None) -> Smooth:
+    from scipy.optimize import isotonic_regression  # a fit is read without it
+
     consumed, steps, measured = numbers
     seen = np.isfinite(measured) & (consumed > 0)
     if seen.sum() < FEWEST:

@@ -14,7 +14,7 @@ from bss.laws.es import LAWS
 from bss.laws.es.values import TargetFit
 from bss.laws.power import fit_power
 from bss.laws.resampling import RunEffects
-from tests.cli.called import printed, refused
+from tests.cli.called import alone, printed, refused
 
 L_0, A, ALPHA, B = 1.0, 12.0, 0.4, 0.6
 SEQ_LEN = 64
@@ -124,6 +124,13 @@ def test_tokens_and_steps_to_a_loss(folder, capsys, law, loss):
     assert tokens["low"] < steps_to(loss, 8) * 8 * SEQ_LEN < tokens["high"]
     for end in ("value", "low", "high"):
         assert steps[end] == pytest.approx(tokens[end] / (8 * SEQ_LEN))
+
+
+def test_a_prediction_loads_no_optimizer(folder):
+    modules = alone(
+        "predict", "--from", str(folder / "surface.json"), "--loss", "1.8", "--batch", "8"
+    )
+    assert not modules & {"scipy.optimize", "scipy.stats", "matplotlib"}
 
 
 @pytest.mark.parametrize(
