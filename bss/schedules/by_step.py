@@ -4,12 +4,12 @@ Steps are integers and stay exact; positions may be above 2^31 tokens. In JAX th
 positions in its default float: in float32 the LR is within 1e-6 of the peak.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from bss.arrays import array_module
 from bss.errors import InputError
 
 
@@ -72,8 +72,7 @@ def every_k_schedule(plan: Staged, micro_batch: int) -> Callable[[Any], Any]:
 
 def _stage(plan: Staged, step: Any) -> tuple[Any, Any, np.ndarray, Any]:
     """Return the array module, the step as an array, first steps of stages, the step's stage."""
-    jax = sys.modules.get("jax")
-    xp = jax.numpy if jax and isinstance(step, jax.Array) else np
+    xp = array_module(step)
     step = xp.asarray(step)
     if not np.issubdtype(step.dtype, np.integer):
         raise InputError(f"step: {step.dtype} given; write a whole number, counted from 0")

@@ -28,6 +28,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
+from bss.arrays import array_module
 from bss.errors import InputError, check, check_number
 from bss.registry import Registry, attempt
 from bss.schedules.batch import BatchSchedule
@@ -307,8 +308,7 @@ _CODE = {
 
 def numbers(count: Any) -> tuple[Any, Any]:
     """Return counts as real numbers and their array module: NumPy, or jax.numpy for a jax array."""
-    jax = sys.modules.get("jax")  # not loaded for commands that need none
-    xp = jax.numpy if jax and isinstance(count, jax.Array) else np
+    xp = array_module(count)
     return xp.asarray(count, dtype=float), xp
 
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bss.arrays import array_module
 from bss.errors import InputError
 from bss.laws import minimum
 from bss.laws.es.data import EsData
@@ -55,12 +56,6 @@ class Problem:
     def one(self, index: int) -> dict[str, np.ndarray]:
         """Return the data of one problem."""
         return {key: value[index] for key, value in self.data.items()}
-
-
-def array_module(*values: Any) -> Any:
-    """Return `jax.numpy` if a value is traced or is an array of JAX, else NumPy, which needs no
-    compilation."""
-    return jnp if any(isinstance(value, jax.Array) for value in values) else np
 
 
 def residuals(error: Any, data: Mapping[str, Any]) -> Any:
