@@ -41,7 +41,7 @@ def ci(tmp_path: Path):
             "FOLDER": str(tmp_path),
             "PYENV_ROOT": str(tmp_path / "none"),
             "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
-            "SECONDS": str(seconds),  # where the clock of bash begins
+            "SECONDS": str(seconds),  # bash counts from here
         }
         command = ["bash", f".ci/{script}"]
         done = subprocess.run(

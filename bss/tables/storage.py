@@ -203,7 +203,7 @@ def _csv(path: Path, reading: Reading) -> tuple[pd.DataFrame, list[int]]:
     # A run or a model may be called NA or None; only an empty cell is a missing name.
     header = next(csv.reader([numbered[0][1]]))
     missing = {name: [""] if name in names else [*MISSING] for name in header}
-    # Before 3.1, pandas rounds some numbers in their last digit unless it is told not to.
+    # Before 3.1, pandas by default rounds some numbers wrongly in their last digit.
     exact: dict[str, Any] = {} if _PANDAS >= (3, 1) else {"float_precision": "round_trip"}
     frame = pd.read_csv(
         text, dtype=names, index_col=False, keep_default_na=False, na_values=missing, **exact
